@@ -237,7 +237,7 @@ def _fields(struct: type[msgspec.Struct]) -> list[types.Field]:
 def _difference(profile: Profile, names: list[str]) -> str:
     """Return the values of a built-in profile that differ from the defaults, in Markdown.
 
-    `names` are the values to compare, besides `limits`.
+    `names` are the fields to compare, besides `limits`. Return "the defaults" if nothing differs.
     """
     usual = Profile(name="")
     found = {name: getattr(profile, name) for name in names}
@@ -437,7 +437,7 @@ def _title(field: types.Field) -> str:
 
 
 def pages() -> dict[str, Callable[[], str]]:
-    """Return the functions that make the texts of the pages, by the pages' paths from here."""
+    """Return, by the path of each page below docs/, the function that makes the page's text."""
     made: dict[str, Callable[[], str]] = {
         "settings.md": settings,
         "profiles.md": profiles,

@@ -104,8 +104,8 @@ def methods() -> str:
 def _method(name: str, method: Method, shared: set[type[Wire]]) -> str:
     """Return the section of one method.
 
-    `shared` are the params that several methods have. The text after the first paragraph of the
-    params' docstring describes the method, too, unless the params are shared.
+    The params are described by their docstring, from its second paragraph on, unless they are in
+    `shared`: the types of params that several methods have.
     """
     result = _struct_in(get_type_hints(method.handle)["return"])
     about = _without_name(inspect.cleandoc(method.handle.__doc__ or ""))
@@ -132,9 +132,9 @@ def _without_name(docstring: str) -> str:
 
 
 def _public(text: str, *kinds: type[msgspec.Struct]) -> str:
-    """Return a docstring for readers of the API: with the names of fields on the wire.
+    """Return a docstring for readers of the API, who see only the messages on the wire.
 
-    Sentences about the implementation are removed. `kinds` are the types whose fields it names.
+    Fields of the types `kinds` get their names on the wire. Sentences about `RpcError` are removed.
     """
     text = re.sub(r"\s*Raises? `?RpcError`?[^.]*\.", "", text.replace("``", "`"))
     for kind in kinds:

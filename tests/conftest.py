@@ -54,14 +54,14 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_keepers() -> Iterator[None]:
-    """Fork the keepers of hosts from this process: starting a Python for each takes too long."""
+    """Fork the keepers of hosts from a ready process: starting a Python for each takes too long."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(startup, "_start_embedded", start_embedded_keeper)
         yield
 
 
 def pytest_configure() -> None:
-    """Collect the tests without garbage collection: of millions of new objects, most stay."""
+    """Disable garbage collection while tests are collected: most of the new objects stay."""
     gc.disable()
 
 

@@ -17,7 +17,7 @@ def _no_file(monkeypatch, tmp_path):
 
 @pytest.fixture
 def file(tmp_path):
-    """Write the settings file at its default path."""
+    """Return a function that writes the settings file at its default path, and returns the path."""
 
     def write(text: str | bytes):
         path = tmp_path / "config" / "acpterm" / "config.toml"

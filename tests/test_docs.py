@@ -240,7 +240,7 @@ DEMO = DOCS / "examples" / "demo.py"
 
 @pytest.fixture
 def own_daemon(tmp_path):
-    """Settings for a separate daemon; wait for its end after the test."""
+    """Yield variables that select a separate daemon, which the test starts; wait for its end."""
     path = tmp_path / "agent.sock"
     yield {"ACPTERM_SOCKET": str(path), "ACPTERM_IDLE_EXIT": "0.5"}
     deadline = time.monotonic() + 10

@@ -8,7 +8,7 @@ from acpterm.config.profiles import BUILTIN, Limits, resolve
 
 @pytest.fixture
 def settings(tmp_path):
-    """Load the settings of a file with this text."""
+    """Return a function that writes a text to a settings file, and loads the settings from it."""
 
     def read(text: str):
         path = tmp_path / "config.toml"

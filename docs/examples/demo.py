@@ -76,7 +76,10 @@ class Demo:
         self.console.print(f"\n[bold cyan]{next(self._numbers)}  {title}[/]\n   [dim]{why}[/]")
 
     def check(self, what: str, good: bool, found: object) -> None:
-        """Record and print the result of a check: `good`, or what was `found` instead."""
+        """Print the result of the check `what`, and count it.
+
+        If it is not `good`, record the check as failed, with the value that was `found`.
+        """
         self.checks += 1
         mark = "[green]✓[/]" if good else "[bold red]✗[/]"
         self.console.print(f"   {mark} {escape(what)}")
@@ -84,7 +87,11 @@ class Demo:
             self.failures.append(f"{what}; found {found!r}")
 
     def wire(self, way: str, message: JSON) -> None:
-        """Print a message in one line, a request with its response; equal lines only once."""
+        """Print a message in one line; print a request together with its response.
+
+        `way` is "→" or "←". Reads, and lines that differ from an earlier one only in an id or a
+        command, are left out.
+        """
         if way == "←":
             line = self._requests.pop(message["id"])
             line.append(" ← ", style="blue")
@@ -162,7 +169,10 @@ def _plain(body: JSON) -> JSON:
 
 
 def _state(status: JSON | None) -> tuple[str, str]:
-    """Return the status of a tool call, and the exit status as text."""
+    """Return the status of a tool call, and text about the exit of its program.
+
+    `status` is the exit status of the program; None while it runs.
+    """
     if status is None:
         return "in_progress", ""
     if status["signal"]:
@@ -217,7 +227,7 @@ async def real_terminal(demo: Demo) -> None:
 
 
 async def progress(demo: Demo) -> None:
-    """Run a program with a progress bar: live for the user, one line for the agent."""
+    """Run a program with a progress bar: the user sees it move, the agent reads one line."""
     demo.step(
         "A progress bar moves; the agent reads one line",
         "The box displays the program's raw output. The agent reads plain text at the end.",

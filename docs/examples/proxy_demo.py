@@ -99,7 +99,10 @@ class Demo:
         self.console.print(f"\n[bold cyan]{title}[/]\n   [dim]{why}[/]")
 
     def check(self, what: str, good: bool, found: object) -> None:
-        """Record and print the result of a check: `good`, or what was `found` instead."""
+        """Print the result of the check `what`, and count it.
+
+        If it is not `good`, record the check as failed, with the value that was `found`.
+        """
         self.checks += 1
         mark = "[green]✓[/]" if good else "[bold red]✗[/]"
         self.console.print(f"   {mark} {escape(what)}")

@@ -101,7 +101,7 @@ class Daemon:
 
 
 def run(daemon: Daemon, command: str) -> int:
-    """Run a command, print its output, and return its exit code."""
+    """Run a command and print its output; return its exit code, or 1 if a signal ended it."""
     created = daemon.request("terminal/create", {"sessionId": "s", "command": command})
     terminal = {"sessionId": "s", "terminalId": created["terminalId"]}
     position, status = 0, None

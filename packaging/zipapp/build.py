@@ -78,7 +78,10 @@ def members(wheels: dict[Path, str]) -> dict[str, bytes]:
 
 
 def archive(contents: dict[str, bytes], *, stored: bool = False) -> bytes:
-    """Return a zip file with these members, which does not depend on the time."""
+    """Return a zip file with these members, whose bytes do not depend on the time.
+
+    If `stored` is true, the members are not compressed.
+    """
     file = io.BytesIO()
     method = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
     with zipfile.ZipFile(file, "w", method) as writer:

@@ -96,10 +96,11 @@ def _validator(name: str) -> Draft202012Validator:
 
 @functools.cache
 def _closed_definitions() -> dict[str, Any]:
-    """Return the schema's definitions, changed to forbid members that they do not name.
+    """Return the schema's definitions, changed to forbid members that the schema does not name.
 
-    A definition to which another one adds a tag cannot itself forbid additional members. An open
-    copy of it exists, too, and the definition that adds the tag forbids the members.
+    Each definition also has a copy, NAME.open, which forbids nothing itself. A definition that adds
+    a member to another one, such as a tag, refers to the copy, and forbids all members but those of
+    both.
     """
     closed: dict[str, Any] = {"HOST_ANSWER": HOST_ANSWER}
     for name, definition in DEFS.items():

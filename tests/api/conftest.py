@@ -1,4 +1,4 @@
-"""A daemon for the tests of a file, and the settings of clients of it."""
+"""Fixtures: a daemon that the tests of a file share, and the settings of its clients."""
 
 import pytest
 

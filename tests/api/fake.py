@@ -1,4 +1,4 @@
-"""A daemon whose messages the test sends, on either event loop: a socket and its connections."""
+"""A fake daemon for tests on trio or asyncio, which send the daemon's messages themselves."""
 
 import json
 from collections.abc import AsyncIterator
@@ -50,7 +50,10 @@ class Worker:
         return message
 
     async def welcome(self, **own: Any) -> Message:
-        """Receive `initialize` and respond to it; return its ``_meta.acpterm``."""
+        """Receive `initialize` and respond to it; return the request's ``_meta.acpterm``.
+
+        `own` are further members of the response's ``_meta.acpterm``.
+        """
         message = await self.expect("initialize")
         meta = {"acpterm": {"resume": SECRET, **own}}
         await self.respond(message, {"protocolVersion": 1, "_meta": meta})

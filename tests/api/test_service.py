@@ -187,7 +187,7 @@ def test_splitting_a_long_command_takes_linear_time():
 
 
 class Elsewhere:
-    """A provider of a test."""
+    """A provider that runs nothing: its results are fixed, or made of the arguments."""
 
     def __init__(self, client=None):
         self.client = client

@@ -68,9 +68,9 @@ def directory(tmp_path):
 
 @pytest.fixture
 def socket(tmp_path, directory, monkeypatch):
-    """The socket of a daemon that does not run, and a log with `ENTRIES`.
+    """Write `ENTRIES` to the audit log; return a path of a socket at which no daemon runs.
 
-    They are as old as they should be now, not when this file was imported.
+    The entries get new times, some minutes or hours ago: this file may have been imported long ago.
     """
     for item, minutes in zip(ENTRIES, (180, 120, 30, 20, 10, 5, 1), strict=True):
         monkeypatch.setitem(item, "time", time_ago(minutes))

@@ -39,7 +39,7 @@ def completions(path: str, *words: str, **env: str) -> list[str]:
 
 
 def terminals(path: str, *words: str) -> list[str]:
-    """Return completions that are not empty.
+    """Request completions until there are some; return them.
 
     On a busy machine the daemon may not respond in time, and then there are none.
     """

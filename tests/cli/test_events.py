@@ -17,7 +17,10 @@ from tests.support.user import user_at
 
 
 async def wait_until_subscribed(events, path):
-    """Publish events until one is printed; return the number of lines."""
+    """Create and release terminals until the command `events` prints such an event.
+
+    Return the number of lines that it has printed. No line about these terminals follows.
+    """
     async with user_at(user_socket(path)) as user:
         with trio.fail_after(DEADLINE_S):
             while not events.lines:

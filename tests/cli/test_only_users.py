@@ -25,7 +25,7 @@ WITHOUT_VARIABLES = ["env", "-u", "ACPTERM_TERMINAL_ID", "-u", "ACPTERM_DAEMON"]
 
 @pytest.fixture
 def home(tmp_path):
-    """The variables of a user whose directories are empty."""
+    """Return the environment variables of a user whose home directory is empty."""
     home = tmp_path / "home"
     home.mkdir()
     return {
@@ -38,7 +38,10 @@ def home(tmp_path):
 
 @pytest.fixture
 def script(tmp_path, home):
-    """Write a script that runs `acpterm`; the policy does not judge what scripts do."""
+    """Return a function that writes a script, and returns the command that runs the script.
+
+    The script runs `acpterm`. The policy does not judge what scripts do.
+    """
 
     def write(path, words, prefix=()):
         variables = [f"{name}={value}" for name, value in {**home, "ACPTERM_SOCKET": path}.items()]

@@ -17,7 +17,7 @@ def is_private(path: str) -> bool:
 
 
 def link_in(path: str) -> str:
-    """Return the link in the file with which a browser was started."""
+    """Return the link in the HTML file at `path`, which a browser was started with."""
     return re.search(r'url=([^"]+)"', Path(path).read_text())[1]
 
 
@@ -26,7 +26,7 @@ LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/login#[\w-]{43}\n")
 
 @pytest.fixture
 def browser_script(tmp_path):
-    """Return a browser that writes its arguments to a file, and the file."""
+    """Return the path of a browser that writes its arguments to a file, and the file's path."""
     path, seen = tmp_path / "browser", tmp_path / "seen"
     path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {seen}\n')
     path.chmod(0o755)

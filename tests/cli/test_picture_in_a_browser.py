@@ -60,7 +60,7 @@ def _has_ink(line: bytes, x: int) -> bool:
 
 
 def inked_columns(cells: list[int]) -> str:
-    """Return # for each cell with a glyph in it."""
+    """Return a line with # for each cell that has a glyph, and a blank for each other cell."""
     return "".join("#" if ink > INK_MIN else " " for ink in cells).rstrip()
 
 
@@ -132,7 +132,7 @@ def draw(directory: Path, rows: list[str]) -> Drawn:
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
-    """The ink in each cell of each row."""
+    """Return how many pixels of each cell have ink, for each row of `ROWS` by its name."""
     drawn = draw(tmp_path_factory.mktemp("picture"), list(ROWS.values()))
     return {name: drawn.cells(row) for row, name in enumerate(ROWS)}
 

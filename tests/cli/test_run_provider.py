@@ -62,7 +62,10 @@ async def test_sandbox_is_shown_and_kept_by_restart(path, place):
 @needs_bubblewrap
 @pytest.mark.long
 async def test_stdin_is_passed_on_into_the_sandbox(path, place):
-    """The pipe that passes it on is acpterm's own, and hidden in the sandbox."""
+    """stdin comes through a named pipe of acpterm, which the program in the sandbox cannot see.
+
+    A shell opens the pipe outside of the sandbox.
+    """
     words = ["run", "--provider", "bubblewrap", "--cwd", str(place.workspace), "--", "cat"]
     done = await run_with(words, stdin=b"some text", env=command_environment(path))
     assert (done.status, done.out) == (0, "some text")

@@ -22,7 +22,10 @@ RAW = "stty raw -echo; echo ready; head -c {} | od -An -tx1 -v | tr -d ' \\n'"
 
 
 async def received_bytes(path, count, *words, before=""):
-    """Return the bytes that a program receives from `acpterm send`."""
+    """Run `acpterm send` with `words`; return the bytes that a program receives from it.
+
+    The program reads `count` bytes. `before` is shell text to run first.
+    """
     async with agent_at(path) as agent:
         terminal = await agent.create(before + RAW.format(count))
         await agent.until_output(terminal, "ready")

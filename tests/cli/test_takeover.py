@@ -88,14 +88,17 @@ async def send_output(worker, request, data, position, lost=0):
 
 
 async def answer_get(worker, name="build"):
-    """Answer the request that resolves the terminal's name."""
+    """Answer the command's first request, which looks up the terminal `name`."""
     request = await worker.expect("_acpterm/terminal/get")
     assert request["params"]["terminalId"] == name
     await worker.respond(request, INFO)
 
 
 async def expect_follow(worker, output=None):
-    """Return the next `follow` request; with `output`, answer a request for the text, too."""
+    """Receive the next request, which must be `follow`; return it.
+
+    If `output` is given, the command also requests the text: answer that request with `output`.
+    """
     follow = None
     for _ in range(1 if output is None else 2):
         request = await worker.receive()

@@ -1,4 +1,4 @@
-"""A daemon for the tests of a file, and windows on it."""
+"""Fixtures: a daemon that the tests of a file share, and windows that use it."""
 
 import pytest
 

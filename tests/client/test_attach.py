@@ -39,7 +39,10 @@ def stty(pane):
 
 
 def inside(pane):
-    """Return the text of a terminal that is smaller than its window."""
+    """Return the text of a terminal that is smaller than the window `pane`.
+
+    The window has dots outside of the terminal, which are removed.
+    """
     return "\n".join(line.rstrip("· ") for line in pane.screen()).rstrip()
 
 

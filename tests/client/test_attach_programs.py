@@ -77,7 +77,7 @@ class Both:
             pane.until(text)
 
     def asks_again(self, after="^C"):
-        """Wait for a shell's prompt below the last output, as after Ctrl-C."""
+        """Wait until both windows end with the text `after` and, on the next line, a prompt."""
         for pane in self.panes:
             pane.until(lambda pane=pane: pane.text.endswith(f"{after}\n$"))
 
@@ -91,7 +91,10 @@ class Both:
             raise
 
     def alike_after(self, keys):
-        """Type until both are alike: `less` may drop a key that comes together with a SIGWINCH."""
+        """Type `keys` until both windows are alike, several times if necessary.
+
+        `less` may drop a key that comes together with a SIGWINCH.
+        """
         for _ in range(10):
             self.type(keys)
             with contextlib.suppress(pytest.fail.Exception):

@@ -99,7 +99,10 @@ async def show(worker, request, data, kind="screen"):
 
 
 async def typed(worker):
-    """Receive the input, and the request to repaint the window over the notice."""
+    """Receive the request that writes input to the terminal; return it, and the input.
+
+    Requests to repaint the window, over a notice, may come before it; they are not answered.
+    """
     while True:
         request = await worker.receive()
         if request["method"] == "_acpterm/terminal/write":

@@ -210,7 +210,11 @@ def test_start_fails_if_the_command_is_refused():
 
 
 def started(*looks, output="out"):
-    """Return the host, and the seconds that `start` has waited if `get` returns `looks`."""
+    """Start a program with the action `start`; return the host, and the seconds that it waited.
+
+    `looks` are the terminal's states, which `start` requests one after the other until it stops
+    waiting; `output` is the output that it then reads.
+    """
     host = Host(terminal(), *looks, read(output))
     host.text = host.run(Start("x"))
     return host, host.pauses

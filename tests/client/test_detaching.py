@@ -22,7 +22,10 @@ PASTE = b"\x1b[200~%s\x1b[201~"
 
 
 def fed(keys, *typed):
-    """Feed several reads; return all input passed on, and whether the last one detached."""
+    """Feed `typed`, one item per read, to a filter with the detach keys `keys`.
+
+    Return all input that it passed on, and whether the last read detached.
+    """
     detaching, passed, left = DetachFilter(keys), b"", False
     for part in typed:
         assert not left

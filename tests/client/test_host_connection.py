@@ -49,7 +49,7 @@ async def test_connection_fails_when_the_daemon_does_not_respond(tmp_path, autoj
 
 
 class PendingRequest:
-    """A pending request."""
+    """A request that was sent on `endpoint`; `answer` waits for its result."""
 
     def __init__(self, endpoint, method, params=None):
         self._received = trio.Event()

@@ -1,4 +1,4 @@
-"""What a pipe is sent of a terminal's output, wherever the output is cut."""
+"""The output that is written to a pipe does not depend on where the reads of it end."""
 
 from acpterm.client.user.attach.pipe import PipeOutput
 from tests.support.cases import each_case

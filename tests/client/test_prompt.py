@@ -179,7 +179,7 @@ async def test_plan_is_printed_and_thoughts_and_unknown_updates_are_not(tmp_path
 
 @pytest.mark.long
 async def test_agents_own_terminals_are_printed(tmp_path):
-    """As agents send them to editors with the capability `_meta.terminal_output`."""
+    """An agent sends their output if its client has the capability `_meta.terminal_output`."""
     out = {"terminal_id": "own", "data": "one\ntwo"}
     _, run = await prompted(
         tmp_path,
@@ -290,7 +290,7 @@ HOSTILE_STEPS = [
 
 
 def escapes(text):
-    """Return the control characters and sequences except colours and the terminal's own."""
+    """Return the control characters and sequences in `text`, except colours and line ends."""
     return re.findall(r"[\x00-\x08\x0b-\x1f\x7f-\x9f].?", re.sub(r"\x1b\[[0-9;]*m|\r\n", "", text))
 
 

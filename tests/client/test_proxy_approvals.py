@@ -34,7 +34,10 @@ def choosing(option):
 
 
 def silent(editor):
-    """Make the editor send no responses; return the function that sends one later."""
+    """Make the editor send no responses.
+
+    Return its original `respond(request, result)`, with which the test can respond later.
+    """
     respond = editor.respond
 
     async def nothing(request, result=None):
@@ -190,7 +193,7 @@ async def test_cancelled_turn_withdraws_its_question():
 
 
 async def test_agent_cannot_answer_through_the_proxy(tmp_path):
-    """Its requests go to the editor as any unknown request, and never to the host."""
+    """The proxy passes its requests on to the editor, like any unknown one; never to the host."""
     async with asking_proxy() as editor:
         await editor.open("/tmp")
         silent(editor)

@@ -28,7 +28,7 @@ WAITS = "echo ready; read x; echo got $x; exec sleep 60"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Wait for output only as long as is needed."""
+    """Shorten the minimum time for which `/terminal` waits for output, to make the tests fast."""
     monkeypatch.setenv("ACPTERM_TOOL_MIN_INTERVAL", "0.2")
 
 
@@ -467,7 +467,7 @@ async def test_daemon_is_started_only_for_a_new_terminal(tmp_path):
 
 @pytest.mark.long
 async def test_agent_in_its_terminal_cannot_use_the_users_words(tmp_path):
-    """A proxy in an agent's terminal is not the user's."""
+    """A proxy that the agent starts in its terminal refuses `/terminal`, which is for the user."""
     async with daemon(tmp_path) as running, running.agent() as (agent, _):
         script = tmp_path / "ask.py"
         script.write_text(ASK)

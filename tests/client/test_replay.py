@@ -218,7 +218,10 @@ SECONDS = [[n, "o", f"{n}\r\n"] for n in range(10)] + [[100, "o", "end"]]
 
 
 async def play_with(screen, *presses, **how):
-    """Play ten seconds of output, with keys at their times."""
+    """Play the recording `SECONDS` on `screen`, and press keys; return the `Playback`.
+
+    `presses` are pairs of a time, in seconds after the start, and a key.
+    """
     playback = Playback(
         cast(*SECONDS), screen.write, reopen=lambda: cast(*SECONDS), idle_limit=1.0, **how
     )

@@ -1,4 +1,4 @@
-"""Sockets for the MCP servers of sessions: what the agent is told, and what clients can do."""
+"""Sockets for the MCP servers of sessions: what the agent receives, and what clients can do."""
 
 import json
 import os
@@ -46,7 +46,10 @@ HTTP = {"type": "http", "name": "web", "url": "https://example.org/mcp", "header
 
 @pytest.fixture(autouse=True)
 def run_dir(monkeypatch):
-    """Return the directory for the sockets' directories; leave no setting to pass on."""
+    """Yield a new runtime directory of the user, in which the sockets are created.
+
+    Also unset the variables that acpterm's entry in `mcpServers` would pass on.
+    """
     for name in ("ACPTERM_CONFIG", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     # Not `tmp_path`, which may be too long for the path of a socket.
@@ -166,7 +169,11 @@ async def opened(tmp_path, *agent, cwd="/tmp", capabilities=None, **options):
 
 
 async def sent_one(editor, tmp_path, method, number=0):
-    """Wait for a request of this method; return its params. The log is written with a delay."""
+    """Wait until the agent was sent a request of `method`; return its params.
+
+    `number` is the number of earlier requests to skip. The requests are read from the proxy's log,
+    which is written with a delay.
+    """
     return (await editor.until(lambda: sent(tmp_path, method)[number:]))[0]
 
 
@@ -259,7 +266,7 @@ async def test_sessions_have_sockets_of_their_own(tmp_path):
 
 
 async def test_client_that_disconnects_at_once_ends_nothing(tmp_path, monkeypatch):
-    """On macOS, the user at the other end is not known any more."""
+    """As on macOS, `peer_of` fails for such a client: its user is no longer known."""
     real, failures = session_socket.peer_of, [OSError(57, "Socket is not connected")]
 
     def peer_of(sock):
@@ -455,7 +462,10 @@ async def test_socket_is_closed_if_the_session_is_not_opened(tmp_path, early):
 
 
 async def running_program(client, tmp_path, name="pid"):
-    """Start a program; return its pid and the terminal."""
+    """Start a program that sleeps; return its pid and the terminal.
+
+    The program writes its pid to the file `name`.
+    """
     terminal = await start(client, f"echo $$ >{tmp_path}/{name}; exec sleep 60")
     file = tmp_path / name
     return int(await poll(lambda: (file.exists() and file.read_text().strip()) or None)), terminal

@@ -60,7 +60,10 @@ def place(tmp_path):
 
 @asynccontextmanager
 async def agent_by(place, **more):
-    """Start an agent whose terminals are run by the daemon there."""
+    """Run an agent on `acpterm stdio`, which uses the daemon at `place`.
+
+    Yield the process of `acpterm stdio`, and the agent.
+    """
     arguments = {"embedded": False, "env": place.env, **more}
     async with agent_on_stdio(place.socket.parents[1], **arguments) as (running, agent):
         yield running, agent
@@ -68,7 +71,10 @@ async def agent_by(place, **more):
 
 @asynccontextmanager
 async def stood_in(place, answer=HELLO):
-    """Run `acpterm stdio` with the test as the daemon: process, agent's end, daemon's end."""
+    """Run `acpterm stdio` with the test as the daemon, which sends `answer` to `initialize`.
+
+    Yield the process, the agent's end of its pipes, and the daemon's end of its connection.
+    """
     place.socket.parent.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(place.socket))
@@ -191,7 +197,7 @@ async def test_embedded_starts_no_daemon(place, tmp_path):
 
 @pytest.mark.long
 async def test_daemon_inherits_no_descriptors_of_the_agent(place):
-    """Otherwise an agent would wait for the end of a stdout that its relay has closed."""
+    """If the daemon had the agent's pipe open, the agent would not see `acpterm stdio` end."""
     async with agent_by(place) as (running, agent):
         await agent.request("initialize", {"protocolVersion": 1})
         running.process.kill()
@@ -442,7 +448,11 @@ async def test_relay_exits_when_the_daemon_does_not_close_in_time(place):
 
 @asynccontextmanager
 async def here(place, answer=HELLO, **timeouts):
-    """Run the relay in this process, with the test as the daemon."""
+    """Run the relay of `acpterm stdio` in this process, with the test as the daemon.
+
+    Yield the agent's end of the pipes, the daemon's end of the connection, and an event that is set
+    once the relay has ended. `answer` is the response to `initialize`.
+    """
     place.socket.parent.mkdir(mode=0o700)
     reads, to_it = os.pipe()
     from_it, writes = os.pipe()

@@ -24,7 +24,7 @@ class Agent(MessageStream):
         super().__init__(trio.StapledStream(self.writes, self.reads))
 
     async def ask(self, id_, method="terminal/output", **params):
-        """Send a request; return its message."""
+        """Send a request with the id `id_`; return the message that was sent."""
         line = encode(id=id_, method=method, params={"sessionId": "s", **params})
         await self.send(line)
         return json.loads(line)
@@ -32,7 +32,11 @@ class Agent(MessageStream):
 
 @asynccontextmanager
 async def relayed(tmp_path, *, secret=SECRET, limits=None, **settings):
-    """Run the relay in this process; yield the agent, first connection, daemon and outcome."""
+    """Run the relay in this process; yield the agent, a connection, the daemon and the outcome.
+
+    The connection is the daemon's end of the relay's first one. `limits` are timeouts and bounds of
+    the relay.
+    """
     reads, to_relay = os.pipe()
     from_relay, writes = os.pipe()
     agent = Agent(to_relay, from_relay)

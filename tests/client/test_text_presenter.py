@@ -73,7 +73,7 @@ def embed(terminal):
 
 
 def block(line):
-    """Return the texts in the content of an update."""
+    """Return the texts in the content of the update in `line`, a JSON message."""
     content = json.loads(line)["params"]["update"]["content"]
     return [item["content"]["text"] for item in content if item["type"] == "content"]
 
@@ -229,7 +229,10 @@ def test_lost_bytes_end_the_current_line():
 
 
 def own(shown, **output):
-    """Show an agent's own terminal that exits at once; return the texts shown last."""
+    """Show an agent's own terminal that exits at once; return the texts shown last.
+
+    `output` may have `data`, the terminal's output, and `raw`, the tool call's raw output.
+    """
     info = {"terminal_info": {"terminal_id": "t", "cwd": "/"}}
     shown.update(
         sessionUpdate="tool_call",

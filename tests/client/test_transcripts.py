@@ -1,8 +1,8 @@
 """Replays recorded conversations of real agents and their client with the proxy in between.
 
 The test acts as the editor and the agent; the terminals are real ones of a host in this process.
-The proxy's host answers the `terminal/*` requests that the recorded client answered, so those
-responses are validated against the schema; messages that must pass have to be identical.
+The host answers the `terminal/*` requests that the recorded client answered, and its responses are
+validated against the schema. Messages that the proxy does not translate must arrive unchanged.
 """
 
 import json
@@ -77,9 +77,10 @@ class Side:
         await self.stream.send_all(json.dumps(message).encode() + b"\n")
 
     async def receive(self, wanted, seconds=MESSAGE_TIMEOUT_S, *, ordered=True):
-        """Wait for a message, remove it and return it with those before it; None on timeout.
+        """Wait for a message for which `wanted` is true; return it, and the messages before it.
 
-        The messages before it are removed as well if they are `ordered`.
+        The message is removed from `received`; if `ordered`, those before it as well. Return None
+        if it does not arrive within `seconds`.
         """
         with trio.move_on_after(seconds):
             while True:
@@ -107,7 +108,7 @@ class Play:
         self.passed = self.translated = self.answered = 0
 
     def now(self, message):
-        """Return a recorded message with our directory and our terminals' ids."""
+        """Return a recorded message with this replay's directory and ids of terminals."""
         text = json.dumps(message).replace("$WORK", str(self.directory))
         for recorded, ours in self.terminals.items():
             text = text.replace(json.dumps(recorded), json.dumps(ours))
@@ -137,7 +138,11 @@ class Play:
         self.passed += 1
 
     async def of_host(self, message, recorded, method):
-        """Receive the response of the proxy's host instead of the recorded client's."""
+        """Receive, as the agent, the host's response in place of the recorded client's `message`.
+
+        `recorded` is the same response with the recorded ids; `method` is the method of the
+        request. A response to `terminal/wait_for_exit` may be missing.
+        """
         seconds = OPTIONAL_TIMEOUT_S if method == "terminal/wait_for_exit" else MESSAGE_TIMEOUT_S
         found = await self.agent.receive(
             lambda received: "method" not in received and received["id"] == message["id"],
@@ -180,7 +185,7 @@ class Play:
 
 
 def without(message):
-    """Remove the content of a tool call, which the proxy translates."""
+    """Return a message without the content of its tool call, which the proxy translates."""
     message = json.loads(json.dumps(message))
     message["params"].get("update", message["params"].get("toolCall", {})).pop("content", None)
     return message
@@ -225,7 +230,7 @@ async def replay(entries, tmp_path):
 
 
 class Reader:
-    """An editor's display of tool calls: text, terminals if supported, else the raw output."""
+    """What an editor displays of tool calls: text and terminals; if both are empty, raw output."""
 
     def __init__(self):
         self.calls = {}
@@ -288,10 +293,11 @@ CODEX = [entries for stem, entries in ALL if stem.startswith("codex")]
 
 
 def as_own_terminals(entries, *, at_once):
-    """Return a conversation of codex-acp with a client that displays an agent's terminals.
+    """Return a conversation of codex-acp as it is with a client that displays own terminals.
 
-    Codex embeds a terminal then and says how it ended; of a command that ends `at_once` it sends no
-    output of the terminal. The client itself is one that does not show them.
+    Codex then embeds a terminal of its own in each tool call, and sends the terminal's output and
+    exit status. If `at_once` is true, the commands end at once, and Codex sends no output of the
+    terminals. The conversation's client cannot display them, so the proxy has to.
     """
     entries = json.loads(json.dumps(entries))
     for entry in entries:

@@ -41,7 +41,10 @@ def few_descriptors(count: int) -> list[str]:
 
 
 def few_ptys(count: int) -> list[str]:
-    """Return a wrapper that gives the daemon its own devpts mount with `count` PTYs; checked."""
+    """Return a wrapper that gives the daemon its own devpts mount with `count` PTYs.
+
+    The wrapper is tried first; if it does not work, the test is skipped.
+    """
     unshare = ["unshare", "--mount", "--propagation", "private"]
     if os.geteuid():
         unshare.insert(1, "--map-root-user")

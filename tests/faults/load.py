@@ -79,7 +79,7 @@ class Program:
         return alive(self.pid) and started(self.pid) == self._started
 
     async def wait(self) -> None:
-        """Wait for the exit; this request is pending from the start."""
+        """Wait until the program exits, and set `exit`. The request stays pending all the time."""
         self.exit = await self.agent.wait(self.terminal)
 
     async def poll(self) -> None:

@@ -65,7 +65,10 @@ class ServiceManager:
         self.states += assignments
 
     def passed(self, helper: list[str]) -> tuple[list[str], list[int]]:
-        """Return the wrapper that passes the stored descriptors, and these descriptors."""
+        """Return a wrapper that passes the stored descriptors on, and these descriptors.
+
+        `helper` is the command of `with_descriptors.py`, which the wrapper runs.
+        """
         names = ":".join(name for name, _ in self.stored)
         fds = [fd for _, fd in self.stored]
         return [*helper, names, *map(str, fds), "--"], fds

@@ -33,7 +33,11 @@ _FORKS = Path(__file__).with_name("forks.py")
 async def _limited(
     directory: Path, *wrapper: str, **settings: str
 ) -> AsyncIterator[tuple[Daemon, Agent, str]]:
-    """Run a daemon with one terminal that must keep working: its program responds to input."""
+    """Run a daemon; yield it, an agent, and the id of a terminal that must keep working.
+
+    After the block, check that terminal and the user's commands, and that the daemon ends and
+    leaves nothing.
+    """
     async with (
         daemon(directory, *wrapper, **settings) as running,
         socket_agent(running.socket) as agent,
@@ -97,7 +101,10 @@ async def _create_within(agent: Agent, seconds: float) -> str:
 
 
 def _check_clear(error: RequestError, *words: str) -> None:
-    """Check that the reason, which precedes the advice, names the limit."""
+    """Check that the reason in an error's message contains one of `words`.
+
+    The reason is the part before the semicolon; advice follows it.
+    """
     assert error.code == _INTERNAL_ERROR, error
     reason = error.message.partition(";")[0].lower()
     assert any(word in reason for word in words), error.message

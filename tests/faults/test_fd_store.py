@@ -92,7 +92,10 @@ async def _read(running: Daemon, name: str, since: int) -> tuple[int, bytes, dic
 
 
 async def _check_adopted(running: Daemon, name: str, pid: int, at: str) -> None:
-    """Check that a program still runs, is listed, and that its output continues without a gap."""
+    """Check that a program still runs and is listed, and that its output continues without a gap.
+
+    `at` is the start time of its process: another process may have the same pid.
+    """
     assert started(pid) == at
     info = await running.info(name)
     assert info["pid"] == pid

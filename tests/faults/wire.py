@@ -2,7 +2,7 @@
 
 `SocketAgent` does what docs/protocol.md requires of an agent that connects by itself: it keeps the
 secret of `initialize`, reconnects with it when the connection is lost, and repeats all requests
-without a response, with the same ids. `StdioAgent` does none of that: the bridge does it.
+without a response, with the same ids. `StdioAgent` does none of that: `acpterm stdio` does it.
 """
 
 import base64
@@ -232,7 +232,7 @@ class StdioAgent(Agent):
             await self._stdin.send_all(line)
 
     async def run(self) -> None:
-        """Receive responses until cancelled, or until the bridge exits."""
+        """Receive responses until cancelled, or until `acpterm stdio` exits."""
         rest = b""
         while data := await self._stdout.receive_some(1 << 18):
             *lines, rest = (rest + data).split(b"\n")
@@ -242,7 +242,7 @@ class StdioAgent(Agent):
         self._fail(EOFError("acpterm stdio has ended"))
 
     async def close(self) -> None:
-        """Shut the bridge down, and wait until it has exited."""
+        """Close the stdin of `acpterm stdio`, and wait until it has exited."""
         await self._stdin.aclose()
         with trio.move_on_after(5):
             await trio.to_thread.run_sync(self.process.wait, abandon_on_cancel=True)
@@ -266,7 +266,8 @@ async def socket_agent(path: str) -> AsyncIterator[SocketAgent]:
 async def stdio_agent(path: str, env: dict[str, str], log: Any) -> AsyncIterator[StdioAgent]:
     """Spawn `acpterm stdio` for the daemon at a socket.
 
-    A process between this one and the bridge is the agent, since this process connects as the user.
+    It is spawned by another process, which the daemon then takes for the agent. This process must
+    not be the agent, since it connects as the user.
     """
     agent_of = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
     stdio = [sys.executable, "-m", "acpterm", "stdio", "--socket", path]

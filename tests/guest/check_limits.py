@@ -1,7 +1,7 @@
 """The limits of control groups, in a kernel that has all controllers: `test_guest.py` runs it.
 
-Each load is bounded twice: by the limit, which the program checks before it starts, and by the
-program itself; and the guest is a bound around both.
+Each program that exhausts a resource first checks that the limit applies to it, and has a bound of
+its own in case the limit fails. The guest is a further bound.
 """
 
 import os
@@ -89,7 +89,10 @@ def python(text):
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_keepers():
-    """Start keepers as the daemon does: those that tests fork are not in the test's group."""
+    """Replace the fixture of tests/conftest.py: start keepers as the daemon does, without a fork.
+
+    A keeper that the ready process forks is not in the test's control group.
+    """
 
 
 async def output_of(pool, program, **limits):

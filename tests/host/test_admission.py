@@ -157,7 +157,10 @@ class PeerScript:
         return message["error"]["message"] if "error" in message else None
 
     async def run(self, *steps, **popen):
-        """Run the script as a child of this process; return as `error` does."""
+        """Run the script as a child of this process, with the arguments `steps`.
+
+        Return the error message of the response, or None if the response is a result.
+        """
         command, arguments = self.command(*steps)
         child = subprocess.Popen([command, *arguments], start_new_session=True, **popen)
         try:

@@ -70,7 +70,7 @@ async def test_events_of_others_are_not_sent():
 
 
 async def test_requests_count_from_when_they_are_received():
-    """Many may be received before the task of the first one runs."""
+    """Too many are refused, even if they are received before the task of the first one runs."""
     async with host_here() as host, agent_of(host) as agent:
         await agent.initialize()
         (connection,) = host._resumption.connections

@@ -22,7 +22,7 @@ INVALID = -32602
 
 
 async def create(agent, command="read x", **own):
-    """Create a terminal with `_meta.acpterm`; return its id and its name."""
+    """Create a terminal; return its id and its name. `own` is `_meta.acpterm`."""
     params = {"sessionId": agent.session, "command": command, "_meta": {"acpterm": own}}
     result = await agent.request("terminal/create", params)
     return result["terminalId"], result["_meta"]["acpterm"].get("name")

@@ -44,7 +44,7 @@ def of(client, method):
 
 
 async def asked(client, count=1):
-    """Wait for questions; return the last one."""
+    """Wait until `client` was sent `count` questions; return the last of them."""
     found = await client.until(lambda: of(client, ASKED)[count - 1 :])
     return found[0]["approval"]
 

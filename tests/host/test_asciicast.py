@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWa
 
 
 class Printed:
-    """The part of a terminal that an export reads; the test prints."""
+    """Replaces a terminal that is exported: the test calls `print` and `resize` in its place."""
 
     exit = None
     started = 1_700_000_000.9
@@ -240,7 +240,7 @@ def sh(line):
 
 @asynccontextmanager
 async def ran(line, **more):
-    """Run a program on a terminal to its end."""
+    """Run a shell line on a terminal to its end; yield the terminal."""
     async with running_pool() as pool:
         terminal = await pool.create(sh(line), TerminalSpec(**more))
         await terminal.wait_exited()

@@ -26,7 +26,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Return a function that returns the entries of the audit log with an event."""
+    """Return a function that returns the entries of the audit log about one kind of event."""
 
     def entries(event):
         log = (tmp_path / "audit" / "audit.jsonl").read_text()

@@ -551,7 +551,10 @@ async def test_only_read_works_after_the_exit():
 
 
 async def refused_later(agent, method, says, terminal, params):
-    """Like `refused`, but retry until the PTY has been closed."""
+    """Repeat a request until it is refused as invalid, with a message that contains `says`.
+
+    It may succeed until the PTY has been closed.
+    """
     with trio.fail_after(DEADLINE_S):
         while True:
             try:

@@ -19,7 +19,7 @@ from tests.support.user import user_of
 
 @pytest.fixture
 def rules(tmp_path):
-    """Return a function that writes the file of rules, and the settings that name it."""
+    """Return a function that writes the file of rules, and returns settings that name the file."""
     path = tmp_path / "rules.toml"
 
     def write(text: str = "", **settings) -> Settings:

@@ -112,7 +112,10 @@ WINDOWS = {"run": ["run", "sleep", "60"], "attach": ["attach", "@last"]}
 
 @contextmanager
 def window(path, socket, name):
-    """Run a command on a terminal as the other user; yield its pid."""
+    """Run the command `name` of `WINDOWS` on a terminal, as the other user; yield its pid.
+
+    `path` is that user's directory, and `socket` the daemon's socket.
+    """
     command, *rest = WINDOWS[name]
     words = [*as_user(other_user.UID), *ACPTERM, command, "--socket", socket, *rest]
     pid, master = pty.fork()
@@ -177,7 +180,11 @@ async def test_connection_of_an_ended_process_is_not_the_users(tmp_path):
 
 
 async def left_connection(worker, path, answer):
-    """Connect from a process that ends before it is accepted; return the response to its child."""
+    """Connect from a process that ends before the worker accepts; return the response.
+
+    The process leaves the connection to its child, which sends a request and writes the response to
+    the file `answer`.
+    """
     stopped = psutil.Process(worker)
     stopped.suspend()
     try:

@@ -58,7 +58,10 @@ class Traces:
         }
 
     async def until(self, before):
-        """Wait until there is no more than before; fail with the difference."""
+        """Wait until the daemon has no more resources than `before`, which `look` returned earlier.
+
+        If that takes too long, fail with both.
+        """
         try:
             await poll(lambda: self.is_within(before))
         except trio.TooSlowError:
@@ -124,7 +127,7 @@ async def test_500_sequential_terminals_leave_nothing(tmp_path, settings, tracki
 
 
 async def at_rest(traces):
-    """Wait until two counts agree and no terminal is left; return the count."""
+    """Wait until the daemon's resources no longer change and no terminal is left; return them."""
     last = None
 
     def look():

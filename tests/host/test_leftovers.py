@@ -1,4 +1,4 @@
-"""A host looks for the containers of a killed daemon, whoever had requested them."""
+"""A host looks for the containers of a killed daemon, even if the user selects `local`."""
 
 import pytest
 
@@ -9,7 +9,10 @@ from acpterm.pty.tracking.marks import Daemon
 
 @pytest.fixture
 def engines(tmp_path, monkeypatch):
-    """Return a function that installs engines, which write their calls to the returned file."""
+    """Return a function that installs scripts as container engines.
+
+    The function returns the path of the file to which they write their calls.
+    """
 
     def install(*names):
         for name in names:

@@ -85,7 +85,10 @@ async def test_run_blocking_raises_the_error_of_its_work_once():
 
 
 async def _create_until_refused(agent):
-    """Create terminals; the storm may not have taken the place of a process that has ended."""
+    """Create terminals until one is refused, which raises `RpcError`.
+
+    Some may start, since the storm needs some time to replace a process that has ended.
+    """
     while True:
         await agent.create("echo no")
 
@@ -236,7 +239,7 @@ async def _agent(path, *, task_status):
 
 
 async def _refusal(stream):
-    """Send a request on a new connection; return the refusal, or None."""
+    """Send `initialize` on a new connection; return the response if it is an error, else None."""
     params = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
     await stream.send_all(params)
     answer = b""

@@ -15,7 +15,7 @@ async def create(user, name):
 
 
 async def move_into(user, terminal):
-    """Initialize a client with the environment of a terminal."""
+    """Initialize a client as if it ran in a terminal: with the terminal's environment."""
     context = {"env": {"ACPTERM_TERMINAL_ID": terminal}}
     hello = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
     await user.request("initialize", hello)

@@ -86,7 +86,7 @@ async def test_messages_of_the_profile_pool_are_those_of_its_origin(host):
 
 
 def nest(quotas, profile, connection, depth, session="s"):
-    """Start `depth` terminals at the same time."""
+    """Nest `depth` blocks of `quotas.starting`, as for terminals that start at the same time."""
     with quotas.starting([profile], connection, session):
         if depth > 1:
             nest(quotas, profile, connection, depth - 1, session)

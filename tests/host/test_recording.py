@@ -83,7 +83,10 @@ def only(directory):
 
 
 def is_in(directory, fd):
-    """Return whether a descriptor is a file in the directory: all writes here go through `os`."""
+    """Return whether `fd` is open on a file in `directory`.
+
+    Tests replace functions of `os`, which recorders use, with ones that fail for such files only.
+    """
     return os.path.realpath(f"/proc/self/fd/{fd}").startswith(f"{directory}/")
 
 

@@ -91,7 +91,7 @@ async def test_profile_that_does_not_exist_is_refused_with_those_that_do():
 
 @pytest.mark.parametrize("requested", [(), ("loose",)])
 async def test_line_runs_as_the_shell_text_that_one_of_the_profiles_has_allowed(requested):
-    """The requested profile allows any program, but the selected one has judged the line."""
+    """It must not run as the name of a program: the profile `strict` has judged only the text."""
     strict = {"unknown": "deny"}
     loose = {"safe_commands": [], "unknown": "allow"}
     one = settings("strict", strict=strict, loose=loose)

@@ -38,7 +38,10 @@ def many_names(number):
 
 @cache
 def line_of(kind):
-    """Return an `update` of `kind`, encoded; to encode each takes longer than all else."""
+    """Return a `session/update` of `kind` as a line, with @ in place of a number.
+
+    It is cached: to encode every update would take most of the tests' time.
+    """
     body = {"jsonrpc": "2.0", "method": "session/update", "params": kind("@")}
     return json.dumps(body).encode() + b"\n"
 

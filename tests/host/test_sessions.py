@@ -33,7 +33,10 @@ NEVER_WAS = "term_0123456789abcdef0123456789abcdef"
 
 
 async def answer_to(agent, session: str, terminal: str, method: str) -> tuple[int, str]:
-    """Request an unknown terminal; return the error, without the ids of the request."""
+    """Request a terminal that the session does not have; return the error's code and message.
+
+    Both ids of the request are replaced in the message, so that messages can be compared.
+    """
     params = {"sessionId": session, "terminalId": terminal, **NAMING_A_TERMINAL[method]}
     with pytest.raises(RpcError) as caught:
         await agent.request(method, params)

@@ -44,7 +44,7 @@ def _hearing_of_hangups():
 
 
 async def stubborn(agent, tmp_path):
-    """Start a terminal that SIGTERM does not end; return its id and its processes."""
+    """Start a terminal whose processes ignore SIGTERM; return its id and the three pids."""
     pids = tmp_path / f"pids-{os.urandom(4).hex()}"
     terminal = await agent.create(STUBBORN.format(pids=pids))
     await poll(lambda: pids.exists() and len(pids.read_text().split()) == 3)

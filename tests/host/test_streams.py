@@ -121,7 +121,7 @@ async def test_peer_that_reads_nothing_slows_no_terminal_and_no_other_peer(tmp_p
 
 @pytest.mark.long
 async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
-    """All pending reads are answered with one line of output, and no more."""
+    """3,000 reads are pending when a program prints 3 MB: their responses together stay small."""
     async with daemon(tmp_path) as (process, path):
         mute = mutes(path)
         terminal = mute.create("read line; head -c 3000000 /dev/zero | tr '\\0' x; sleep 60")

@@ -58,7 +58,10 @@ async def follow(user, form="meta", session="session-1", **more):
 
 
 def displayed(user, token, form="meta", foreign=()):
-    """Return what a client displays so far: a model that processes each message once."""
+    """Return the model of a client after all notifications that `user` has received so far.
+
+    `token` is that of the subscription. Each notification is processed only once.
+    """
     models = user.__dict__.setdefault("models", {})
     if token not in models:
         models[token] = [CLIENT_MODELS[form](*foreign), 0]
@@ -146,7 +149,7 @@ def _exit(user, token, terminal, form="meta"):
 
 
 async def subscribed(agent, user, form="meta"):
-    """Create a session, and subscribe to it."""
+    """Create a session, and subscribe to it; return the id of the request, and the token."""
     await send_updates(agent, tool_call("first", update="tool_call", title="First"))
     id_, token = await follow(user, form)
     await user.until(lambda: user.by_token[token])
@@ -440,7 +443,10 @@ def check(session, readers):
 
 
 def final(reader):
-    """Return what a client shows in the end of the output that is still retained."""
+    """Return what a client displays at the end: the tool calls, and the terminals in them by id.
+
+    For each terminal, this is its output after the last lost bytes, and its exit.
+    """
     calls, terminals = reader.model.state
     embedded = {
         item["terminalId"]

@@ -44,7 +44,11 @@ os.execv(command[0], command)
 
 @contextmanager
 def handed(tmp_path, fds, *arguments, pid="self", count=None, **more):
-    """Run `acpterm serve` with descriptors handed over; kill it at the end."""
+    """Run `acpterm serve` with the descriptors `fds` handed over as systemd does.
+
+    `pid` and `count` are LISTEN_PID and LISTEN_FDS, by default the right values. Yield the process;
+    kill it at the end.
+    """
     count = str(len(fds)) if count is None else count
     numbers = " ".join(map(str, fds))
     hand_over = [sys.executable, "-S", "-c", HAND_OVER, pid, count, numbers]

@@ -116,7 +116,7 @@ async def test_sandbox_follows_the_opened_session_and_not_what_the_agent_sets(pl
 @needs_bubblewrap
 @pytest.mark.long
 async def test_agent_of_an_approver_cannot_name_a_session_that_was_not_opened(place):
-    """The workspace would be the directory of the approver, such as the user's home."""
+    """Its programs could otherwise write in the approver's directory, such as the user's home."""
     async with host_in(place.home) as host, approver_of(host) as agent:
         await agent.request(OPEN, in_directory(agent, place.workspace))
         agent.session = "invented"

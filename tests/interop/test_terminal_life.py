@@ -37,7 +37,7 @@ PLAN = {
 
 
 class Report(dict[str, Any]):
-    """The record of an agent, and which agent, transport and directory it is from."""
+    """What an agent has recorded; and the agent's SDK, its transport, and its directory."""
 
     sdk: str
     transport: str

@@ -231,7 +231,7 @@ def comparable(events) -> list:
 
 
 def in_progress(peer: Peer) -> list[int]:
-    """Return the ids of `PIECES` that are in progress; answer them."""
+    """Respond to the requests `PIECES`; return the ids of those that were still in progress."""
     found = []
     for id_ in (0, 1, 2):
         with contextlib.suppress(LocalProtocolError):

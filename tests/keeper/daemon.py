@@ -124,7 +124,11 @@ class Daemon:
 
 @asynccontextmanager
 async def daemon(tmp_path, *, mode="worker", env=None, pass_fds=(), prefix=()):
-    """Start a daemon's keeper with its first worker; kill everything at the end of the block."""
+    """Start a daemon's keeper with its first worker; kill everything at the end of the block.
+
+    With the mode `fail`, later workers exit at once; with `no pidfds`, the keeper cannot open
+    pidfds. `prefix` are words to put before the command.
+    """
     path = str(tmp_path / f"control{secrets.token_hex(4)}")
     command = [*prefix, *stub.PYTHON, stub.HERE, "launch", path, mode]
     listener = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

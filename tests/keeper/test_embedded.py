@@ -28,13 +28,16 @@ STRAYS = {
 
 
 def memory_bytes(pid):
-    """Return the total and the resident size."""
+    """Return the virtual and the resident size of a process, in bytes."""
     with open(f"/proc/{pid}/statm") as file:
         return [int(pages) * resource.getpagesize() for pages in file.read().split()[:2]]
 
 
 async def strays_of(keeper):
-    """Start all of these programs; return the pids of all processes that must be killed."""
+    """Start the programs `STRAYS` in `keeper`; return the pids of all processes that must end.
+
+    These are the keeper, the programs, and the process that each program has started.
+    """
     pids = [keeper.pid]
     for line in STRAYS.values():
         terminal = await spawn(keeper, line)

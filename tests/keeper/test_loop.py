@@ -12,7 +12,10 @@ def test_event_of_a_closed_descriptor_is_not_delivered_to_its_reused_number():
     opened = []
 
     def replace(own, other):
-        """Close the other descriptor, and open one with the same number that has no event."""
+        """Handle an event of `own`: close `other`, and give its number to a new descriptor.
+
+        `other` has an event in the same turn, the new descriptor has none.
+        """
         called.append(own)
         loop.remove_reader(other)
         os.close(other)

@@ -25,7 +25,10 @@ end_programs(SimpleNamespace(by_name={"one": exited}, by_pid={}))
 
 
 def _end_session(pid: int, started: float, reaped_at: float) -> None:
-    """End the programs of a keeper with one terminal, whose program had this pid and has ended."""
+    """Run `end_programs` for a keeper with one terminal, whose program has ended.
+
+    The program had the pid `pid`. `started` and `reaped_at` are seconds of CLOCK_BOOTTIME.
+    """
     arguments = [str(pid), str(started), str(reaped_at)]
     subprocess.run([sys.executable, "-c", _END, *arguments], check=True)
 

@@ -1,4 +1,4 @@
-"""What docs/compatibility.md promises, with the example values of the two documents."""
+"""What docs/compatibility.md promises, with the example values of the two documents there."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def confirm(**values: float) -> dict[str, ProfileTable]:
 
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
-    """Put programs `npm` and `python` first into PATH, which print 1024 and 2048 bytes."""
+    """Put two programs first into PATH: `npm` prints 1024 bytes, and `python` prints 2048."""
     directory = tmp_path / "bin"
     directory.mkdir()
     for name, size in (("npm", 1024), ("python", 2048)):

@@ -20,7 +20,10 @@ def needs(program, package=None):
 
 
 async def settled(tools, result, awaited):
-    """Return the result of a wait for `awaited` if a slow program has not come so far yet."""
+    """Return `result`, unless it says that the program is still running, since it is slow.
+
+    Then wait for `awaited`, such as `input`, and return the result of that.
+    """
     if result.data["state"] != "running":
         return result
     return await tools.call("terminal_wait", sessionId="term-1", **{"for": awaited})

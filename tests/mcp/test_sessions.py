@@ -24,7 +24,7 @@ QUICK = {"ACPTERM_TOOL_MIN_INTERVAL": "0.1", "ACPTERM_TOOL_SETTLE_INTERVAL": "0.
 
 @pytest.fixture(autouse=True)
 def run_dir(monkeypatch):
-    """Return the directory for the sockets' directories; `tmp_path` may be too long."""
+    """Yield a new runtime directory of the user; in `tmp_path`, sockets may have too long paths."""
     with tempfile.TemporaryDirectory() as directory:
         monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
         yield directory

@@ -1,4 +1,4 @@
-"""Questions to the user: who answers them, and what happens if nobody does."""
+"""Questions to the user: who answers them, and what happens if no answer comes."""
 
 import pytest
 import trio

@@ -86,9 +86,10 @@ lines = st.lists(st.tuples(commands, st.sampled_from(SEPARATORS)), max_size=3).f
 
 
 def plain_commands(line):
-    """Return the words of each command that is judged in a line.
+    """Return the words of each command that the parser finds in a line.
 
-    None if it is not plain, or if another program than those of the test is executed.
+    Return None if the line is not plain, if a word is not literal, or if a command is none of the
+    functions `p` and `q` of this test.
     """
     script = parse(line)
     found = [command.words for command in script.commands]
@@ -99,7 +100,10 @@ def plain_commands(line):
 
 
 def executed_commands(shell, several, directory):
-    """Return, for each line, the words of the commands that a shell executes."""
+    """Run the lines `several` in a shell; return the commands that it has executed, and its stderr.
+
+    The commands are a list for each line, in which each command is a list of words.
+    """
     results = []
     script = "".join(
         f"( eval {shlex.quote(line)} ) 9>>{number}\n" for number, line in enumerate(several)

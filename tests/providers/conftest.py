@@ -60,7 +60,10 @@ def podman(tmp_path_factory):
 
 @pytest.fixture
 def podman_env(podman, monkeypatch):
-    """Make `podman` the podman of the tests in the environment of this process."""
+    """Let the command `podman` in this process run the podman of the tests.
+
+    Return the environment variables that select it.
+    """
     for name, value in podman.items():
         monkeypatch.setenv(name, value)
     return podman

@@ -1,4 +1,4 @@
-"""A program behaves on a terminal as here, wherever its provider runs it."""
+"""Programs behave alike on a terminal, whichever provider runs them, here or elsewhere."""
 
 import os
 import signal

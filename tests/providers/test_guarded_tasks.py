@@ -56,7 +56,10 @@ async def test_task_that_fails_while_it_is_cancelled_is_cancelled():
 
 @pytest.fixture
 def starts(monkeypatch):
-    """Let each place fail when it is run; return the list to which its name is added then."""
+    """Replace all providers by ones whose background task fails.
+
+    Return a list, to which each of them adds its name when the task starts.
+    """
     found = []
 
     class Place:

@@ -27,7 +27,7 @@ STUBBORN = "trap '' TERM HUP; setsid sleep 1000 & echo ready; while :; do sleep 
 
 
 def processes_of(token):
-    """Return the processes of a container, and its monitor, by the container's environment."""
+    """Return the monitor of the container of `token`, then the processes of the container."""
     listed = ["podman", "inspect", "--format={{.State.Pid}} {{.State.ConmonPid}}"]
     found = subprocess.run(
         [*listed, container_name(token)], capture_output=True, text=True, check=True
@@ -91,7 +91,7 @@ async def test_background_processes_end_with_the_program(provider, workspace):
 async def test_container_of_a_killed_worker_is_removed_by_the_next_one(
     provider, workspace, podman_env
 ):
-    """The engine and its monitor are killed with it, so nothing else removes the container."""
+    """The container's engine and monitor are killed, too, so nothing else removes the container."""
     async with running_pool(grace=0.2) as pool:
         terminal, token = await start(provider, pool, shell(workspace, STUBBORN))
         await ready(terminal)

@@ -228,7 +228,7 @@ async def test_placeholders_stay_while_another_container_uses_them(provider, wor
 
 
 async def test_terminal_of_the_container_is_its_own(provider, workspace):
-    """TIOCSTI pushes input back into a terminal of the container: the host's is not there."""
+    """A program could push input into a terminal of the host (TIOCSTI), if it had one."""
     text = await attack(provider, workspace, "tty; ls /dev/pts; ls -l /proc/self/fd/0 /dev/tty")
     assert text.split()[:3] == ["/dev/pts/0", "0", "ptmx"]
 

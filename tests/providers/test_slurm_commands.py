@@ -114,7 +114,10 @@ async def provider(logged, runtime_directory):
 
 
 def record_job(provider, token, text="srun: job 5 queued and waiting for resources\n"):
-    """Write the messages of a step; return the path of their file, and the program."""
+    """Write `text` as the messages of srun for the program of `token`.
+
+    Return the path of the file with the messages, and the provider's object for the program.
+    """
     program = provider.program(token)
     (path := Path(program.log)).write_text(text)
     return path, program
@@ -215,13 +218,16 @@ GRANTED = "srun: jobid {job}: nodes(1):`n1', cpu counts: 4(x1)\n"
 
 @pytest.fixture
 def wake_now(monkeypatch):
-    """Have steps asked for again as soon as their job has its resources."""
+    """Wake queued steps as soon as their job has its resources, instead of after some seconds."""
     monkeypatch.setattr(program_module, "_WAKE_AFTER_S", (0.0,))
     monkeypatch.setattr(program_module, "_START_POLL_S", 0.01)
 
 
 async def follow_queued(directory, limits, jobs, nursery):
-    """Follow steps of these jobs that Slurm postpones; return what has started."""
+    """Follow a step in each of `jobs`; all jobs have resources, but no step has started.
+
+    Return a list, to which the number of each step is added once it has started.
+    """
     changed = []
     for number, job in enumerate(jobs):
         (log := directory / f"step{number}").write_text(GRANTED.format(job=job))

@@ -159,7 +159,7 @@ def test_permission_is_the_reason_if_it_is_lacking(name):
 
 
 def test_mark_of_a_program_is_not_in_the_environment_of_srun(tmp_path):
-    """What ends the marked processes of a node would end srun, if it runs on the same machine."""
+    """Processes with the mark are killed with the program; srun must not be one of them."""
     text = node_environment(command(tmp_path, "env"), str(tmp_path), "0a1b")
     assert not any("ACPTERM_JOB=0a1b" in piece for piece in text.values())
     env = {"PATH": "/usr/bin:/bin", **text}

@@ -34,7 +34,10 @@ def has_watch(directory):
 
 @asynccontextmanager
 async def controlled(monkeypatch, limit_s=1000):
-    """Yield a control channel to a local shell, and the directory of its scripts."""
+    """Yield a control channel to a local shell, and the directory of its scripts.
+
+    After `limit_s` seconds without a beat, the script ends all programs.
+    """
     monkeypatch.setattr(Master, "argv", lambda *_, **__: ["/bin/sh"])
     control = Control(Master(SshPlace(), "box", "/nowhere"))
     name = f"acpterm-{secrets.token_hex(16)}"

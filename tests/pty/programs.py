@@ -80,7 +80,10 @@ class Terminal:
         self.until(lambda: text in self.output)
 
     def results(self, seconds=0.5, *, count_silence=False):
-        """Return the set of all results of `waits_for_input` within `seconds`."""
+        """Call `waits_for_input` repeatedly for `seconds`; return the set of its results.
+
+        With `count_silence`, it gets the time since the last output, otherwise always 0.
+        """
         results = set()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -59,7 +59,10 @@ def end_echo(process):
 
 
 def is_spared(process):
-    """Return whether a program still echoes. One that was sent SIGKILL does not, at once."""
+    """Return whether a program still echoes its input.
+
+    One check is enough: a program that was sent SIGKILL stops at once.
+    """
     try:
         process.stdin.write(b"still here\n")
         process.stdin.flush()

@@ -1,4 +1,4 @@
-"""A daemon for the tests of a file, and the settings of clients of it."""
+"""Fixtures: a daemon that the tests of a file share, and the settings of its clients."""
 
 from pathlib import Path
 
@@ -10,7 +10,10 @@ from tests.support.daemon import blocking_daemon
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave to `make test-all` the other shells on asyncio: bash runs on both event loops."""
+    """Mark the tests of zsh and fish on asyncio as long: only `make test-all` runs them.
+
+    bash is enough to test both event loops.
+    """
     here = Path(__file__).parent
     for item in items:
         if not item.path.is_relative_to(here):  # pytest passes the tests of all directories

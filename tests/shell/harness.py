@@ -69,7 +69,7 @@ class PlainShell:
         self.directory.close()
 
     def _read(self, wait_s: float) -> bool:
-        """Read what is there; return whether there was something."""
+        """Wait at most `wait_s` for output, and read it; return whether there was any."""
         if not select.select([self.process.fd], [], [], wait_s)[0]:
             return False
         try:
@@ -85,7 +85,10 @@ class PlainShell:
         return True
 
     def start(self, command: str) -> None:
-        """Hand the command over."""
+        """Wait for the shell's prompt, and make the shell start `command`.
+
+        Raises `TimeoutError` if no prompt comes.
+        """
         deadline = time.monotonic() + DEADLINE_S
         while not self.tracker.at_prompt and not self.has_ended:
             if not self._read(QUIET_S) and self.tracker.is_prompting:

@@ -23,7 +23,7 @@ def home(tmp_path):
 
 
 def exact(result: Result, code: int, output: str | None = None) -> None:
-    """Check that the boundary is exact, the exit code and the output."""
+    """Check that a result has an exact boundary, this exit code and, if given, this output."""
     assert result.outcome is not None, result
     assert result.outcome.boundary == "exact", result
     assert result.outcome.exit_code == code, result

@@ -136,7 +136,7 @@ def shell(workspace: Path, line: str, **more: Any) -> Command:
 
 
 async def start(provider: Provider, pool: Pool, command: Command, **spec: Any) -> Started:
-    """Start a command of a provider on a terminal."""
+    """Start a command of a provider on a terminal; `spec` are fields of `TerminalSpec`."""
     prepared = await provider.prepare(command)
     program = Program(
         prepared.argv, prepared.env, prepared.cwd, 0o22, fallback_argv=prepared.fallback_argv
@@ -147,7 +147,10 @@ async def start(provider: Provider, pool: Pool, command: Command, **spec: Any) -
 
 
 async def run(provider: Provider, command: Command, **spec: Any) -> tuple[ExitStatus, str]:
-    """Run a command of a provider to its end; return its exit status, and its output."""
+    """Run a command of a provider to its end; return its exit status, and its output.
+
+    `spec` are fields of `TerminalSpec`.
+    """
     async with running_pool() as pool:
         terminal, token = await start(provider, pool, command, **spec)
         status = await terminal.wait_exited()

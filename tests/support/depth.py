@@ -17,9 +17,10 @@ DEADLINE_S = 30.0
 
 
 def examples(count: int) -> int:
-    """Return how many examples to try: `count`, or by default a fifth of it, at least 20.
+    """Return how many examples a test tries.
 
-    If `EXAMPLES` is set, return that many times `count`.
+    This is `count` with `ACPTERM_THOROUGH=1`, and by default a fifth of it, but at least 20. With
+    `ACPTERM_EXAMPLES=N`, it is N times `count`.
     """
     if EXAMPLES:
         return EXAMPLES * count

@@ -62,7 +62,7 @@ class Editor(RpcClient):
         return [update for update in self.updates if update.get("toolCallId") == call]
 
     def texts(self, call: str = "c") -> list[str]:
-        """Return the text blocks in the content of a tool call, update by update."""
+        """Return all texts in the content of a tool call, in the order of the received updates."""
         return [
             item["content"]["text"]
             for update in self.calls(call)

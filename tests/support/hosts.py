@@ -41,8 +41,9 @@ async def agent_on_stdio(
 ) -> AsyncIterator[tuple[Process, Agent]]:
     """Start `acpterm stdio` with pipes, and connect an agent to it.
 
-    Unless it is `embedded`, pass the `--socket` of a daemon, which the test ends. With
-    `below_shell` a shell, instead of this process, is the agent to the daemon: see `connector`.
+    Yield the process and the agent. Unless it is `embedded`, the arguments or the environment
+    select a daemon, which the caller ends. With `below_shell` a shell, instead of this process, is
+    the agent to the daemon: see `connector`.
     """
     words = ["stdio", *(["--embedded"] if embedded else []), *arguments]
     if below_shell:

@@ -36,12 +36,12 @@ class Result(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Return the first line."""
+        """The first block, which is the line with the state."""
         return self.blocks[0]
 
     @property
     def text(self) -> str:
-        """Return the text after the line with the state."""
+        """The last block, which is the text after the state."""
         return self.blocks[-1]
 
 

@@ -57,7 +57,7 @@ class Started(NamedTuple):
 
 
 async def start(provider: Provider, pool: Pool, command: Command, **spec: Any) -> Started:
-    """Start a command of a provider on a terminal."""
+    """Start a command of a provider on a terminal; `spec` are fields of `TerminalSpec`."""
     prepared = await provider.prepare(command)
     program = Program(
         prepared.argv, prepared.env, prepared.cwd, 0o22, fallback_argv=prepared.fallback_argv
@@ -75,7 +75,10 @@ async def release(provider: Provider, pool: Pool, started: Started) -> None:
 
 
 async def run(provider: Provider, command: Command, **spec: Any) -> tuple[ExitStatus, str]:
-    """Run a command of a provider to its end; return its exit status, and its output."""
+    """Run a command of a provider to its end; return its exit status, and its output.
+
+    `spec` are fields of `TerminalSpec`.
+    """
     async with running_pool() as pool:
         started = await start(provider, pool, command, **spec)
         with trio.fail_after(30):

@@ -14,7 +14,10 @@ _INTERVAL_S = 0.005
 async def poll(
     check: Callable[[], Any], timeout_s: float = DEADLINE_S, interval_s: float = _INTERVAL_S
 ) -> Any:
-    """Poll until `check` returns a value that is not None, False or empty; return the value."""
+    """Poll until `check` returns a value that is not None, False or empty; return the value.
+
+    Raises `trio.TooSlowError` after `timeout_s`.
+    """
     with trio.fail_after(timeout_s):
         while _is_missing(value := check()):
             await trio.sleep(interval_s)

@@ -118,7 +118,7 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _stream(fd: int, like: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
-    """Open a standard stream as Python does."""
+    """Open `fd` as Python opens stdin, stdout or stderr; name and encoding are those of `like`."""
     at_once = like.write_through and mode == "wb"
     binary: Any = open(fd, mode, buffering=0 if at_once else -1, closefd=False)  # noqa: SIM115  it stays open to the end
     getattr(binary, "raw", binary).name = like.name

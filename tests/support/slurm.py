@@ -64,7 +64,10 @@ _END_TIMEOUT_S = 10
 
 
 class Slurm:
-    """A cluster of `count` nodes with `cpus` CPUs, `n0` and so on; `directory` has its files."""
+    """A cluster of `count` nodes, named `n0` and so on, each with `cpus` CPUs.
+
+    `directory` has its files.
+    """
 
     def __init__(self, directory: Path, count: int, cpus: int = CPUS) -> None:
         self.directory = directory

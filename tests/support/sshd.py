@@ -17,7 +17,7 @@ from acpterm.config.places import SshPlace
 from tests.support.daemon import BlockingDaemon
 
 ACPTERM = str(Path(sys.executable).with_name("acpterm"))
-"""The path of acpterm, also on the other host, which is this one."""
+"""The path of acpterm on this machine, which is also the other host."""
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 
 _SERVER = """\

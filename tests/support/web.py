@@ -129,7 +129,7 @@ class Browser:
         return reply
 
     async def log_in(self, url: str) -> Reply:
-        """Open a link or a share as the page does."""
+        """Log in by the URL of a link or a share, as the page does; return the reply."""
         return await self.request("/login", {"token": urlsplit(url).fragment, "key": self.key})
 
     @asynccontextmanager
@@ -301,7 +301,7 @@ class WebSocketClient(trio.abc.Stream):
 
 
 class Web:
-    """An HTTP server, with methods that return clients of each access."""
+    """An HTTP server, with methods that return clients with different rights."""
 
     def __init__(self, origin: str, token_file: Path) -> None:
         self.origin = origin
@@ -309,7 +309,7 @@ class Web:
         self.agent_token_file = token_file.with_name(AGENT_TOKEN_NAME)
 
     async def link(self) -> str:
-        """Return a new link."""
+        """Return the URL of a new link, by which a browser logs in as the user."""
         raise NotImplementedError
 
     async def browser(self) -> Browser:

@@ -58,7 +58,7 @@ class TextModel:
 
 
 class _Stream:
-    """The state after some characters."""
+    """The state of the text view after the characters processed so far."""
 
     def __init__(self, width, sequence_max):
         self.width = width
@@ -145,7 +145,10 @@ class _Stream:
             self.sequence = ""
 
     def sequence_kind(self):
-        """Determine the kind of a sequence by its first character after ESC, controls aside."""
+        """Return the kind of the current sequence, such as "csi" or "osc".
+
+        It depends on the first character after ESC that is not a control character.
+        """
         for char in self.sequence[1:]:
             if char >= " ":
                 return {
@@ -168,7 +171,11 @@ class _Stream:
 
 
 def render(data, *, final, width=16384, sequence_max=8192):
-    """Return the text of the finished lines, and of the current line."""
+    """Return the text of all finished lines, and that of the current line.
+
+    `final` means that no data follows. A line has at most `width` characters. An escape sequence is
+    dropped when it has `sequence_max` characters.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     stream = _Stream(width, sequence_max)
     for char in decoder.decode(data, final):

@@ -14,7 +14,7 @@ from tests.support.pools import running_pool
 
 
 def slices(line, position, end):
-    """Yield the slices of the stream from `position` to `end`."""
+    """Yield the slices of the timeline `line` between two positions; the last one ends at `end`."""
     while position < end:
         found = line.slice_at(position)
         position = min(found.end, end)

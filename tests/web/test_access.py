@@ -171,7 +171,7 @@ def test_revoked_share_ends_and_leaves_others(access):
 
 
 def full_disk(monkeypatch):
-    """Let no file be replaced; the old one can be written over."""
+    """Make each replacement of a file fail. The file itself can still be overwritten."""
 
     def replace(source, target):
         raise OSError(errno.ENOSPC, "no space left", source)
@@ -180,7 +180,7 @@ def full_disk(monkeypatch):
 
 
 def broken_disk(monkeypatch, file):
-    """Let no file be written at all."""
+    """Make each write of the file fail: neither replacement nor overwriting is possible."""
     full_disk(monkeypatch)
 
     def overwrite(records):

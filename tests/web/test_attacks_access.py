@@ -140,7 +140,10 @@ async def test_key_without_the_cookie_is_refused(web):
 
 
 async def test_cookie_of_a_share_is_never_that_of_the_user(web, owner):
-    """One browser has both cookies; an access has its own cookie, under its own name, and key."""
+    """A cookie works only under its own name, and with the key that belongs to it.
+
+    A browser may have both cookies at a time.
+    """
     user, guest = await web.browser(), await guest_of(web, owner, await create(owner))
     assert user.cookie is not None
     assert guest.cookie is not None

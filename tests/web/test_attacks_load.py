@@ -102,7 +102,7 @@ async def test_spawn_with_an_impossible_size_is_refused(web, owner):
 
 @pytest.mark.long
 async def test_many_connections_of_strangers_leave_the_user_in(tmp_path):
-    """Once more after they have gone: no connection is lost to the limit."""
+    """The strangers come twice: connections that were closed must not count for the limit."""
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as owner:
         browser = await web.browser()
         # One that is open stays open.
@@ -186,7 +186,7 @@ async def test_client_that_sends_and_does_not_read_is_not_read_either(web, owner
 
 
 async def test_request_whose_headers_come_slowly_is_ended(tmp_path, monkeypatch):
-    """Slow loris."""
+    """This attack is known as Slowloris. The connection is never idle for long."""
     monkeypatch.setattr(http_connection, "IDLE_TIMEOUT_S", 0.5)
     async with web_here(tmp_path) as web, await web.stranger().connect() as stream:
         with trio.fail_after(10):
@@ -256,7 +256,10 @@ async def test_body_that_is_too_large_is_refused_or_not_read(web, owner, path):
 
 
 def frame(opcode: int, payload: bytes, *, last: bool = True, length: int | None = None) -> bytes:
-    """Return a WebSocket frame of a client, whose mask is zero; `length` is what it claims."""
+    """Return a WebSocket frame of a client, masked with zeros.
+
+    `length` is the length that its head claims, by default the right one.
+    """
     head = bytes([opcode | (0x80 if last else 0), 0x80 | 127])
     return head + struct.pack(">Q", len(payload) if length is None else length) + bytes(4) + payload
 

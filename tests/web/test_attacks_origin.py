@@ -134,7 +134,7 @@ async def test_page_is_not_served_under_a_wrong_host(web, port, host):
 
 
 async def test_rebound_name_is_refused_although_its_origin_agrees(web, port):
-    """A page of the attacker, whose name resolves to this machine by now, is of the same origin."""
+    """The attacker's name now resolves to this machine: the page's Host and Origin both have it."""
     host = f"evil.example:{port}"
     for browser, headers in await accesses(web):
         both = replaced(replaced(headers, "Host", host), "Origin", f"http://{host}")

@@ -30,7 +30,7 @@ process.stdout.write(JSON.stringify(JSON.parse(text).map(([name, args]) => modul
 
 @pytest.fixture
 def node(tmp_path: Path) -> str:
-    """Return the command `node`, after copying the modules to where it takes them for modules."""
+    """Copy the page's modules and their tests to `tmp_path`; return the path of Node."""
     command = shutil.which("node")
     if command is None:
         pytest.skip("the page's modules are tested with node")

@@ -1,4 +1,4 @@
-"""Shares: what somebody with a link to one terminal can do, until when, and what not."""
+"""Shares: what a visitor with a link to one terminal can do, until when, and what not."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Run commands as an agent: under the user's policy, in terminals that end with the block."""
+"""Run commands as an agent: the user's policy applies; terminals end with the `async with`."""
 
 import anyio
 

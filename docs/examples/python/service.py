@@ -7,7 +7,7 @@ import acpterm
 
 
 class Recorder:
-    """A provider that executes nothing. Sessions would need its other methods, too."""
+    """A provider that executes nothing. For sessions, a provider needs further methods."""
 
     async def execute_command(
         self, command: str, args: list[str], options: acpterm.ExecuteCommandOptions

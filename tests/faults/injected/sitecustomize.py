@@ -45,7 +45,10 @@ def _at_start(directory):
 
 
 def take(directory, name):
-    """Return the argument of a requested fault and remove the request; None if there is none."""
+    """Return the argument of the fault `name`; None if the fault is not requested.
+
+    Remove the request, unless its name ends in `-always`.
+    """
     path = os.path.join(directory, name)
     try:
         with open(path + "-always") as file:

@@ -155,7 +155,7 @@ def _changes(user, token, count):
 
 
 class Spy:
-    """Return the keys of a keeper's store."""
+    """Records in `keys` which keys are in the store of a keeper."""
 
     def __init__(self, keeper, monkeypatch):
         self.keys = set()

@@ -57,7 +57,7 @@ class PromptResult:
         return item["content"]["text"]
 
     def embedded(self) -> list[str]:
-        """Return the ids of all terminals that acpx was sent to show."""
+        """Return the ids of all terminals in the updates and permission requests for acpx."""
         contents = [u.get("content") for u in self.updates()]
         contents += [
             p["toolCall"].get("content") for p in self.params_of("session/request_permission")
@@ -188,7 +188,7 @@ async def test_other_requests_are_passed_to_the_client(prompt, tmp_path):
 
 
 async def test_client_that_times_out_leaves_no_process(prompt):
-    """Every test here checks that no process is left; this one starts some that could be."""
+    """`prompt` checks in every test that no process is left; here the agent has started some."""
     steps = [
         ask("terminal/create", "t", command="setsid sleep 7533 & sleep 7533"),
         ask("terminal/wait_for_exit", terminalId="$t"),

@@ -110,8 +110,8 @@ class Kimi:
 class FastAgent:
     """fast-agent: sends a program and its arguments; its tool call has the output as text.
 
-    Its model `passthrough` calls the one tool that the prompt names, and repeats the result.
-    Several calls need a real model: `prompt_all` is for the scripted one.
+    Its own model `passthrough` makes the one tool call that the prompt names, and repeats the
+    result. It cannot make several: `prompt_all` needs the scripted model of this directory.
     """
 
     name = "fast-agent"

@@ -29,7 +29,11 @@ def way(request):
 
 @pytest.fixture
 def received(tmp_path, way):
-    """Return a function that runs a turn with calls; it returns the text of the model."""
+    """Return a function that runs a turn in which the model makes tool calls.
+
+    Each call is a tool's name and arguments. The function returns the results as the model has
+    received them.
+    """
 
     async def received(agent: Kind, *calls, options=()):
         prefix = PREFIXES[agent.name]

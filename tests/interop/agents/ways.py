@@ -163,7 +163,11 @@ async def proxy(
     shows: bool = False,
     command_timeout_s: int | None = None,
 ) -> AsyncIterator[tuple[Client, Place, Callable[[], Wire]]]:
-    """Start `acpterm proxy` with an agent, and an editor in front of it."""
+    """Start `acpterm proxy` with an agent, and an editor in front of it.
+
+    Yield the editor, the place, and a function that returns the messages so far. With `shows`, the
+    editor displays terminals of agents.
+    """
     with model() as url:
         place = _place(directory, kind, url, command_timeout_s)
         log = directory / "proxy.log"

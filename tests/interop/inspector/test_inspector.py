@@ -76,7 +76,10 @@ async def inspector(tmp_path: Path) -> AsyncIterator[Inspector]:
 
 @asynccontextmanager
 async def connected(inspector: Inspector, era: str) -> AsyncIterator[None]:
-    """Keep a connection open while the block lasts."""
+    """Keep a connection open while the block lasts.
+
+    `era` selects the version of MCP: `legacy`, `modern`, or `auto` to negotiate it.
+    """
     name = ["--connection", "acpterm"]
     await inspector.run(MCPDO, *name, "connect", "--era", era, *inspector.server)
     try:

@@ -291,7 +291,7 @@ ORDINARY = [
 
 
 def wrapped() -> Iterator[tuple[str, str]]:
-    """Yield texts with a token at different places, and the token's secret."""
+    """Yield pairs of a text that contains a token, such as in quotes, and the token's secret."""
     places = ("{}", "run {} now", "x='{}'", 'x="{}"', "a={};b", "(\n{}\n)", "printf 'a\\n{}'")
     for (prefix, secret), place in zip(TOKENS, itertools.cycle(places), strict=False):
         yield place.format(prefix + secret), secret

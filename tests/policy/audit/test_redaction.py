@@ -133,7 +133,10 @@ def adversarial_text(piece):
 
 
 def best_time(text, rounds=10):
-    """Return the shortest of several durations, since other processes run on the machine."""
+    """Return the shortest time, in seconds, that `redact` takes for `text` in some rounds.
+
+    One time is not enough: other processes run on the machine.
+    """
     best = float("inf")
     for _ in range(rounds):
         start = time.process_time()

@@ -222,7 +222,7 @@ async def run_reaps_orphans_and_no_first_children():
 
 
 def record_failures(target, name, failed):
-    """Add `name` to `failed` when this method of `target` raises `OSError`."""
+    """Patch the method `name` of `target`, to add `name` to `failed` when it raises `OSError`."""
     method = getattr(target, name)
 
     async def call():
@@ -262,7 +262,10 @@ async def tree_ends_and_orphans_are_reaped_when_there_are_no_descriptors_for_a_w
 
 @scenario
 async def child_that_ends_when_reaping_does_causes_no_error():
-    """Python reports an error for a signal that has no handler any more when it comes to it."""
+    """Simulate a child that ends while the earlier handler of SIGCHLD is restored.
+
+    If there was no handler at that moment, Python would report an error.
+    """
     errors = []
     sys.unraisablehook = lambda error: errors.append(error.exc_value)
     interrupt = ctypes.pythonapi.PyErr_SetInterruptEx

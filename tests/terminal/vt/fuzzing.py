@@ -92,7 +92,10 @@ def code(chance: random.Random) -> int:
 
 
 def run(seed: int, note) -> None:
-    """Run the steps of one terminal, and between them all operations of a consumer."""
+    """Run the steps of one terminal, and between them all operations of a consumer.
+
+    Before each step, call `note(seed, number)` with the number of the step.
+    """
     (cols, lines), steps = steps_of(seed)
     sent_replies: list[bytes] = []
     emulator = Emulator(cols, lines, sent_replies.append)

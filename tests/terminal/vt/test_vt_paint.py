@@ -77,7 +77,11 @@ def state(screen):
 
 
 def cursor_is_outside(screen):
-    """Return whether no address reaches the cursor: in origin mode, outside of the margins."""
+    """Return whether a snapshot may be unable to move the cursor to its place.
+
+    In origin mode, sequences move it only between the margins. A cursor that was saved in origin
+    mode counts as well, if the alternate screen is shown.
+    """
     (top, bottom), (left, right), (x, y) = screen.margins, screen.side_margins, screen.cursor
     kept = screen.saved
     saved_outside = kept is not None and kept.origin and screen.main is not None
@@ -89,7 +93,8 @@ def cursor_is_outside(screen):
 def without_marks(screen):
     """Return the cells without combining characters on blanks.
 
-    A cell that was never written accepts none, but a space does, and painting writes spaces.
+    A snapshot paints a cell that was never written as a space. A space accepts combining
+    characters, such a cell does not.
     """
     return [
         trimmed([cell._replace(data=" ") if cell.data.startswith(" ") else cell for cell in row])

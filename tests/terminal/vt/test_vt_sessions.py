@@ -35,7 +35,10 @@ def tmux(tmp_path_factory):
 
 
 def session(name):
-    """Return the output between size changes, and the sizes."""
+    """Return the parts of a recorded session's output, and the size of the screen for each.
+
+    A part ends where the size changes.
+    """
     lines = (SESSIONS / f"{name}.cast").read_text().splitlines()[1:]
     parts, sizes = [""], [(COLS, ROWS)]
     for _, kind, data in map(json.loads, lines):
@@ -53,7 +56,7 @@ def encode(text):
 
 
 def start_player(tmux, parts, directory):
-    """Return a pane that plays the first part; each key plays the next."""
+    """Return a pane whose program prints the first of `parts`, and the next one after each key."""
     (directory / "player.py").write_text(PLAYER)
     queries = QueryFilter()
     filtered = [queries.feed(encode(part)).decode("utf-8", "surrogateescape") for part in parts]

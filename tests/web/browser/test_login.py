@@ -55,7 +55,7 @@ def test_used_link_offers_nothing_in_another_browser(page, browser, daemon):
 
 
 def forget_refusal(page: Visitor) -> None:
-    """Remove the fault that chromium itself reports for the link."""
+    """Remove the page's one fault: chromium logs an error for the refused link."""
     (fault,) = page.faults
     assert fault.startswith(f"console: {REFUSED}")
     page.faults.clear()
