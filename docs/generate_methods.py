@@ -136,7 +136,7 @@ def _public(text: str, *kinds: type[msgspec.Struct]) -> str:
 
     Fields of the types `kinds` get their names on the wire. Sentences about `RpcError` are removed.
     """
-    text = re.sub(r"\s*Raises? `?RpcError`?[^.]*\.", "", text.replace("``", "`"))
+    text = re.sub(r"(?s)\s*Raises? `?RpcError`?.*?\.(?!\S)", "", text.replace("``", "`"))
     for kind in kinds:
         for field, encoded in zip(
             kind.__struct_fields__, kind.__struct_encode_fields__, strict=True
