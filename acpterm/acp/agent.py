@@ -23,7 +23,10 @@ _Line = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 
 
 class AuthMethod(Wire, omit_defaults=True):
-    """A way to log in to an agent, with only the members that every kind of login has."""
+    """A way to log in to an agent.
+
+    Members that only some kinds of login have are left out.
+    """
 
     id: str
     name: str

@@ -54,10 +54,10 @@ class ReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/read``: read the output from the position `since` on.
 
     A position is an offset in bytes from the beginning of the terminal's output. Without `since`,
-    read from the oldest retained byte, at most `max_bytes` bytes. If there is no output after
-    `since` yet, wait up to `wait_ms` milliseconds for output. With `until_input` the wait also ends
-    when the program waits for input. `format` is the form of the returned output, by default the
-    terminal's.
+    read from the oldest retained byte. At most `max_bytes` bytes of output are read. If there is no
+    output after `since` yet, wait up to `wait_ms` milliseconds for output. With `until_input` the
+    wait also ends when the program waits for input. `format` is the form of the returned output; by
+    default, the form in which ``terminal/output`` returns this terminal's output.
     """
 
     session_id: SessionId
@@ -73,9 +73,9 @@ class ReadResponse(Wire):
     """The response to ``_acpterm/terminal/read``.
 
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
-    is the number of bytes after `since` that are not in `data`, because they are no longer
-    retained or were skipped to begin at a complete line or sequence. `exit_status` is absent until
-    the program has exited. `waiting_for_input` is as in ``terminal/output``
+    is the number of bytes after `since` that are missing: they are no longer retained, or they
+    belong to a line or an escape sequence whose beginning is no longer retained. `exit_status` is
+    absent until the program has exited. `waiting_for_input` is as in ``terminal/output``
     (`agent_meta.OutputMeta`).
     """
 
@@ -132,9 +132,9 @@ class SignalRequest(Wire):
 class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
-    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask`, a command that needs the
-    user's approval is shown to the user, and the response is sent after the user's answer. If the
-    command may not run, the response is then an error.
+    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask`, the user is asked about a
+    command that needs approval, and the response is sent after the user's answer. Also with `ask`,
+    the response is an error if the policy or the user refuses the command.
     """
 
     session_id: SessionId
@@ -147,7 +147,8 @@ class CheckRequest(Wire, omit_defaults=True):
 class CheckedPart(Wire):
     """A command of the line that was judged: its words, its level, and the reason for the level.
 
-    `reason` is empty if the command is safe. A part without `words` is the line itself.
+    `reason` is empty if the command is safe. If `words` is empty, `level` and `reason` are about
+    the line as a whole, for example because it is too long to be judged.
     """
 
     words: list[str]

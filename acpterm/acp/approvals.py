@@ -37,11 +37,11 @@ class ApprovalInfo(Wire):
 
     `agent` (a name), `connection` and `session_id` (ids) say which agent asks. `cwd` is the
     directory in which the command would run; on another host, the name of the place precedes it,
-    as in ``ssh:build1:/src``. `level` is the level of the command, such as
-    `dangerous`, and `reason` says why the user is asked. `prefix` has the first words of the
-    command, to which an answer with the scope `always` applies; it is null if no such answer is
-    possible. `remaining_ms` is the time until the command is refused without an answer; it is null
-    if there is no limit.
+    as in ``ssh:build1:/src``. `level` is the level of the command, such as `dangerous`, and
+    `reason` says why the user is asked. `prefix` has the first words of the command, to which an
+    answer with the scope `always` applies; it is null if the command cannot be allowed always.
+    `remaining_ms` is the time until the command is refused without an answer; it is null if there
+    is no limit.
     """
 
     approval_id: str
@@ -60,9 +60,10 @@ class ApprovalInfo(Wire):
 class ApprovalAnswer(Wire):
     """The answer to a question: the decision, for which commands (`scope`), and the source (`by`).
 
-    `by` is ``editor``, ``prompt``, ``elicitation``, ``approvals`` (a command of the user) or
-    ``page`` if the user has answered there; otherwise the cause of a refusal: ``timeout``,
-    ``cancelled`` or ``unattended``. `reason` is a text for the agent.
+    If the user has answered, `by` says where: ``editor``, ``prompt``, ``elicitation``,
+    ``approvals`` (a command of the user) or ``page``. If the command was refused without an answer
+    of the user, `by` is the cause: ``timeout``, ``cancelled`` or ``unattended`` (no client could
+    ask the user). `reason` is a text for the agent.
     """
 
     decision: Decision
@@ -105,8 +106,9 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
-    With `scope` `always` the answer applies to all commands of the session with the same `prefix`.
-    `reason` is a text for the agent, such as why the command is refused.
+    With `scope` `always` the answer applies to all commands of the session with the same `prefix`;
+    if it allows them, only in the same directory. `reason` is a text for the agent, such as why the
+    command is refused.
     """
 
     approval_id: ApprovalId
@@ -129,9 +131,9 @@ class ApproverRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approver``: request a token that makes a connection an approver.
 
     `kind` is what asks the user. `agent` is the command with which the client starts the agent; the
-    settings can select a profile by the name of its program. `profile` is the profile that the user
-    has chosen for this agent, if any. The client sends the token in ``initialize``, as
-    ``_meta.acpterm.approver``, on the agents' socket.
+    settings can select a profile by the name of the program in this command. `profile` is the
+    profile that the user has chosen for this agent, if any. The client sends the token in
+    ``initialize``, as ``_meta.acpterm.approver``, on the agents' socket.
     """
 
     kind: ApproverKind

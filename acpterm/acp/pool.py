@@ -15,7 +15,7 @@ from acpterm.acp.user_api import TerminalInfo
 NAME: Final = "pty-#"
 """The name that the pool requests for a terminal: the host replaces ``#`` by a number."""
 HISTORY_BYTES: Final = 64 * 1024
-"""The maximum size of a terminal's history, in bytes of output."""
+"""Maximum bytes of output that the pool returns as the history of a terminal: the latest ones."""
 
 
 class PoolTerminal(Struct, kw_only=True, omit_defaults=True):

@@ -38,7 +38,7 @@ class NoParams(Wire):
 
 
 class ListRequest(Wire, omit_defaults=True):
-    """The params of ``_acpterm/terminal/list``; `all` adds released terminals."""
+    """The params of ``_acpterm/terminal/list``: list terminals; with `all`, also released ones."""
 
     all: bool = False
 
@@ -50,13 +50,13 @@ class UserTerminalRequest(Wire):
 
 
 class GetRequest(UserTerminalRequest, omit_defaults=True):
-    """The params of ``_acpterm/terminal/get``.
+    """The params of ``_acpterm/terminal/get``: return the state of a terminal.
 
-    With `own`, the user's terminals are preferred, as they always are in ``attach`` and ``write``.
-    The user's terminals are those that the user has created or taken over. ``@last`` is then the
-    newest of the user's terminals; it is an error if there are none. If the user and an agent have
-    terminals of the same name, the name means the user's, even if its program has ended. Without
-    `own`, ``@last`` is the newest of all terminals.
+    `own` is for a client that types into the terminal. The user's terminals are those that the user
+    has created or taken over. With `own`, ``@last`` is the newest of the user's terminals; it is an
+    error if there are none. If the user and an agent have terminals of the same name, the name
+    means the user's, even if its program has ended. Without `own`, ``@last`` is the newest of all
+    terminals. ``attach`` and ``write`` always find their terminal as with `own`.
     """
 
     own: bool = False
@@ -66,7 +66,8 @@ class ExitInfo(Wire):
     """How a terminal's program ended, what ended it (such as `agent`), and how long it ran.
 
     One of `exit_code` and `signal` is null. If the exit status is unknown, `ended_by` is `lost`. If
-    a limit ended the program, `limit` is the name of the limit, and `limit_value` its value.
+    a limit ended the program, `limit` is the name of the limit, and `limit_value` its value, in
+    bytes, seconds or milliseconds as in protocol.md.
     """
 
     exit_code: int | None
@@ -301,15 +302,15 @@ class SessionsResponse(Wire):
 class StatusResponse(Wire):
     """The response to ``_acpterm/status``: the state of the daemon.
 
-    `keeper_pid` and `worker_pid` are the pids of the keeper and of the worker. `pid` is the
-    keeper's pid; with `--embedded`, the pid of that command. `takeovers` is the number of
-    take-overs: how many times a new worker has replaced another one. `idle_exit_ms` is the time
-    after which an idle daemon exits; null for never. `tracking` is how processes are tracked:
-    `cgroup` or `subreaper`. `running`, `exited` and `retained` are numbers of terminals: whose
-    program runs, whose program has exited, and which are retained after their release. `agents` and
-    `users` are numbers of connections. `rss_bytes` is the resident memory of the worker, and
-    `output_bytes` the part of it that retained output occupies. `http` is the state of the HTTP
-    server; null if the host is no daemon.
+    `keeper_pid` and `worker_pid` are the pids of the keeper and of the worker. `pid` is the pid of
+    the daemon's main process: the keeper or, with `--embedded`, the worker. `takeovers` is the
+    number of take-overs: how many times a new worker has replaced another one. `idle_exit_ms` is
+    the time after which an idle daemon exits; null for never. `tracking` is how processes are
+    tracked: `cgroup` or `subreaper`. Three fields count terminals: `running` those whose program
+    runs, `retained` those that are retained after their release, and `exited` the others whose
+    program has exited. `agents` and `users` are numbers of connections. `rss_bytes` is the resident
+    memory of the worker, and `output_bytes` the part of it that retained output occupies. `http` is
+    the state of the HTTP server; null if the host is no daemon.
     """
 
     version: str

@@ -1,7 +1,6 @@
 """The user's requests about what agents may run, and what they did: policy, audit log, recordings.
 
-A filter of entries is a text with which the entry's member must begin. Times are in milliseconds
-since 1970, durations (`…_ms`) in milliseconds, sizes in bytes.
+Times are in milliseconds since 1970, durations (`…_ms`) in milliseconds, sizes in bytes.
 """
 
 from typing import Annotated, Literal, TypeAlias
@@ -45,10 +44,10 @@ class UserCheckResponse(CheckResponse):
 
     `decision` says what would happen if an agent ran the command: `allow`, `ask` or `deny`. `parts`
     are the commands of the line, each with its level, and why it is not safe; a part without words
-    is the line itself. `reason` says why the command is not allowed or not safe. `rule` is the rule
-    or list that has decided; it is absent if the level has decided. `prefix` has the first words of
-    the command, to which an answer with the scope `always` would apply; it is null if no such
-    answer is possible, or if the user would not be asked.
+    is about the line as a whole. `reason` says why the command is not allowed or not safe. `rule`
+    is the rule or list that has decided; it is absent if the level has decided. `prefix` has the
+    first words of the command, to which an answer with the scope `always` would apply; it is null
+    if the command cannot be allowed always, or if the user would not be asked.
     """
 
     prefix: list[str] | None = None
@@ -73,12 +72,12 @@ class ProfilesResponse(Wire):
 class AuditReadRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/audit/read``: read entries of the audit log, the newest first.
 
-    At most `limit` entries are returned, from the time `since` to the time `until`. With `session`,
-    `agent` or `terminal`, the id or name of the entry's session, agent or terminal must begin with
-    this text. With `event` or `decision`, the entry must have this event or decision. Entries of
-    the event `gap`, where the log is incomplete, are always returned. To read older entries, repeat
-    the request with `before` set to the `next` of the response. To read newer entries, repeat the
-    request with `after` set to the `newest` of the first response.
+    At most `limit` entries are returned, from the time `since` to the time `until`. `session`,
+    `agent` and `terminal` each select entries by the beginning of an id or a name. `event` and
+    `decision` select entries that have exactly this event or decision. Entries of the event `gap`,
+    where the log is incomplete, are always returned. To read older entries, repeat the request with
+    `before` set to the `next` of the response. To read newer entries, repeat the request with
+    `after` set to the `newest` of the first response.
     """
 
     limit: Annotated[int, Meta(ge=1, le=AUDIT_ENTRIES_MAX)] = 100

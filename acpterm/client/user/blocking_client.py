@@ -138,9 +138,10 @@ class BlockingClient(BlockingConnection):
         return failure
 
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call `_acpterm/terminal/METHOD` for the terminal with the name or id `terminal`.
+        """Send a request about the terminal with the name or id `terminal`; return the result.
 
-        METHOD is `method`. Return the result, decoded as `into`. Raises the errors of `call`.
+        `method` lacks the prefix `_acpterm/terminal/`. The result is decoded as `into`. Raises the
+        errors of `call`.
         """
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
@@ -154,9 +155,9 @@ class BlockingClient(BlockingConnection):
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
     def request_no_params(self, method: str, into: type[W]) -> W:
-        """Call `_acpterm/METHOD`, a method without params; return the result, decoded as `into`.
+        """Send a request without params; return the result, decoded as `into`.
 
-        METHOD is `method`. Raises the errors of `call`.
+        `method` lacks the prefix `_acpterm/`. Raises the errors of `call`.
         """
         return self.call(method, NoParams(), into)
 
@@ -208,7 +209,7 @@ def open_blocking_client(
     start: bool = True,
     answer_timeout_s: float | None = None,
 ) -> Iterator[BlockingClient]:
-    """Connect to the daemon for the duration of the block.
+    """Connect to the daemon, and yield a client for the duration of the block.
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
     daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if the

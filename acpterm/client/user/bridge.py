@@ -8,8 +8,9 @@ remote terminal. It connects to a local socket, which SSH forwards to the user's
 host while the hosts are connected.
 
 States: *connecting*, at first and after each loss of the connection; *connected*; *ended*, when the
-remote program has exited and all its output is printed. The bridge also ends, by SIGHUP as if a
-line had hung up, when it was not connected for `limit_s` seconds.
+remote program has exited and all its output is printed. The bridge also ends when it was not
+connected for `limit_s` seconds. It then ends itself by SIGHUP, the signal that a program gets when
+its terminal hangs up.
 
 Rules for a lost connection, which the remote program does not notice:
 
@@ -212,7 +213,7 @@ class Bridge:
                 await self._resized.park()
 
     def resized(self) -> None:
-        """Pass the size of the local terminal on, after it has changed."""
+        """Pass the changed size of the local terminal on to the remote terminal."""
         self._resized.unpark_all()
 
     async def release(self) -> None:

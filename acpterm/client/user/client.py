@@ -144,9 +144,10 @@ class UserClient:
         self._endpoint.call(f"_acpterm/{method}", params, on_response)
 
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Call `_acpterm/terminal/METHOD` for the terminal with the name or id `terminal`.
+        """Send a request about the terminal with the name or id `terminal`; return the result.
 
-        METHOD is `method`. Return the result, decoded as `into`. Raises the errors of `call`.
+        `method` lacks the prefix `_acpterm/terminal/`. The result is decoded as `into`. Raises the
+        errors of `call`.
         """
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         self._names.note(answer, terminal)
@@ -164,9 +165,9 @@ class UserClient:
         return answer
 
     async def request_no_params(self, method: str, into: type[W]) -> W:
-        """Call `_acpterm/METHOD`, a method without params; return the result, decoded as `into`.
+        """Send a request without params; return the result, decoded as `into`.
 
-        METHOD is `method`. Raises the errors of `call`.
+        `method` lacks the prefix `_acpterm/`. Raises the errors of `call`.
         """
         return await self.call(method, NoParams(), into)
 
@@ -242,7 +243,7 @@ class UserClient:
 async def open_user_client(
     settings: Settings, config: str | None = None, *, start: bool = True, remote: bool = False
 ) -> AsyncIterator[UserClient]:
-    """Connect to the daemon for the duration of the block.
+    """Connect to the daemon, and yield a client for the duration of the block.
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
     daemon that is started reads the settings file `config`, if given. Set `remote` if the daemon
@@ -261,7 +262,7 @@ async def open_user_client(
 async def user_client_on(
     stream: trio.abc.Stream, name: str, settings: Settings, *, remote: bool = False
 ) -> AsyncIterator[UserClient]:
-    """Use the open connection `stream` for the duration of the block, and then close it.
+    """Yield a client on the open connection `stream`; close the connection after the block.
 
     Error messages refer to the host as `name`. Set `remote` if the host is on another machine.
     Raises `DaemonError` if the host refuses the handshake. This error and errors of the block are

@@ -19,10 +19,10 @@ ANSWER_TIMEOUT_S: Final = 3.0
 
 
 class NoWorker(Wire):
-    """The status of a daemon that has no worker; `worker_pid` is always None.
+    """The status of a daemon that has no worker, so `worker_pid` is None.
 
-    `keeper_pid` and `message`, the keeper's explanation, come from the lock file; each is None if
-    the lock file does not contain it.
+    `message` is the keeper's explanation why there is no worker. `keeper_pid` and `message` come
+    from the lock file; each is None if the lock file does not contain it.
     """
 
     keeper_pid: int | None

@@ -197,15 +197,18 @@ def ended(status: ExitInfo) -> str:
 
 
 def reason(status: ExitInfo) -> str:
-    """Return why a program ended if its `ended_by` is in `_REASONS`; otherwise return "".
+    """Return why a cluster ended a program or did not run it, such as ` (node failure)`.
 
-    The result is in parentheses and begins with a space, such as ` (node failure)`.
+    Return ` (lost)` if the exit status was lost, and "" for all other values of `ended_by`.
     """
     return f" ({status.ended_by.replace('_', ' ')})" if status.ended_by in _REASONS else ""
 
 
 def end_notice(info: TerminalInfo, status: ExitInfo) -> str | None:
-    """Return a sentence that says how a program ended and why; None if `reason(status)` is ""."""
+    """Return a sentence for the user that says how a program ended, and why.
+
+    Return None if the user needs no such explanation: if `reason(status)` is "".
+    """
     if status.ended_by == "lost":
         on = "connection to its host" if info.provider.startswith("ssh:") else "exit status"
         return f"{title(info)} {ended(status)}: the {on} is lost"
@@ -218,7 +221,10 @@ def queue_notice(info: TerminalInfo) -> str:
 
 
 def ended_by(status: ExitInfo) -> str:
-    """Return what ended a program, such as `by user` or `by idle: idle = 300`; safe to print."""
+    """Return what ended a program, such as `by user`; safe to print.
+
+    If a limit ended the program, the limit and its value follow, as in `by idle: idle = 300`.
+    """
     by = f"by {summary_line(status.ended_by)}"
     if status.limit is UNSET or status.limit_value is UNSET:
         return by

@@ -50,8 +50,8 @@ class ListView:
 
     def __init__(self) -> None:
         self.filter = ""
-        """The text that a terminal's row must contain, upper and lower case being equal; empty if
-        there is no filter."""
+        """The text that the row of a shown terminal contains, ignoring case; empty if there is no
+        filter."""
         self.is_typing_filter = False
         """Whether typed characters change the filter, instead of being commands."""
         self._items: list[Item] = []

@@ -1,6 +1,6 @@
 """Refuses, in agents' terminals, the commands that change settings of acpterm or of agents.
 
-There are two kinds of evidence:
+Two kinds of evidence show whether this process runs in an agent's terminal:
 
 - A running daemon knows the processes of each terminal, whatever their environment. If the
   daemon refuses this process's connection to the user's socket, the command is refused; if the
@@ -9,8 +9,8 @@ There are two kinds of evidence:
   process is in a terminal of another host (such as an embedded one), which may be an agent's, so
   the command is refused.
 
-No daemon is started. A daemon without a worker does not answer either, so its user can repair the
-settings that prevent the worker from starting.
+No daemon is started. If a daemon has no worker, it does not answer, and the marks decide. So its
+user can repair the settings that prevent the worker from starting.
 
 This keeps agents from changing the policy with one command. It is not a security boundary: a
 program without a sandbox can write the files itself.

@@ -66,10 +66,10 @@ def token_of(params: Raw) -> str | None:
 
 
 def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
-    """Decode `answer`, the result of `_acpterm/METHOD`, as the type `into`.
+    """Return `answer`, the result of a request, decoded as the type `into`.
 
     Raises `DaemonError` if `answer` does not match `into`, since the daemon is of another version
-    then; the message refers to the daemon as `name`.
+    then. The message names `method`, and refers to the daemon as `name`.
     """
     try:
         return msgspec.json.decode(answer, type=into)

@@ -46,7 +46,8 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
 class _Process:
     """The daemon's process, whose exit can be waited for.
 
-    A process in another container is invisible to this one, and appears to have exited.
+    If the daemon runs in another container, its process is invisible here, and appears to have
+    exited.
     """
 
     def __init__(self, pid: int) -> None:

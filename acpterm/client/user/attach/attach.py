@@ -78,11 +78,11 @@ async def attach(
 ) -> AttachResponse | None:
     """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
 
-    `detach_filter` finds the detach keys in the input. If `read_only`, send no input. Return how
-    the program exited; None if the program was still running when the user detached, a signal
-    arrived, or the window was closed. Raises `RpcError` if the daemon refuses the request, for
-    example because the terminal was removed, and `DaemonError` if the daemon ends; errors are in
-    exception groups.
+    `detach_filter` finds the detach keys in the input. If `read_only`, send no input. Return the
+    daemon's response once the program has exited or the terminal was released. Return None if the
+    user detached, a signal arrived, or the window was closed before that. Raises `RpcError` if the
+    daemon refuses the request, for example because the terminal was removed, and `DaemonError` if
+    the daemon ends; errors are in exception groups.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
@@ -149,8 +149,8 @@ class _Attachment:
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
         """Stay attached until the program exits, the user detaches, or a shutdown signal arrives.
 
-        `signals` yields shutdown signals, SIGWINCH and SIGCONT. Return how the program exited; None
-        if it has not.
+        `signals` yields shutdown signals, SIGWINCH and SIGCONT. Return the daemon's response if the
+        program has exited or the terminal was released, otherwise None.
         """
         response: AttachResponse | None = None
         self._printer.put(_PUSH_TITLE)
@@ -169,9 +169,10 @@ class _Attachment:
         return response
 
     async def _attach(self) -> AttachResponse:
-        """Show output until the program exits; if the connection is lost, attach again.
+        """Show output until the program exits or the terminal is released.
 
-        Return how the program exited.
+        Return the daemon's response, which says which of the two has happened. If the connection is
+        lost, attach again.
         """
         while True:
             cols, rows = self._terminal.size

@@ -35,11 +35,11 @@ class _Match(Enum):
     MINOR = auto()
     """A report of a release, a repetition or a modifier by itself: no new key press."""
     INCOMPLETE = auto()
-    """The whole input may be only the first bytes of a key or of a paste: more input will show."""
+    """Possibly only the first bytes of a key or of a paste: more input is needed to decide."""
     PASTE = auto()
     """The start marker of a bracketed paste."""
     OTHER = auto()
-    """Other input, which the detach key does not match."""
+    """Anything else, such as another key."""
 
 
 class DetachFilter:

@@ -55,7 +55,11 @@ class KeyEvent(NamedTuple):
 
 
 class KeyEvents(NamedTuple):
-    """The result of parsing the report of one key event, which may stand for several keys."""
+    """The parsed report of one key event.
+
+    The report may stand for several keys, such as a Cyrillic letter and the letter at its position
+    on a US keyboard.
+    """
 
     size: int
     """Length of the report in bytes."""
@@ -129,7 +133,10 @@ def _xterm_keys(code: int, modifiers: int) -> set[KeyEvent]:
 
 
 def _keys(code: int, modifiers: int) -> set[KeyEvent]:
-    """Return a set with the key of a character code and modifiers; empty for an invalid code."""
+    """Return the key with this character code and `modifiers`, in a set.
+
+    The set is empty if the code is invalid.
+    """
     if not 0 < code < 0x110000:
         return set()
     return {_key(_CODES.get(code) or chr(code), modifiers)}

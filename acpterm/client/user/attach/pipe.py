@@ -80,9 +80,9 @@ class PipeOutput:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Convert the next piece of output.
+        """Convert the next piece of output, `data`; return the converted bytes.
 
-        Hold back an incomplete escape sequence or a CR at its end, until the next piece arrives.
+        An incomplete escape sequence or a CR at the end of `data` is held back until the next call.
         """
         data, self._rest = self._rest + data, b""
         begin = data.rfind(b"\x1b", max(0, len(data) - _SEQUENCE_MAX))
@@ -135,10 +135,10 @@ async def follow(
 async def _kill_on_shutdown(
     shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """Wait until `shutdown` is set, which means that a shutdown signal arrived; kill the program.
+    """Kill the program after this process has received a shutdown signal.
 
-    The first item of `received` is then that signal. If it is SIGINT, send SIGINT to the program
-    first, and kill the program `kill_grace` seconds (a setting) later.
+    The signal sets `shutdown`, and is then the first item of `received`. If it is SIGINT, send
+    SIGINT to the program first, and kill the program `kill_grace` seconds (a setting) later.
     """
     await shutdown.wait()
     if received[0] == Signals.SIGINT:

@@ -19,10 +19,10 @@ from acpterm.runtime import stdio
 
 _READ_BYTES_MAX: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 32 * 1024
-"""High-water mark of the printer's queue.
+"""`Printer.drain` waits while the printer's queue has more than this many bytes.
 
-It is small, because a slow window still prints the whole queue after the user has stopped a flood
-of output with a key.
+The number is small, because a slow window still prints the whole queue after the user has stopped a
+flood of output with a key.
 """
 CHUNK_BYTES: Final = 8 * 1024
 """Maximum size of one write. A write can be neither interrupted nor cancelled."""
@@ -83,7 +83,10 @@ class Tty:
 
 
 class Printer:
-    """A queue of data that `run` prints on the window `terminal`; `drain` gives backpressure."""
+    """A queue of data that `run` prints on the window `terminal`.
+
+    `drain` waits while the queue is long, so that a caller of `put` is not faster than the window.
+    """
 
     def __init__(self, terminal: Tty) -> None:
         self._terminal = terminal

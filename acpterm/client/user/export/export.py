@@ -28,7 +28,8 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
     The one with more output is written. If both have the same amount, the one with more input is
     written (only recordings contain input). If that is equal too, the one with more other events is
     written; and if all is equal, the recording, since its header has the program's `TERM`. A
-    recording is copied unchanged; the returned report counts its lines that cannot be read.
+    recording is copied unchanged. Return a report of its lines that cannot be read; the report is
+    empty if the retained output was written.
 
     `file` must be empty, and open for reading and writing. This must run on the daemon's machine,
     since it opens the recording. Raises `RpcError` if a request fails, `DaemonError` if the daemon

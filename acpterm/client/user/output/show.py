@@ -20,7 +20,7 @@ from acpterm.terminal.text.slices import resync
 def while_stdout_is_read(client: BlockingClient) -> Iterator[None]:
     """End the block, without an error, as soon as stdout has no reader.
 
-    The block also ends if it only waits for the daemon and writes nothing to stdout.
+    A lost reader is noticed even while the block waits for the daemon and writes nothing.
     """
     client.watches_stdout = True
     with suppress(BrokenPipeError):
