@@ -125,7 +125,7 @@ class KeeperClient:
             raise lost
 
     def close(self) -> None:
-        """Close the socket and the wake-ups. No task may be using them."""
+        """Close the socket and the descriptors of the wake-ups. No other method may be running."""
         self._socket.close()
         self._wake_ups.close()
 
@@ -247,14 +247,14 @@ class KeeperClient:
         self._socket.send("alive")
 
     def end(self) -> None:
-        """Announce that the daemon shuts down.
+        """Notify the keeper that the daemon shuts down.
 
         Once this worker has exited, the keeper kills all programs that are left.
         """
         self._socket.send("end")
 
     async def restart(self) -> None:
-        """Replace this worker with the installed version.
+        """Replace this worker by a worker of the version of acpterm that is installed now.
 
         Does not return on success, because the keeper kills this process. Raises `RestartError` if
         the new worker fails to start, and `KeeperLostError` if the connection is lost.
@@ -274,7 +274,7 @@ class KeeperClient:
             self._watched[name].wake()
 
     def _dispatch(self, message: Message) -> None:
-        """Handle a message. Unknown kinds and additional fields are ignored.
+        """Handle a message from the keeper. Unknown kinds and additional fields are ignored.
 
         If this process can open no more descriptors, and so did not get all descriptors of the
         daemon's state, sends `refuse` and raises `OSError` (EMFILE).
@@ -358,7 +358,10 @@ class KeeperClient:
 
 
 def _to_wire(program: Program) -> tuple[object, ...]:
-    """Return a program as tuples, lists and dicts, since marshal accepts no subclasses of them."""
+    """Return `program` as a field of the `spawn` message, in plain tuples, lists and dicts.
+
+    marshal, which encodes messages, does not accept subclasses such as a NamedTuple.
+    """
     argv, env, cwd, umask, rlimits, fallback_argv = program
     limits = [tuple(limit) for limit in rlimits]
     return list(argv), dict(env), cwd, umask, limits, fallback_argv and list(fallback_argv)

@@ -96,7 +96,10 @@ class PendingRequests:
         await trio.lowlevel.wait_task_rescheduled(abandon)
 
     def fail_restart(self, request: int, error: Exception) -> None:
-        """Raise `error` in the task that waits for this restart, unless the task was cancelled."""
+        """Make `wait_restarted` raise `error` for the restart request with the number `request`.
+
+        Does nothing if the waiting task was cancelled.
+        """
         task = self._restarts.pop(request, None)
         if task is not None:
             trio.lowlevel.reschedule(task, outcome.Error(error))

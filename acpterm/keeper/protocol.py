@@ -110,7 +110,7 @@ class Message:
         self.fields = fields
         self.fds = fds
         self.cut = cut
-        """Whether descriptors were lost, because this process can open no more descriptors."""
+        """Whether `fds` lacks descriptors of the message: this process could open no more."""
 
     def take_fds(self) -> list[int]:
         """Return the descriptors and pass their ownership to the caller."""
@@ -149,8 +149,9 @@ def send(sock: _socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
     """Send a message that `encode` returned.
 
     Raises `BlockingIOError` if the socket's buffer is full, and `BrokenPipeError` if the peer has
-    closed its end. Raises another `OSError` if sending fails although the buffer may have room:
-    EMFILE for a long message, ETOOMANYREFS while too many descriptors are in flight.
+    closed its end. Raises another `OSError` if sending fails for another reason: EMFILE if no
+    descriptor is free for the file of a long message, ETOOMANYREFS while too many descriptors are
+    in flight.
     """
     if len(data) <= DATAGRAM_BYTES:
         _send(sock, data, fds)

@@ -165,11 +165,11 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill with 0xff bytes (`UNREAD`) the space for the next read of the PTY.
+        """Fill the space for the next read of the PTY with 0xff bytes (`UNREAD`).
 
-        If the keeper is killed after the read, `recover` finds by these bytes how much was read.
-        The space is from position `head` to `end`. At most `len(UNREAD)` bytes are filled, since a
-        single read of a PTY returns no more.
+        The space is from position `head` to `end`. If the keeper is killed after the read,
+        `recover` finds by the remaining 0xff bytes how much was read. At most `len(UNREAD)` bytes
+        are filled, since a single read of a PTY returns no more.
         """
         at = head % self.capacity
         size = min(end - head, len(UNREAD), self.capacity - at)

@@ -38,9 +38,9 @@ from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, tri
 
 
 def _find_tools() -> tuple[Tools, object]:
-    """Return the programs, and a value that changes if one of them is replaced.
+    """Return the paths of bwrap and env, and a value that changes if one of the files is replaced.
 
-    Raises `ProviderError` if one of them does not exist.
+    Raises `ProviderError` if one of the programs does not exist.
     """
     tools = Tools.find()
     return tools, file_identity("bubblewrap", *tools)
@@ -73,7 +73,7 @@ class BubblewrapProvider:
         )
 
     def _protected(self, command: Command, tools: Tools) -> Prepared:
-        """Create the placeholders of a sandbox, and return its prepared command."""
+        """Create the placeholders in the workspace of `command`; return the prepared command."""
         workspace, token, placeholders = self._placeholders.protect(command.workspace)
         try:
             return prepared_command(command, tools, workspace, placeholders)._replace(token=token)
@@ -88,8 +88,8 @@ class BubblewrapProvider:
     async def check(self) -> str:
         """Run the program `true` in a sandbox; return a line that describes the restrictions.
 
-        The sandbox is always run, even if an earlier trial has succeeded. Raises `ProviderError` if
-        it does not work.
+        Does this even if an earlier trial has succeeded. Raises `ProviderError` if the sandbox does
+        not work.
         """
         tools, _ = await off_loop.look_up(_find_tools)
         version = await self._try(tools)
@@ -114,7 +114,10 @@ class BubblewrapProvider:
 
 
 def _cause(text: str, bwrap: str) -> str:
-    """Return why bwrap has failed, and what the user can do; `text` is bwrap's error message."""
+    """Return a message that says why bwrap has failed, and what the user can do.
+
+    `text` is the error output, and `bwrap` the path of the program.
+    """
     if _is_set("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"):
         return (
             "AppArmor forbids user namespaces (Ubuntu): add a profile for "

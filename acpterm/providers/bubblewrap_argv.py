@@ -45,7 +45,7 @@ class Tools(NamedTuple):
 
     @classmethod
     def find(cls) -> "Tools":
-        """Return the paths. Raises `ProviderError` if one of the programs is not on the PATH."""
+        """Find both programs on the PATH. Raises `ProviderError` if one of them does not exist."""
         bwrap = shutil.which("bwrap")
         if bwrap is None:
             raise ProviderError(f"bubblewrap: there is no program bwrap: {PACKAGE}")
@@ -157,7 +157,10 @@ def _hide(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
-    """Yield the options that create the home directory, if it is in a private directory."""
+    """Yield the options that create the home directory of `env`, if it is in a private directory.
+
+    `private` are the directories that the sandbox replaces by its own.
+    """
     home = env.get("HOME", "")
     if os.path.isabs(home) and any(is_below(home, one) for one in private):
         yield from ("--dir", home)
@@ -166,7 +169,8 @@ def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
 def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]:
     """Yield the options that make the protected names and the `placeholders` read-only.
 
-    If there are placeholders, bwrap also locks the workspace, so that no process removes them.
+    If there are placeholders, another option makes bwrap lock the workspace while the sandbox runs:
+    a clean-up then does not remove them.
     """
     uses_placeholders = False
     for path in (*workspace.protected, *placeholders):

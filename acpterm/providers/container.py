@@ -169,8 +169,8 @@ def container_name(token: str) -> str:
 def _check_hidden(command: Command, workspace: Workspace) -> None:
     """Raise `ProviderError` if a path of `Command.hidden` is in the workspace.
 
-    A mount could not hide such a path: a program could rename a directory above it, and the next
-    container would have the path, not hidden, at the new name.
+    A mount over the path would not be enough: the program could rename a directory that contains
+    the path. The next container would hide only the old path, and show the files at the new one.
     """
     for path in command.hidden:
         if is_below(os.path.realpath(path), workspace.path):

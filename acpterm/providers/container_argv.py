@@ -127,8 +127,9 @@ class Mount(NamedTuple):
 def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) -> list[str]:
     """Return the argv that runs a command in the foreground, in a new container `name`.
 
-    Each of the `missing` paths of the workspace must have a placeholder, unless the user cannot
-    create the path. Raises `ProviderError` if a path with a line break would have to be mounted.
+    Before this call, a placeholder must be created at each of the workspace's `missing` paths
+    that the user can create. Raises `ProviderError` if a path with a line break would have to be
+    mounted.
     """
     environment = container_environment(command.env, command.requested)
     options = [

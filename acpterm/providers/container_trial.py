@@ -34,10 +34,11 @@ if ! (: >/tmp/acpterm-trial) 2>/dev/null; then echo "Unwritable: /tmp"; fi
 async def try_engine(
     engine: Engine, image: str, labels: tuple[str, ...], name: str
 ) -> tuple[Setup, str]:
-    """Run a command in a container; return the engine's setup, and a line that describes it.
+    """Run a trial in a container; return the options that work, and a line for the user.
 
-    `labels` and `name` are those of the container. Raises `ProviderError` if the engine or the
-    image is missing, or if the container does not start or does not isolate the command.
+    The line describes the isolation. `labels` and `name` are those of the container. Raises
+    `ProviderError` if the engine or the image is missing, or if the container does not start or
+    does not isolate the command.
     """
     engine.require()
     version = await _version(engine)
@@ -88,7 +89,7 @@ async def _require_image(engine: Engine, image: str) -> None:
 
 
 async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[Setup]:
-    """Return the setups to try, the preferred one first.
+    """Return the sets of options to try with the engine, the preferred one first.
 
     Raises `ProviderError` if docker's daemon does not answer.
     """

@@ -51,7 +51,8 @@ def sandbox_environment(
 ) -> dict[str, str]:
     """Return `env` without secrets, and without variables whose values are paths below `hidden`.
 
-    `TMPDIR` is set to `tmpdir`; so are `TMP` and `TEMP` if they are in `env`.
+    The values of a few variables are not checked, such as `HOME` and `PATH`. `TMPDIR` is set to
+    `tmpdir`; so are `TMP` and `TEMP` if they are in `env`.
     """
     hidden = tuple(hidden)
     found = {

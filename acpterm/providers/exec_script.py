@@ -1,9 +1,9 @@
 """The shell text that finds and executes a program in a sandbox, in a container or on a node.
 
-Outside of these, `keeper.programs.child` does the same. The program is searched inside, since paths
-may differ from those outside. If it does not exist, the fallback is executed, if there is one. The
-messages and the exit statuses are those of the keeper: 127 if the program is not found, 126 if it
-cannot be run.
+For all other programs on this machine, `keeper.programs.child` does the same. The search is done
+inside, since paths may differ from those outside. If the program does not exist, the fallback is
+executed, if there is one. The messages and the exit statuses are those of the keeper: 127 if the
+program is not found, 126 if it cannot be run.
 
 The shell drops environment variables whose names a shell does not accept, such as functions that
 bash has exported.
@@ -51,7 +51,7 @@ exec "$@"
 
 
 def exec_script_text(before: str) -> str:
-    """Return the script with the shell text `before`, such as `env A=1`, before the program.
+    """Return the script, with `before`, such as `env A=1`, put before the argv that it executes.
 
     The script must be executed with these positional parameters: the number of words of the argv,
     these words, and the words of the fallback's argv, if there is a fallback.

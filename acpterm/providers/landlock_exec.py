@@ -103,14 +103,20 @@ class Spec:
         self.protected = protected
         """Paths in the workspace that are read-only."""
         self.env = env
-        """Variables of the program, as NAME=VALUE, that must not influence this process."""
+        """Variables, as NAME=VALUE, that are set only for the program.
+
+        An example is `LD_PRELOAD`, which would otherwise affect this script too.
+        """
         self.argv = argv
         self.fallback_argv = fallback_argv
         """The argv to execute if the program of `argv` does not exist; empty for none."""
 
 
 def encode(spec: Spec) -> list[str]:
-    """Return `spec` as words, for `decode`: each list is preceded by its length."""
+    """Return `spec` as the arguments of this script, from which `decode` restores it.
+
+    They are several lists, one after another; the length of each precedes it.
+    """
     lists = (
         [str(int(spec.network)), spec.workspace, spec.tmpdir],
         *(spec.readable, spec.hidden, spec.protected, spec.env, spec.argv, spec.fallback_argv),
@@ -257,10 +263,10 @@ def _restrict_files(spec: Spec) -> None:
 
 
 def _allow_except(directory: str, withheld: Sequence[str], allow: Callable[[str], None]) -> None:
-    """Call `allow` for paths that together have all of `directory` except the `withheld` paths.
+    """Call `allow` with paths that together cover `directory` without the `withheld` paths.
 
-    That is `directory` itself if no withheld path is below it. Symbolic links in a directory with a
-    withheld path are left out.
+    If no withheld path is below `directory`, the only path is `directory` itself. Otherwise, the
+    paths are entries of `directory` and of its subdirectories, without symbolic links.
     """
     below = [path for path in withheld if _is_below(path, directory)]
     if directory in below:

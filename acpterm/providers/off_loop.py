@@ -1,4 +1,4 @@
-"""Runs the calls of providers that access files in threads, off the event loop.
+"""Runs calls that access files in threads, so that they do not block the event loop.
 
 A file system may not answer for minutes. So a caller that is cancelled does not wait for its
 thread. If that thread prepares a command, no caller gets the token that is needed to clean up after
@@ -63,5 +63,8 @@ async def prepare(work: Callable[[], Prepared], undo: Callable[[str], None]) -> 
 
 
 async def clean_up(work: Callable[[], None]) -> None:
-    """Call `work` in a thread. If the caller is cancelled, the thread continues."""
+    """Call `work`, which cleans up after a command, in a thread.
+
+    If the caller is cancelled, the thread continues.
+    """
     await run_blocking(work, abandon_on_cancel=True, limiter=_clean_up_threads)

@@ -1,4 +1,7 @@
-"""Private directories on this machine, and the environment, of a place's client: ssh, srun."""
+"""What the client of a place (ssh, srun) needs on this machine.
+
+These are private directories for its files, and its environment.
+"""
 
 import hashlib
 import os

@@ -109,9 +109,9 @@ class Placeholders:
 
 
 def _check_token(path: str, workspace: str) -> None:
-    """Raise `ProviderError` if the path `workspace` is too long for a token, or is not UTF-8.
+    """Raise `ProviderError` if the real path `workspace` is too long for a token, or not UTF-8.
 
-    `path` names the workspace in the message.
+    `path` is the path before symbolic links were resolved; the error message names it.
     """
     problem = None
     try:

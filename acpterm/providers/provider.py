@@ -1,9 +1,9 @@
-"""The interface of providers, which turn a command into what the keeper runs, and their order.
+"""The interface of providers, which turn a command into what the keeper runs.
 
 Each provider has an isolation, which the user sees. An agent may request a provider that is
 stricter than the one of its profile, or a place that its profile lists, but no other provider.
-`stricter_than` defines the order. It is partial: of podman and docker, for example, neither is
-stricter than the other.
+`stricter_than` compares providers. Of podman and docker, for example, neither is stricter than the
+other.
 
 A place is another host or a cluster. The name of its provider has a colon, such as `ssh:build1`.
 The program runs there, and the keeper runs a client of it on this machine, such as ssh. The
@@ -115,7 +115,7 @@ class Provider(Protocol):
 
     @property
     def isolation(self) -> Isolation:
-        """The isolation that the user sees."""
+        """How the provider isolates programs; this is shown to the user."""
 
     async def prepare(self, command: Command) -> Prepared:
         """Return what the keeper runs for a command.
@@ -146,15 +146,15 @@ class RemoteProvider(Provider, Protocol):
     """A provider of a place, whose terminals have a `RemoteProgram`."""
 
     def program(self, token: str) -> RemoteProgram:
-        """Return the program of the terminal with a token.
+        """Return the remote program of the terminal that `token` identifies.
 
-        `token` is that of `Prepared`; it may be from an earlier worker.
+        `token` is `Prepared.token`; it may be from an earlier worker.
         """
 
     async def run(self) -> None:
         """Run the provider's background tasks, such as connections, until cancelled.
 
-        Then close the connections. Does not raise.
+        When cancelled, closes the connections. Does not raise errors.
         """
 
     def end_session(self, session: str) -> None:

@@ -20,7 +20,7 @@ def make(
     placeholders: Placeholders | None = None,
     places: Mapping[str, Place] = NO_PLACES,
 ) -> Provider:
-    """Return a new provider.
+    """Return a new provider of the given name, such as `landlock` or `ssh:build1`.
 
     Raises `ProviderError` for an unknown name, or if `image` is None for a provider that needs it.
     `image` is the container image for `podman` and `docker`. `daemon` identifies the daemon, in

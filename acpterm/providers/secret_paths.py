@@ -186,7 +186,11 @@ def user_homes() -> list[str]:
 
 
 def _homes(env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the home directories whose secrets the program could read."""
+    """Yield the home directories in which to search for secrets.
+
+    They are `HOME` of `env` and those of `user_homes`; if acpterm runs as root, also `/root` and
+    the directories in `/home`.
+    """
     homes = [env.get("HOME", ""), *user_homes()]
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):

@@ -40,7 +40,8 @@ def remove_tree(path: str) -> None:
 def _emptied(directory: int, top: int) -> list[str]:
     """Remove the files in `directory`, and move its subdirectories to `top`.
 
-    Both are descriptors. Returns the names in `top` of the subdirectories, which get random names.
+    Both are descriptors. Returns the names that the subdirectories now have in `top`: random names,
+    unless `directory` is `top` itself.
     """
     found = []
     for name in os.listdir(directory):

@@ -45,7 +45,7 @@ PROTECTED_IN_GIT: Final = ("hooks", "config", "config.worktree", "commondir")
 # protected. An empty directory with this name would make git fail.
 _NO_PLACEHOLDER: Final = ("config.worktree",)
 COMMON_DIR: Final = "commondir"
-"""A file in the directory of a repository, with the path where hooks and configuration are."""
+"""The name of a file in a repository's directory: it names the directory with hooks and config."""
 
 PLACEHOLDER_MTIME_S: Final = 1
 """The modification time that identifies a placeholder, in seconds since 1970."""
@@ -153,7 +153,8 @@ def _add_repository(
 ) -> None:
     """Add paths of the repository at `directory`, and of its submodules, to the three lists.
 
-    If there are too many submodules, they are protected as a whole, and git cannot change them.
+    If not all submodules can be found (`submodules_of`), their common directory is added to
+    `protected`: git then cannot change any of them.
     """
     found, is_complete = submodules_of(directory)
     for repository in (directory, *found) if is_complete else (directory,):

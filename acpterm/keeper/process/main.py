@@ -75,7 +75,10 @@ def prepare_process() -> tuple[int, int]:
 
 
 def _open_standard_fds() -> None:
-    """Open `/dev/null` as each of the descriptors 0 to 2 that is closed, so that no PTY gets it."""
+    """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed.
+
+    Otherwise, a PTY could get one of these numbers and be used as stdin, stdout or stderr.
+    """
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)
@@ -97,7 +100,7 @@ class Embedded:
         self._watch_parent()
 
     def run(self) -> int:
-        """Serve until the worker has ended, then kill all programs; return the exit status."""
+        """Serve until the worker has ended, then kill all programs; return 0, the exit status."""
         self._loop.run(self._keeper.before_wait)
         end_programs(self._keeper.terminals)
         return 0

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 RING_PREFIX = "ring."
 TREES_NAME = "trees"
-"""The name, in the manager's store, of the open directory of the programs' control groups.
+"""The name of the stored descriptor for the directory with the programs' control groups.
 
-While the descriptor is open, the directory is locked."""
+While the descriptor is open, it holds the daemon's lock on the directory."""
 MASTER_PREFIX = "master."
 _WATCHDOG_SHARE = 0.5
 _RETRY_S = 0.01
@@ -36,7 +36,10 @@ _QUEUE_MAX = 4096
 
 
 class Notifier:
-    """Sends notifications to the service manager that `environ` names."""
+    """Sends notifications to the service manager.
+
+    `environ` has the variables that the manager sets, such as `NOTIFY_SOCKET`.
+    """
 
     def __init__(self, loop: Loop, environ: Mapping[str, str]) -> None:
         self._loop = loop

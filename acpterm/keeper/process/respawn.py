@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.store import Store
 
 DEATHS_MAX = 5
-"""After this many deaths within `WINDOW_S` seconds, no new worker is started."""
+"""After this many deaths of workers within `WINDOW_S` seconds, no new worker is started."""
 WINDOW_S = 60.0
 _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 

@@ -82,7 +82,10 @@ def _check(number: int) -> None:
 
 
 def _strings(values: Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
-    """Return a null-terminated array of C strings."""
+    """Return `values` as an array of C strings that ends with a null pointer.
+
+    Raises `ValueError` if a value has a null byte.
+    """
     encoded = [os.fsencode(value) for value in values]
     if any(b"\0" in value for value in encoded):
         raise ValueError("embedded null byte")

@@ -43,7 +43,10 @@ _SHELL = "/bin/sh"
 
 
 def exec_program(program: Program) -> NoReturn:
-    """Execute `program` in this process, whose descriptors 0, 1 and 2 are the terminal."""
+    """Execute `program` in place of this process, whose descriptors 0, 1 and 2 are the terminal.
+
+    If that fails, prints the reason on the terminal and exits with 127 or 126.
+    """
     argv, env, cwd, umask, rlimits, fallback_argv = program
     try:
         os.umask(umask)
@@ -97,7 +100,10 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
 
 
 def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Execute `argv`. Returns only if no such program is found; other failures end this process."""
+    """Execute `argv` in place of this process. Returns only if the program is not found.
+
+    If the program exists but cannot be run, prints the reason and exits with 126.
+    """
     refused: OSError | None = None
     paths = search_path(argv[0], env)
     # A failed exec costs ten times as much as a check with access(2), so likely paths come first.

@@ -83,11 +83,11 @@ class Child:
         return started == self.started or 0.0 in (started, self.started)
 
     def check_ended(self) -> bool:
-        """Return whether a process without a pidfd has ended.
+        """Return whether the process has ended; always False if it has a pidfd.
 
-        Must be called at each SIGCHLD. For a program that an earlier keeper started, must be called
-        when the PTY hangs up, since its exit causes no SIGCHLD here. Returns False for a process
-        with a pidfd, whose end `watch` reports.
+        The end of a process with a pidfd is reported by `watch`. Otherwise, call this method at
+        each SIGCHLD. If an earlier keeper started the process, this keeper gets no SIGCHLD for it:
+        call this method when the PTY hangs up.
         """
         if self._pidfd is not None:
             return False

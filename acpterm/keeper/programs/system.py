@@ -57,7 +57,7 @@ def clone_into(cgroup: int) -> int:
 
 
 def read_stat(pid: int) -> tuple[bytes, int, float] | None:
-    """Return the state, the session and the start time of a process; None if they are unknown.
+    """Return the state, the session id and the start time of a process; None if unknown.
 
     The state is a letter, such as `Z` for a zombie. The time is in seconds since boot.
     """

@@ -58,11 +58,14 @@ class Terminals:
         self._trimming = False
 
     def mark_written(self, terminal: Terminal) -> None:
-        """Record that a terminal has new output: `disarm_waiting` will check its ring twice."""
+        """Record that a terminal has new output.
+
+        `disarm_waiting` then checks whether the worker waits for this output.
+        """
         self._written[terminal] = 0
 
     def trim_when_idle(self, terminal: Terminal) -> None:
-        """Release the memory of the ring's free space once the program has stopped writing."""
+        """Release the memory of the ring's free space later, once no more output comes."""
         self._to_trim.setdefault(terminal, -1)
         self._trim_later()
 
@@ -134,7 +137,7 @@ class Terminals:
         self._retry_later()
 
     def unstall(self, terminal: Terminal) -> None:
-        """Stop checking a terminal's ring for space. Idempotent."""
+        """Stop the checks for free space that `stall` has started. Idempotent."""
         self._stalled.pop(terminal, None)
 
     def resume_stalled(self) -> None:

@@ -104,7 +104,10 @@ class Allocations:
         nursery.start_soon(self._reap, name, process)
 
     async def _reap(self, name: str, process: trio.Process) -> None:
-        """Reap salloc, which ends when the allocation is granted; when cancelled, end it."""
+        """Wait until `process`, the salloc of the allocation `name`, has ended.
+
+        It ends when the allocation is granted or refused. If this call is cancelled, ends salloc.
+        """
         try:
             await process.wait()
         finally:

@@ -37,7 +37,7 @@ class Done(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """The end of the output in one line, or else the status, for an error message."""
+        """The last part of the output, as one line; the exit status if there is no output."""
         return "; ".join(self.text.splitlines())[-_TEXT_MAX:] or f"exit status {self.status}"
 
     @property
@@ -47,7 +47,7 @@ class Done(NamedTuple):
 
     @property
     def has_cancelled(self) -> bool:
-        """Whether scancel has left no job: each is cancelled, has ended, or is unknown to Slurm."""
+        """Whether, after scancel, each job is cancelled, has ended, or is unknown to Slurm."""
         return self.status == 0 or (
             bool(self.text)
             and all(any(gone in line for gone in _GONE) for line in self.text.splitlines())

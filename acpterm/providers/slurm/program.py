@@ -89,7 +89,7 @@ class SlurmProgram:
 
     @property
     def _now(self) -> Progress:
-        """The progress of the step, read again from the messages if the file has grown."""
+        """The progress of the step; read again if the file with srun's messages has a new size."""
         with contextlib.suppress(OSError):
             size = os.stat(self.log).st_size
             if size != self._size:
@@ -127,10 +127,10 @@ class SlurmProgram:
             await trio.sleep(_NODE_POLL_S)
 
     async def _wake(self) -> bool:
-        """Run a short step, so that srun asks the controller again; return whether that is done.
+        """Run a short step in the job, so that the waiting srun asks the controller again.
 
-        Returns False if the step cannot be run now, and True without a new step if one was run in
-        this job a short time ago.
+        Does nothing if a short step was run in the job a short time ago. Returns True, or False if
+        the step cannot be run now: call this again later.
         """
         job, limits = self._now.job, self._limits
         if job is None:
@@ -279,11 +279,17 @@ class SlurmProgram:
 
     @property
     def _ends_with_srun(self) -> bool:
-        """Whether Slurm ends the job when srun ends by itself: the job is only for this program."""
+        """Whether srun has ended by itself, so that Slurm ends the job too.
+
+        Slurm does so only if the job is for this program alone.
+        """
         return self._is_complete and not self._shares_job
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:
-        """Return what ended the job, as `job_end.ended_by` does; None if acpterm ends it."""
+        """Return what ended the job, as `job_end.ended_by` does.
+
+        Returns None if acpterm ends the program, or if `found`, the progress, has no job id.
+        """
         if found.job is None or self._is_being_ended:
             return None
         return await ended_by(self._run, found.job, may_run=not self._ends_with_srun)

@@ -64,7 +64,7 @@ class Progress(NamedTuple):
 
 
 def read(path: str) -> Progress:
-    """Return what `load` returns, or an empty `Progress` if the file cannot be read."""
+    """Return the progress that the messages in a file report; `Progress()` if it cannot be read."""
     with contextlib.suppress(OSError):
         return load(path)
     return Progress()

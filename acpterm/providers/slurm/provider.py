@@ -79,7 +79,7 @@ class SlurmProvider:
 
     @property
     def _key(self) -> str:
-        """The key of the directory that all daemons with this place share.
+        """The key for `shared_directory`: all daemons with this place share the directory.
 
         It depends on the cluster's configuration, since ids of jobs mean nothing on other clusters.
         """
@@ -193,17 +193,17 @@ class SlurmProvider:
         return self._programs[token]
 
     def _record_refusal(self, allocation: str, user: str) -> None:
-        """Record that a step could not be started in an allocation, or has lost it.
+        """Record that an allocation may have ended, or that a step could not start in it.
 
-        `user` is the identifier of the step's program. `allocation` is empty if the job serves only
-        this program.
+        The allocation is then checked before it is used again, and the program that `user`
+        identifies no longer uses it. `allocation` is empty if the job serves only this program.
         """
         self._allocations.distrust(allocation)
         if allocation and self._nursery is not None:
             self._nursery.start_soon(self._allocations.leave, allocation, user)
 
     async def clean_up(self, token: str) -> None:
-        """Cancel the job of a terminal, unless it has ended, and remove the terminal's file.
+        """Cancel the job of a terminal, unless it has ended; remove the file with srun's messages.
 
         Raises `ProviderError` if the job cannot be cancelled: then the token is still needed.
         """

@@ -132,7 +132,7 @@ def node_argv(pieces: int) -> list[str]:
 
 
 def node_environment(command: Command, directory: str, identifier: str) -> dict[str, str]:
-    """Return variables for srun's environment that have the shell text of a task.
+    """Return variables for srun's environment; joined, their values are the shell text of a task.
 
     `directory` is the working directory on the node. `identifier` marks the task's processes.
     """

@@ -61,9 +61,15 @@ class Connections:
         self._masters: dict[str, Master] = {}
         self._control: Control | None = None
         self.kept: Final[set[str]] = set()
-        """The ids of jobs that need a connection, but no session. `remote_keeper` changes it."""
+        """The ids of kept programs' jobs: they need a connection, but no session.
+
+        `remote_keeper` changes this set.
+        """
         self.run_words = ""
-        """The command that runs a job there, without its id; empty until the channel is opened."""
+        """The command on the other host that runs a job; the job's id has to be appended.
+
+        Empty until the control channel is opened.
+        """
         self._nursery: trio.Nursery | None = None
         self._running: Final = trio.Event()
         self._connecting: Final = trio.Lock()
@@ -86,9 +92,9 @@ class Connections:
         self._used_at = trio.current_time()
 
     async def run(self) -> None:
-        """Send beats to the other host and close idle connections, until cancelled.
+        """Send beats (signs of life) to the other host and close idle connections, until cancelled.
 
-        Then close all connections, and end the programs on the other host.
+        When cancelled, ends the programs on the other host, and closes all connections.
         """
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -139,7 +145,7 @@ class Connections:
             _log.warning("a host cannot be reached", host=self.host, problem=str(error))
 
     async def _close(self, *, ends_programs: bool = False) -> None:
-        """Tell the other host to remove its scripts, and end all connections of ours.
+        """Make the other host remove the scripts; then end all masters, except the user's own.
 
         With `ends_programs`, the other host first ends all programs that are left.
         """

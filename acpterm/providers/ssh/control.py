@@ -24,7 +24,10 @@ from acpterm.providers.ssh.master import Master, client_of_master_environment
 
 _PREFIX: Final = b"acpterm "
 NUMBER: Final = re.compile("[0-9]{1,9}")
-"""A number from the other host. The host may send anything, and `int` raises for many digits."""
+"""The pattern of a number in a reply.
+
+Limits the digits: the other host may send anything, and `int` raises for thousands of digits.
+"""
 # The first reply has words that are used in command lines, so only printable ASCII is accepted.
 _READY: Final = re.compile("ready [ -~]+")
 _LINE_MAX: Final = 65536
@@ -43,7 +46,7 @@ class ControlLostError(Exception):
 class Control:
     """A control channel over the connection `master`. `run` must run during all other calls.
 
-    `is_lost` says whether the channel is lost, and `closed` is set then.
+    `is_lost` is True, and `closed` is set, once the channel is lost or stopped.
     """
 
     def __init__(self, master: Master) -> None:

@@ -39,7 +39,7 @@ class KeeperLink:
         self._sending: Final = trio.Lock()
 
     async def run(self) -> None:
-        """Receive until the connection has ended; then close it."""
+        """Receive and drop messages until the connection has ended; then close it."""
         try:
             async with self._stream:
                 while data := await self._stream.receive_some(_CHUNK):

@@ -74,10 +74,10 @@ class Master:
         return ["ssh", *fixed, *log, *options, "--", self._host, command]
 
     def is_alive(self) -> bool:
-        """Return whether the master listens on its socket. Takes about 50 µs.
+        """Return whether the master listens on its socket; True if that cannot be found out.
 
-        Returns True if that cannot be found out. A master does not know yet when its connection was
-        lost silently.
+        A master still listens for some time after its connection was lost silently. Takes about
+        50 µs.
         """
         try:
             one = socket.socket(socket.AF_UNIX)
@@ -201,9 +201,9 @@ async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[
 
 
 def config_options(place: SshPlace) -> list[str]:
-    """Return the option of ssh that selects the configuration file in the settings of the place.
+    """Return the option of ssh that selects the configuration file of the place.
 
-    Empty if they have none: then ssh reads the user's own.
+    Returns an empty list if the settings of the place name no file: ssh then reads the user's own.
     """
     return [] if place.config is None else ["-F", place.config]
 

@@ -98,7 +98,8 @@ class SshProgram:
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are the exit status of ssh.
 
-        If the code is not certain, the host is asked. A program that still runs is ended.
+        A code up to 127 is that of the program. Otherwise the host is asked, if it is connected. A
+        program that still runs is ended.
         """
         self.ended()
         if signal is None and code is not None and code <= _CERTAIN_MAX:
@@ -109,9 +110,10 @@ class SshProgram:
         return await self._read_exit(reply, code)
 
     async def _read_exit(self, reply: str | None, code: int | None) -> RemoteExit:
-        """Return the exit that the host's reply reports, or else the one of the client's `code`.
+        """Return how the program ended, from the host's `reply`; if that is None, from `code`.
 
-        Returns `LOST` if neither is certain. `reply` is None if the host could not be asked.
+        `reply` is None if the host could not be asked. `code` is the exit code of the client, such
+        as ssh. Returns `LOST` if the exit remains unknown. A program that still runs is ended.
         """
         if reply is None and code is not None and code != _UNKNOWN_CODE:
             return RemoteExit(code, None)
@@ -130,7 +132,7 @@ class SshProgram:
         return LOST
 
     async def _ask(self, verb: str, words: str, timeout_s: float) -> str | None:
-        """Send a request; return the reply, or None if the host cannot be reached."""
+        """Send a request over the control channel; return the reply, None if there is none."""
         with contextlib.suppress(ProviderError, ControlLostError):
             control = await self._connections.control()
             return await control.request(verb, words, timeout_s=timeout_s)
@@ -138,7 +140,7 @@ class SshProgram:
 
 
 class KeptProgram(SshProgram):
-    """A program in a terminal of the other host's daemon, which keeps it without a connection.
+    """A program in a terminal of the other host's daemon. It survives the loss of the connection.
 
     `limit_s` is the maximum time, in seconds, for which `exit` tries to reach the host.
     """
@@ -157,7 +159,10 @@ class KeptProgram(SshProgram):
             self._keeper.let_go(self._identifier)
 
     async def _end(self, grace: float) -> str | None:
-        """End the program, as `SshProgram` does, or abandon it if the host cannot be reached."""
+        """Request the end of the program; return the host's reply, `ended` on success.
+
+        If the host cannot be reached, abandons the program and returns None.
+        """
         reply = await super()._end(grace)
         if reply is None:
             self._keeper.abandon(self._identifier)
@@ -166,9 +171,9 @@ class KeptProgram(SshProgram):
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are the exit status of the bridge.
 
-        If the code is not certain, the host is asked, repeatedly while it cannot be reached: for
-        `limit_s` seconds, or for a short time if a signal has ended the bridge. If the host was not
-        reached by then, the program is abandoned.
+        A code up to 127 is that of the program. Otherwise the host is asked. While it cannot be
+        reached, this is repeated: for `limit_s` seconds, or for a short time if a signal has ended
+        the bridge. If the host was not reached by then, the program is abandoned.
         """
         reply: str | None = None
         if signal is None and code is not None and code <= _CERTAIN_MAX:
@@ -196,9 +201,9 @@ class KeptProgram(SshProgram):
 
 
 def _signal_name(number: int, names: list[str]) -> str:
-    """Return the name of a signal, given its number on the other host and its names there.
+    """Return the name of a signal: the first of `names`, or else that of `number` here.
 
-    The name there is preferred, since the hosts may number signals differently.
+    `number` and `names` are from the other host, which may number signals differently.
     """
     with contextlib.suppress(ValueError, IndexError):
         return name_of(number_of(names[0]))

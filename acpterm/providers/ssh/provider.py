@@ -74,7 +74,7 @@ class SshProvider:
 
     @property
     def _keeper(self) -> RemoteKeeper:
-        """The use of the daemon on the host, created on first use.
+        """The `RemoteKeeper`, which uses acpterm's daemon on the host; created on first use.
 
         Raises `ProviderError` if the private directory cannot be created.
         """
@@ -157,10 +157,9 @@ class SshProvider:
         return self._programs[token]
 
     async def clean_up(self, token: str) -> None:
-        """Remove the files of a terminal's job on the host, or its terminal there if it is kept.
+        """Remove the files of a terminal's job on the host, and the terminal there if it is kept.
 
-        Takes up to 3 s. If the host cannot be reached, the host itself removes them later. Does not
-        raise.
+        If the host cannot be reached, the files are removed later. Takes up to 3 s. Does not raise.
         """
         program = self._programs.pop(token, None)
         if program is not None:

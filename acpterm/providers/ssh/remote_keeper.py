@@ -83,9 +83,12 @@ class RemoteKeeper:
 
     def __init__(self, place: SshPlace, connections: Connections, directory: str) -> None:
         self.socket: Final = os.path.join(directory, "keeper")
-        """The path of the local socket of the forward, for bridges."""
+        """The path of the local socket to which bridges connect.
+
+        ssh forwards these connections to the daemon on the other host.
+        """
         self.version = "?"
-        """The version of acpterm on the host; `?` until this worker has opened the route."""
+        """The version of acpterm on the host; `?` until this worker has requested it."""
         self._place: Final = place
         self._connections: Final = connections
         self._directory: Final = directory
@@ -114,7 +117,9 @@ class RemoteKeeper:
             self._connections.kept.discard(identifier)
 
     def abandon(self, identifier: str) -> None:
-        """Record that the program of a job must be ended and forgotten once the route is open.
+        """Record that a job's program must be ended as soon as the route is open.
+
+        Its terminal on the other host must then be removed too.
 
         The record is a file, for the next worker too. After `lost_timeout` it is dropped, since the
         host has then ended the program.
@@ -236,7 +241,10 @@ class RemoteKeeper:
         self._nursery.start_soon(run_guarded, "link to a keeper", link.run)
 
     async def forget(self, identifier: str) -> None:
-        """Remove a job's terminal there; abandon it if the route is lost. Does not raise."""
+        """Remove the terminal and the files of a job on the other host. Does not raise.
+
+        If that fails, for example because the route is lost, abandons the program.
+        """
         is_forgotten = False
         try:
             with contextlib.suppress(ProviderError, ControlLostError):
@@ -251,7 +259,7 @@ class RemoteKeeper:
         return self._link is not None and await self._link.release(identifier)
 
     async def _settle(self) -> None:
-        """End and forget all abandoned programs; stop if the route is lost meanwhile.
+        """End all abandoned programs and remove their terminals; return early if the route is lost.
 
         Raises `ProviderError` or `ControlLostError` if the host cannot be reached.
         """
