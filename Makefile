@@ -52,7 +52,7 @@ page: $(PAGE) ## build the page of `acpterm open`; needs npm
 
 test: $(VENV)/.check $(PAGE) ## run the tests, without long ones; needs npm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
-	  -m 'not long and not every_way and not interop and not cluster'
+	  -m 'not long and not interop and not cluster'
 
 test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests except faults, including long ones; needs Node
 	ACPTERM_THOROUGH=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults \

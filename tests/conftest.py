@@ -85,8 +85,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the long tests of `make test-all` start processes as users do."""
-    start_afresh(wanted=THOROUGH and item.get_closest_marker("long") is not None)
+    """In `make test-all`, let the tests with the marker `afresh` start processes as users do."""
+    start_afresh(wanted=THOROUGH and item.get_closest_marker("afresh") is not None)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -15,6 +15,8 @@ from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.user import user_at
 
+pytestmark = pytest.mark.afresh
+
 
 @pytest.fixture
 def path(tmp_path):

@@ -15,6 +15,8 @@ from tests.support.mcp import QUICK, result_of
 from tests.support.processes import environment
 from tests.support.user import user_at
 
+pytestmark = pytest.mark.afresh
+
 
 def parameters(tmp_path, path: str, *arguments: str) -> StdioServerParameters:
     env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_PROFILE="open")

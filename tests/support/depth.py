@@ -2,8 +2,9 @@
 
 By default, Hypothesis tries few examples, and the same ones in each run, so that a new failure is
 due to a change of the code or of the speed. `ACPTERM_THOROUGH=1`, which `make test-all` sets, tries
-the usual number; long tests then also start processes as users do. `ACPTERM_EXAMPLES=N`, which
-`make fuzz` sets, tries N times as many, and different examples in each run.
+the usual number; tests with the marker `afresh` then also start processes as users do.
+`ACPTERM_EXAMPLES=N`, which `make fuzz` sets, tries N times as many, and different examples in each
+run.
 """
 
 import os

@@ -17,11 +17,22 @@ def daemon(tmp_path):
         yield running
 
 
-@pytest.fixture(params=["light", "dark", "phone"])
-def shown(request, visit):
-    if request.param == "phone":
-        return visit(viewport=PHONE)
-    return visit(color_scheme=request.param)
+@pytest.fixture
+def shown(visit):
+    return visit(color_scheme="light")
+
+
+def check(shown):
+    """Fail if the view has a fault: in light and dark colours, then after it became narrow."""
+    found = {"light": faults(shown)}
+    shown.page.emulate_media(color_scheme="dark")
+    found["dark"] = faults(shown)
+    shown.page.emulate_media(color_scheme="light")
+    shown.page.set_viewport_size(PHONE)
+    # The page adapts in the next frame.
+    shown.page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    found["phone"] = faults(shown)
+    assert not any(found.values()), found
 
 
 def create(daemon, *command):
@@ -29,13 +40,13 @@ def create(daemon, *command):
 
 
 def test_empty_list(shown):
-    assert not faults(shown)
+    check(shown)
 
 
 def test_shortcuts(shown):
     shown.press("?")
     shown.page.get_by_role("dialog").wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_list(shown, daemon, agent):
@@ -46,14 +57,14 @@ def test_list(shown, daemon, agent):
     shown.row("waits for input").wait_for()
     shown.row("exited 3").wait_for()
     shown.page.get_by_text("Approval needed").wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_terminal(shown, daemon):
     colours = "".join(f"\\033[3{colour}mcolour {colour}\\n" for colour in range(8))
     shown.show_terminal(create(daemon, "sh", "-c", f"printf '{colours}'; read x"))
     shown.until_drawn("colour 7")
-    assert not faults(shown)
+    check(shown)
 
 
 def test_search_in_a_terminal(shown, daemon):
@@ -61,7 +72,7 @@ def test_search_in_a_terminal(shown, daemon):
     shown.until_drawn("ready")
     shown.press("Control+Shift+F")
     shown.page.get_by_role("searchbox", name="Find in the output").wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_dialog_of_a_terminal(shown, daemon):
@@ -69,7 +80,7 @@ def test_dialog_of_a_terminal(shown, daemon):
     shown.until_drawn("ready")
     shown.page.get_by_role("button", name="Kill").click()
     shown.page.get_by_role("dialog").wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_session(shown, agent):
@@ -77,32 +88,32 @@ def test_session(shown, agent):
     agent.tool_call("call", "List the environment", terminal)
     shown.page.get_by_role("link", name="Tool calls").click()
     shown.page.get_by_text("List the environment").wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_approvals(shown, daemon, agent):
     agent.start("terminal/create", sessionId=agent.session, command="sleep", args=["1000"])
     shown.go("#/approvals")
     shown.button("Allow once").wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_audit_log(shown, daemon, agent):
     agent.create("env")
     shown.go("#/audit")
     shown.view.locator("tbody tr").first.wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_recordings(shown, daemon):
     daemon.run("wait", create(daemon, "echo", "recorded"))
     shown.go("#/recordings")
     shown.page.get_by_role("heading", name="Recordings").wait_for()
-    assert not faults(shown)
+    check(shown)
 
 
 def test_policy(shown):
     shown.go("#/policy")
     shown.page.get_by_role("textbox", name="Command").fill("printf x")
     shown.page.get_by_text("Asked", exact=True).first.wait_for()
-    assert not faults(shown)
+    check(shown)

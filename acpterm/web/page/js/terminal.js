@@ -80,6 +80,9 @@ class TerminalView {
   async start() {
     this._ends.push(this._store.subscribe(() => this._update()));
     const timer = setInterval(() => this._tick(), TICK_MS);
+    const facts = new ResizeObserver(() => this._letKeyboardScroll());
+    facts.observe(this._meta);
+    this._ends.push(() => facts.disconnect());
     this._ends.push(() => clearInterval(timer));
     let emulator;
     try {
@@ -218,14 +221,18 @@ class TerminalView {
     this._state.classList.toggle("is-waiting", info.state === "running" && Boolean(info.waitingForInput));
     const shown = factsOf(info, now);
     const text = JSON.stringify(shown);
-    // On a narrow window the facts are one line that scrolls: let the keyboard scroll it, too.
-    setAttribute(this._meta, "tabindex", this._meta.scrollWidth > this._meta.clientWidth ? "0" : null);
     if (text === this._factsText) return;
     this._factsText = text;
     this._meta.replaceChildren(
       ...shown.map(([name, value]) =>
         el("div", {}, el("dt", {}, name), el("dd", name === "Level" ? { "data-level": value } : {}, this._fact(name, value)))),
     );
+    this._letKeyboardScroll();
+  }
+
+  /** On a narrow window the facts are one line that scrolls: let the keyboard scroll it, too. */
+  _letKeyboardScroll() {
+    setAttribute(this._meta, "tabindex", this._meta.scrollWidth > this._meta.clientWidth ? "0" : null);
   }
 
   _fact(name, value) {
