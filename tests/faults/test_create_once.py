@@ -17,7 +17,7 @@ _SPAWN_MAX_MS = 8
 _TRANSPORTS = ("socket", "stdio")
 
 
-@rounds(10, 50, per_round=FAULTS_PER_DAEMON)
+@rounds(6, 50, per_round=FAULTS_PER_DAEMON)
 async def test_create_is_executed_once_when_the_worker_dies_before_it_is_answered(
     tmp_path, index, report
 ):
@@ -31,7 +31,7 @@ async def test_create_is_executed_once_when_the_worker_dies_before_it_is_answere
         await running.check_nothing_left()
 
 
-@rounds(10, 50, per_round=FAULTS_PER_DAEMON)
+@rounds(6, 50, per_round=FAULTS_PER_DAEMON)
 async def test_create_is_executed_once_when_the_worker_dies_at_any_moment_of_it(
     tmp_path, index, report
 ):

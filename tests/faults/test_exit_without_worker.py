@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(150)]
 _DELAY_S = 1.0
 
 
-@rounds(10, 50, per_round=FAULTS_PER_DAEMON)
+@rounds(6, 50, per_round=FAULTS_PER_DAEMON)
 async def test_exit_status_and_last_output_are_retained_when_no_worker_runs(
     tmp_path, index, report
 ):

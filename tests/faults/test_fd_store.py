@@ -25,7 +25,7 @@ _STATUS = 5
 _RUN_S = 0.5
 
 
-@rounds(5, 20)
+@rounds(3, 20)
 async def test_programs_continue_when_the_keeper_is_killed_and_descriptors_are_stored(
     tmp_path, index, report
 ):

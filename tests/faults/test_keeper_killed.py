@@ -18,7 +18,7 @@ _RESPONSE_TIMEOUT_S = 10
 _TREE = "setsid sleep 300 & (sleep 300 &) ; echo pids $$ $!; exec sleep 300"
 
 
-@rounds(5, 20)
+@rounds(3, 20)
 async def test_loss_is_reported_and_no_process_is_left_when_the_keeper_is_killed(
     tmp_path, index, report
 ):

@@ -19,7 +19,7 @@ _PAUSE_MAX_S = 1.0
 _LATENCY_MAX_S = 2.0
 
 
-@rounds(10, 50, per_round=FAULTS_PER_DAEMON)
+@rounds(6, 50, per_round=FAULTS_PER_DAEMON)
 async def test_restart_preserves_programs_and_delays_no_response_under_load(
     tmp_path, index, report
 ):

@@ -16,7 +16,7 @@ _TAKEOVER_MAX_S = 0.8
 _DOUBLE_FAULTS_PER_DAEMON = 2
 
 
-@rounds(30, 200, per_round=FAULTS_PER_DAEMON)
+@rounds(12, 200, per_round=FAULTS_PER_DAEMON)
 async def test_programs_output_and_waits_survive_when_the_worker_is_killed(tmp_path, index, report):
     async with loaded(tmp_path, f"killed-{index}") as load:
         for _ in range(FAULTS_PER_DAEMON):
@@ -31,7 +31,7 @@ async def test_programs_output_and_waits_survive_when_the_worker_is_killed(tmp_p
     report.longest_answer_s = load.longest_answer(0)
 
 
-@rounds(10, 50, per_round=_DOUBLE_FAULTS_PER_DAEMON)
+@rounds(4, 50, per_round=_DOUBLE_FAULTS_PER_DAEMON)
 async def test_programs_output_and_waits_survive_when_the_successor_is_killed_too(
     tmp_path, index, report
 ):
