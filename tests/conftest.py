@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 
 from acpterm.keeper import startup
 from tests.support.depth import EXAMPLES, THOROUGH, examples
+from tests.support.fish import data_home
 from tests.support.starting import start_afresh, start_embedded_keeper
 
 settings.register_profile(
@@ -45,10 +46,11 @@ NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
 @pytest.fixture(autouse=True, scope="session")
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the audit logs of hosts, and the user's settings and rules, out of the tests."""
+    """Keep the audit logs of hosts, and the user's settings, rules and data, out of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for kind in ("STATE", "CONFIG"):
             patch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
+        patch.setenv("XDG_DATA_HOME", data_home(tmp_path_factory.mktemp("data")))
         yield
 
 

@@ -302,7 +302,10 @@ class Shell:
 async def open_shell(
     client: "Client", kind: str | None, options: ShellOptions
 ) -> AsyncIterator[Shell]:
-    """Yield a `Shell`, and close it at the end of the block."""
+    """Yield a `Shell`, and close it at the end of the block.
+
+    `kind` is ``bash``, ``zsh`` or ``fish``; None means the user's shell, as in `Client.shell`.
+    """
     shell = Shell(client, kind, options)
     try:
         yield shell

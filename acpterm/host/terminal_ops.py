@@ -58,7 +58,7 @@ class Reader(Protocol):
 
     @property
     def sender(self) -> Sender:
-        """Sends notifications to the peer."""
+        """The object that sends notifications to the peer."""
 
     @property
     def signal_code(self) -> bool:

@@ -220,7 +220,7 @@ class Sessions:
         return [each for each in self._sessions.values() if not each.is_reported]
 
     async def mark_reported(self, session: Session) -> None:
-        """Record that a result has reported the end of a session.
+        """Record that the end of `session` was reported to the client, in the result of a tool.
 
         If there are more than `ENDED_MAX` sessions whose end was reported, remove the oldest.
         """

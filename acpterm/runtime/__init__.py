@@ -1,4 +1,4 @@
-"""Functions of the process that host and clients share: stdio, logs, signals, threads.
+"""What every process of acpterm needs, host or client: stdio, logs, signals, threads.
 
 - `stdio`: stdin and stdout as a trio stream; `blocking_io`: the same descriptors without trio;
 - `send_queue`: lines to send to one peer, with backpressure;

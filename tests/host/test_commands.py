@@ -114,7 +114,10 @@ async def test_shell_option_overrides_the_guess(agent, tmp_path):
 
 @pytest.fixture
 def decoy(tmp_path):
-    """Create `PATH/path`, a program that reports if it was run by mistake."""
+    """Return the path `DIR/path with space/tool`, of which the first word is another program.
+
+    This other program, `DIR/path`, must not be run: the test fails if it was.
+    """
     script(tmp_path / "path", f"#!/bin/sh\necho decoy >{tmp_path}/mistake\n")
     yield tmp_path / "path with space" / "tool"
     assert not (tmp_path / "mistake").exists()

@@ -36,7 +36,7 @@ async def refused(agent, method: str, code: int, says: str, **params) -> None:
 
 
 def output_of(read):
-    """Return a response without `waitingForInput`, which depends on the time."""
+    """Return the response `read` without `waitingForInput`, which depends on the time."""
     return {name: value for name, value in read.items() if name != "waitingForInput"}
 
 

@@ -12,6 +12,7 @@ from acpterm.shell.directory import ShellDirectory
 from acpterm.shell.kind import KINDS
 from acpterm.shell.tracker import Outcome, Tracker
 from tests.support.depth import DEADLINE_S
+from tests.support.fish import data_home
 
 QUIET_S = 1.0
 
@@ -39,7 +40,7 @@ class PlainShell:
         environ = {
             "HOME": home, "PATH": os.environ["PATH"], "TERM": "xterm-256color",
             "LANG": "C.UTF-8", "XDG_CONFIG_HOME": f"{home}/.config",
-            "XDG_DATA_HOME": f"{home}/.local/share",
+            "XDG_DATA_HOME": data_home(home),
         } | env  # fmt: skip
         setup = self.kind.setup(self.directory.path, self.directory.nonce, environ)
         for name, text in setup.files.items():

@@ -14,6 +14,7 @@ from acpterm.config import Settings
 from tests.shell.nasty import DIRECTORIES, Case, Generator
 from tests.support.daemon import blocking_daemon
 from tests.support.depth import EXAMPLES
+from tests.support.fish import data_home
 
 pytestmark = pytest.mark.long
 
@@ -67,7 +68,7 @@ def test_generated_commands_end_exactly(kind, tmp_path):
     for name in DIRECTORIES:
         (home / name).mkdir()
     env = {"HOME": str(home), "XDG_CONFIG_HOME": f"{home}/.config", "LC_ALL": "C.UTF-8",
-           "XDG_DATA_HOME": f"{home}/.local"}  # fmt: skip
+           "XDG_DATA_HOME": data_home(home)}  # fmt: skip
     seed = int(os.environ.get("ACPTERM_SEED", "1"))
     wrong = []
 

@@ -13,6 +13,7 @@ from acpterm.api import shell_process
 from acpterm.providers import landlock_exec
 from tests.support.backends import on_both_backends
 from tests.support.depth import DEADLINE_S
+from tests.support.fish import data_home
 
 ALL = pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
 ROLES = pytest.mark.parametrize("role", ["agent", "user"])
@@ -24,7 +25,7 @@ def connect(settings, role="user", **options):
 
 
 def shell_of(client, home, kind="bash", **options):
-    env = {"HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "XDG_DATA_HOME": f"{home}/.local"}
+    env = {"HOME": home, "XDG_CONFIG_HOME": f"{home}/.config", "XDG_DATA_HOME": data_home(home)}
     return client.shell(kind, cwd=home, env=env, **options)
 
 

@@ -108,9 +108,10 @@ async def survive_hangup(ssh: SshProvider, directory: Path) -> None:
 
 
 async def remove_directory_there(ssh: SshProvider, directory: Path) -> None:
-    """Connect, and remove the connection's directory on the other host, which is this machine.
+    """Remove the directory in which `ssh` keeps the files of its connection on the host.
 
-    Otherwise the other host removes it only after `lost_timeout`.
+    The host is this machine, reached through sshd. It removes that directory itself, but only
+    `lost_timeout` seconds later. A program runs in `directory` first, to open the connection.
     """
     assert (await run(ssh, shell(directory, "exit 2")))[0].code == 2
     connections = ssh._connections

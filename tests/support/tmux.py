@@ -92,7 +92,10 @@ class Pane:
         return self._server.call("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
 
     def cells(self) -> list[list[Any]]:
-        """Return the cells of the screen, row by row, without blanks at the end of a row."""
+        """Return the rows of the screen as lists of cells, without blanks at the end of a row.
+
+        A cell is a character with its colours and attributes.
+        """
         cols, rows = map(int, self.of("pane_width", "pane_height"))
         return cells(self.screen(colours=True), cols, rows)
 

@@ -200,10 +200,11 @@ def _get(terminal: str) -> _Ask:
 
 
 def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
-    """Send the request `terminal/METHOD` about the terminal `info`; return the result.
+    """Yield the request `terminal/METHOD` about the terminal `info`; return the result.
 
-    The result is decoded as `into`. `typed` is the id or name by which the user has named the
-    terminal; it replaces the terminal's id in error messages.
+    The runner of these steps sends the request, and sends the result, decoded as `into`, back into
+    this generator. `typed` is the id or name by which the user has named the terminal; it replaces
+    the terminal's id in error messages.
     """
     try:
         result = yield Request(f"terminal/{method}", params, into)

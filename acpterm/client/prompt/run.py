@@ -280,7 +280,10 @@ class _Run:
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return how it ended."""
+        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return a text about its end.
+
+        If it still runs then, the text says that it has closed its stdout.
+        """
         with trio.move_on_after(EXIT_TIMEOUT_S):
             await agent.exited.wait()
         await agent.wait_stderr_closed()

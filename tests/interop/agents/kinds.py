@@ -110,8 +110,9 @@ class Kimi:
 class FastAgent:
     """fast-agent: sends a program and its arguments; its tool call has the output as text.
 
-    Its own model `passthrough` makes the one tool call that the prompt names, and repeats the
-    result. It cannot make several: `prompt_all` needs the scripted model of this directory.
+    Its built-in model `passthrough` makes the one tool call that the prompt names, and answers with
+    the result. That model cannot make several calls: `prompt_all` needs the scripted model of this
+    directory.
     """
 
     name = "fast-agent"
