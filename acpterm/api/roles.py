@@ -128,10 +128,11 @@ class Role(Protocol):
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
     ) -> CommandCheck:
-        """Judge a command as if an agent created a terminal with it, without running it.
+        """Return how an agent's command is judged, without running it.
 
-        With `ask`, an agent's user is asked if the user has to decide, and `CommandRefused` is
-        raised if the command may not run. For the user, `ask` has no effect.
+        `ask` has an effect only for an agent: if the user has to decide, the question is put to the
+        user now; if the command may not run, `CommandRefused` is raised. Without `ask`, the result
+        says what would happen.
         """
 
 

@@ -79,7 +79,7 @@ class TerminalRegistry:
 
     @property
     def running(self) -> Iterator[TerminalEntry]:
-        """The terminals whose program has not exited, including forgotten ones."""
+        """The terminals whose program has not exited, also forgotten ones (see the module)."""
         return iter(self._running.values())
 
     def get(self, identifier: str) -> TerminalEntry | None:

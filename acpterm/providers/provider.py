@@ -6,7 +6,7 @@ stricter than the one of its profile, or a place that its profile lists, but no 
 other.
 
 A place is another host or a cluster. The name of its provider has a colon, such as `ssh:build1`.
-The program runs there, and the keeper runs a client of it on this machine, such as ssh. The
+The program runs there; on this machine the keeper runs a client of that place, such as ssh. The
 terminal's `RemoteProgram` ends the program there, and finds out how it ended.
 """
 

@@ -131,7 +131,10 @@ class Keyboard:
             raise trio.ClosedResourceError
 
     def close(self) -> None:
-        """Drop the queued input and refuse new input. Pending calls of `wait` raise. Idempotent."""
+        """Drop the queued input and refuse new input. Idempotent.
+
+        Pending calls of `wait` raise `trio.ClosedResourceError`.
+        """
         self._drop()
         self._start = _refuse
 

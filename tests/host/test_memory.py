@@ -22,7 +22,7 @@ from tests.support.user import user_at
 
 MIB = 1024 * 1024
 LARGE = "x" * 10_000_000
-CONNECTIONS, MESSAGES = 8, 12
+CONNECTIONS, MESSAGES = 8, 4
 # Kinds of large messages: with a response, without one, invalid, slow.
 MESSAGE = {
     "program": {"method": "terminal/create", "params": {"sessionId": "s", "command": LARGE}},

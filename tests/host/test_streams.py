@@ -165,7 +165,7 @@ async def test_responses_to_a_peer_that_reads_nothing_are_not_built(
         (connection,) = (one for one in host._connections if one._methods is methods)
         client.pause()
         params = agent.of(terminal, **own)
-        requests = [client.prepare(method, params) for _ in range(50)]
+        requests = [client.prepare(method, params) for _ in range(20)]
         lock = host.pool.terminals[terminal]._consumer._turns._lock
         async with lock:
             await client.send(b"".join(line for _, line in requests))

@@ -123,7 +123,7 @@ async def test_output_of_a_flood_is_whole_or_says_what_is_missing(
 async def test_output_continues_although_the_host_does_not_notice_the_loss(
     server, there, runtime_directory, workspace
 ):
-    """The old connection is never closed there, and its reader would block the program."""
+    """The host keeps the old connection, from which nothing reads: the program must not stop."""
     with server.config.open("a") as config:
         config.write("  ServerAliveInterval 1\n  ServerAliveCountMax 2\n")
     line = "echo ready; until [ -e go ]; do sleep 0.02; done; seq 600000; exit 4"

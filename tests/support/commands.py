@@ -89,7 +89,7 @@ class Running:
 
 @asynccontextmanager
 async def running(tmp_path: Path, path: str, *words: str, **more: Any) -> AsyncIterator[Running]:
-    """Run `acpterm` until the end of the block."""
+    """Run `acpterm WORDS` with the daemon at the socket `path`; kill it at the end of the block."""
     directory = tmp_path / f"command-{os.urandom(4).hex()}"
     directory.mkdir()
     with (directory / "stdout").open("wb") as out, (directory / "stderr").open("wb") as err:

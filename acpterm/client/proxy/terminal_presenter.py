@@ -88,7 +88,7 @@ class TerminalPresenter:
         self._terminals[terminal] = _Terminal(cwd, ours=True)
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send to the editor for an update of the agent."""
+        """Return the lines to send to the editor in place of `line`, the message with `update`."""
         if update.kind in V2_KINDS:
             changes = from_v2(update.kind, update.fields)
             return [line for change in changes for line in self._apply(update.session, change)]

@@ -32,7 +32,7 @@ class SessionRecords:
         self.changed(record)
 
     def restored(self) -> None:
-        """Record that the store has the session's record already, from the previous worker."""
+        """Note that the previous worker has stored this session: its changes must be stored."""
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:

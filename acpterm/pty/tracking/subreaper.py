@@ -172,8 +172,8 @@ class Subreaper:
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
         """Return the orphans among `found`, the processes that `scan` returned.
 
-        Orphans are the children of the process `parent`, except the programs of open trees and
-        excluded processes (`exclude`).
+        Orphans are the children of the process `parent`, except the programs of trees that were not
+        closed yet, and excluded processes (`exclude`).
         """
         excluded = self._non_orphans()
         return [p for p in found if p.ppid == self.parent and p.pid not in excluded]

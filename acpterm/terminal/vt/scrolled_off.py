@@ -9,10 +9,12 @@ their beginning, if two conditions hold:
 - the output does not begin within an escape sequence;
 - the whole screen scrolls: no margins are set.
 
-REP repeats the last character printed, which must therefore be in these lines: if they are blank,
-nothing is skipped. Simple output changes neither modes nor tab stops, and the emulator has no
-scrollback. In place of the skipped output, the emulator is fed a CR LF, which ends the current
-line, and all SGR sequences from the last reset of the pen on.
+REP, an escape sequence, repeats the last character printed. So that later output may begin with
+REP, the last 2 N lines must print a character: if all of them are blank, nothing is skipped.
+Simple output changes neither modes nor tab stops, and the emulator has no scrollback.
+
+The skipped output is replaced by a CR LF, which ends the current line, and by the SGR sequences
+that set the pen: the last reset in the skipped output, and those after it.
 """
 
 from typing import Final, NamedTuple

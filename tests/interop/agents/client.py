@@ -140,7 +140,7 @@ class Client:
 
 @asynccontextmanager
 async def talking(stream: trio.abc.Stream, *, shows: bool) -> AsyncIterator[Client]:
-    """Run a client on a stream while the block lasts."""
+    """Run a client on a stream while the block lasts; with `shows`, it can show terminals."""
     client = Client(stream, shows=shows)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(client.read)

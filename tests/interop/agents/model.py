@@ -1,9 +1,9 @@
 """A scripted model for agents under test: an OpenAI-compatible server controlled by the prompt.
 
-Each line `@@TOOL {"name": …, "arguments": {…}}` of the prompt is a tool call; all calls are made in
-one response. A line `@@THEN` begins the calls of the next response, which follows their results.
-After the last results, the model's message is `RESULT` followed by all results. So the agent's last
-message has exactly what a real model would have received.
+Each line `@@TOOL {"name": …, "arguments": {…}}` of the prompt is a tool call. The first response
+makes all calls up to a line `@@THEN`; once the agent has sent their results, the next response
+makes the calls behind that line. After the last results, the model's message is `RESULT` followed
+by all results. So the agent's last message has exactly what a real model would have received.
 """
 
 import json

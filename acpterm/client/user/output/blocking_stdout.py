@@ -1,4 +1,4 @@
-"""Writes to stdout and stderr, blocking; the module `trio_stdout` does so in trio.
+"""Writes to stdout and stderr, blocking. Commands that run trio use the module `trio_stdout`.
 
 Errors name the stream that failed. `window_size` returns the size of the terminal on stdout.
 """
