@@ -22,8 +22,6 @@ from tests.support.processes import alive, environment
 from tests.support.signals import blocked_or_ignored
 from tests.support.starting import ACPTERM, start
 
-pytestmark = pytest.mark.afresh
-
 
 def line(method, id_=1, **params) -> bytes:
     message = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}

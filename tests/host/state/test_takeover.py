@@ -16,8 +16,6 @@ from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 
-pytestmark = pytest.mark.afresh
-
 COUNT = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo line $i; done; read x; echo end; exit 3"
 
 # Each test also checks that its daemon shuts down.
