@@ -406,16 +406,18 @@ async def test_bytes_overwritten_in_the_ring_are_counted_as_lost():
 
 
 @pytest.mark.long
-async def test_output_is_not_duplicated_when_released_while_printing():
+async def test_output_is_not_duplicated_when_released_while_printing(tmp_path):
     async with proxied() as editor:
         await editor.open("/tmp", **SHOWS)
-        for _ in range(5):
+        for number in range(5):
             editor.messages.clear()
+            printed = tmp_path / str(number)
             await editor.prompt(
                 tool_call(),
-                create("i=0; while :; do echo $((i=i+1)); sleep 0.002; done"),
+                create(f"while :; do echo $((i=i+1)); sleep 0.01; [ $i != 9 ] || >{printed}; done"),
                 tool_update(content=[embed()]),
-                {"do": "sleep", "seconds": 0.1},
+                create(f"until [ -e {printed} ]; do sleep 0.01; done", "until"),
+                of("wait_for_exit", "until"),
                 of("release"),
             )
             lines = data_of(editor).split("\r\n")[:-1]
