@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { groupTerminals } from "../js/list.js";
 import { applyUpdate, initial as initialCalls, tailLines } from "../js/sessions.js";
-import { counts, initial, nextRefresh, withApproval, withEvent, withSessions, withTerminals } from "../js/store.js";
+import { counts, initial, nextRefresh, Store, withApproval, withEvent, withSessions, withTerminals } from "../js/store.js";
 
 let serial = 0;
 
@@ -53,6 +53,26 @@ test("list is read less often while nothing is printed, and often again when som
   assert.deepEqual(delays, [10000, 20000, 40000, 80000, 80000]);
   assert.equal(nextRefresh(80000, quiet, stateOf({ ...a, lastOutputAt: 2 })), 10000);
   assert.equal(nextRefresh(80000, quiet, stateOf(a, terminal())), 10000);
+});
+
+test("terminal that is created while the list is read is not lost", async () => {
+  globalThis.document = { hidden: true };
+  const responses = [];
+  const rpc = { isOpen: true, request: () => new Promise((resolve) => responses.push(resolve)) };
+  const store = new Store(rpc);
+  const [a, b, c] = [terminal(), terminal(), terminal()];
+  const ids = () => [...store.terminals.keys()];
+  const first = store._readTerminals();
+  store.put(b);
+  responses.pop()({ terminals: [a] });
+  await first;
+  assert.deepEqual(ids(), [a.terminalId, b.terminalId]);
+  // The events belong to that list alone.
+  const second = store._readTerminals();
+  store._onEvent({ event: "created", terminal: c });
+  responses.pop()({ terminals: [a] });
+  await second;
+  assert.deepEqual(ids(), [a.terminalId, c.terminalId]);
 });
 
 test("event without a terminal changes nothing", () => {

@@ -7,6 +7,8 @@
 // list is read while the page is visible, less often while no terminal prints.
 //
 // An event may be older than the list: an event never makes a terminal that has exited run again.
+// It may also be newer, although it arrives first: the daemon reads its terminals one after the other,
+// and meanwhile creates others. So events that arrive while a list is read are applied to it again.
 // Subscribers are notified at most once a frame, however many events arrive.
 
 import { needsUser } from "./words.js";
@@ -90,6 +92,8 @@ export class Store {
     this._listeners = new Set();
     this._scheduled = false;
     this._timers = new Map();
+    /** For each list of terminals that is being read, the events since it was requested. */
+    this._readings = new Set();
   }
 
   get terminals() {
@@ -142,11 +146,16 @@ export class Store {
 
   /** Store a newer TerminalInfo, such as the result of a request. */
   put(info) {
-    this._set(withEvent(this.state, { terminal: info }));
+    this._apply({ terminal: info });
+  }
+
+  _apply(event) {
+    for (const events of this._readings) events.push(event);
+    this._set(withEvent(this.state, event));
   }
 
   _onEvent(event) {
-    this._set(withEvent(this.state, event));
+    this._apply(event);
     if (this._refreshDelay > REFRESH_MS) this._refreshAfter(REFRESH_MS);
     if (event.lost || LIST_EVENTS.has(event.event)) {
       this._later("list", RELIST_MS, () => this._readTerminals());
@@ -168,10 +177,13 @@ export class Store {
   }
 
   async _readTerminals() {
+    const events = [];
+    this._readings.add(events);
     const response = await this._read("_acpterm/terminal/list", { all: true });
+    this._readings.delete(events);
     if (response) {
       this.isLoaded = true;
-      this._set(withTerminals(this.state, response.terminals));
+      this._set(events.reduce(withEvent, withTerminals(this.state, response.terminals)));
     }
   }
 
