@@ -18,6 +18,7 @@ import trio
 
 from acpterm.client.daemon import DaemonError, connect
 from acpterm.config import Settings
+from acpterm.host.server.daemon_sockets import open_sockets
 from acpterm.host.server.unix_listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError, peer_of
 from tests.support.agent import agent_at
@@ -46,6 +47,26 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
     assert "Traceback" not in message
     assert len(message.splitlines()) == 1
     return message
+
+
+async def test_users_socket_is_there_before_the_agents_socket(tmp_path, monkeypatch):
+    agent, user = tmp_path / "agent.sock", tmp_path / "user.sock"
+    bound = []
+    bind = UnixListener._bind
+
+    def record(listener):
+        bound.append((listener.path, there(f"{agent}.lock")))
+        return bind(listener)
+
+    monkeypatch.setattr(UnixListener, "_bind", record)
+    settings = Settings(socket=str(agent), user_socket=str(user))
+    sockets = open_sockets(settings, {}, {}, os.getpid())
+    assert bound == [(str(user), True), (str(agent), True)]
+    for kind in (sockets.user, sockets.agent):
+        for listener in kind.listeners:
+            listener.socket.close()
+    sockets.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 # Path and owner

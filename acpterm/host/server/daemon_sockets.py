@@ -4,6 +4,9 @@ acpterm binds a socket itself, unless the service manager has handed it over. A 
 restored by later workers: the keeper holds each socket, and the lock file of each bound socket. So
 a connection that is made while no worker is running waits for the next worker. A worker that ends
 the daemon removes the bound sockets; a worker that dies does not.
+
+The agents' socket is locked first, since its lock prevents a second daemon, and bound last: a
+client that has started the daemon waits for the agents' socket, and then uses the user's, too.
 """
 
 import os
@@ -138,20 +141,29 @@ def open_sockets(
     agents = [sock for sock in handed if sock not in users]
     with ExitStack() as stack:
 
-        def listen(kind: str, path: str, given: list[socket.socket]) -> Listening:
+        def prepare(kind: str, path: str, given: list[socket.socket]) -> Listening | UnixListener:
             if record := records.get(f"{LISTEN_PREFIX}{kind}"):
                 return _restored(kind, record, entries)
             if given:
                 return Listening(kind, path, given, None)
-            bound = UnixListener(path, pid)
-            stack.callback(bound.close)
-            return Listening(kind, path, [bound.listen()], bound)
+            own = UnixListener(path, pid)
+            stack.callback(own.close)
+            return own
 
         agent_path = (path_of(agents[0]) if agents else None) or agent_socket(settings)
-        agent = listen("agent", agent_path, agents)
-        user = listen("user", user_socket(settings, agent.path), users)
+        agent = prepare("agent", agent_path, agents)
+        if isinstance(agent, UnixListener):
+            agent.lock()
+        user = _listen("user", prepare("user", user_socket(settings, agent.path), users))
+        agent = _listen("agent", agent)
         stack.pop_all()
     return Sockets(agent, user)
+
+
+def _listen(kind: str, prepared: Listening | UnixListener) -> Listening:
+    if isinstance(prepared, Listening):
+        return prepared
+    return Listening(kind, prepared.path, [prepared.listen()], prepared)
 
 
 def _restored(kind: str, record: ListenRecord, entries: Mapping[str, StoredEntry]) -> Listening:

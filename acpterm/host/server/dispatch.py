@@ -75,7 +75,7 @@ class Sender:
 
 
 class ConnectionContext(Protocol):
-    """The state of one connection's peer, which its handlers get as their first argument."""
+    """The state of one connection's peer. Each handler gets this state as its first argument."""
 
     @property
     def settings(self) -> Settings:

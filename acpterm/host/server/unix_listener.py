@@ -21,6 +21,7 @@ import fcntl
 import os
 import socket
 import stat
+from collections.abc import Iterator
 from typing import Final, Self
 
 from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
@@ -31,7 +32,7 @@ BACKLOG: Final = 4096
 
 
 class UnixListener:
-    """A listening socket at `path`: bound by `listen`, removed by `close`.
+    """A listening socket at `path`: locked by `lock`, bound by `listen`, removed by `close`.
 
     `pid` is the daemon's, and is written to the lock file for the error messages of other daemons.
     """
@@ -78,18 +79,31 @@ class UnixListener:
             os.close(self._lock)
             self._lock = -1
 
+    def lock(self) -> None:
+        """Take the lock, unless it was taken before.
+
+        Raises `ListenError` if another daemon has the lock, or if a system call fails.
+        """
+        if self._lock < 0:
+            with self._naming_the_path():
+                make_private_dir(os.path.dirname(os.path.abspath(self.path)))
+                self._take_lock()
+
     def listen(self) -> socket.socket:
         """Take the lock, bind and listen; return the socket.
 
         Raises `ListenError` if another daemon has the lock, if another program listens on the path,
         if the file at the path is no socket, or if a system call fails.
         """
-        directory = os.path.dirname(os.path.abspath(self.path))
-        try:
-            make_private_dir(directory)
-            self._take_lock()
+        self.lock()
+        with self._naming_the_path():
             self._remove_stale()
             return self._bind()
+
+    @contextlib.contextmanager
+    def _naming_the_path(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             what = error.strerror or str(error)
             raise ListenError(f"cannot listen on {self.path}: {what}") from error
@@ -119,16 +133,13 @@ class UnixListener:
         """
         before = self._lock
         is_ours = self._is_lock_ours()
-        try:
+        with self._naming_the_path():
             make_private_dir(os.path.dirname(os.path.abspath(self.path)))
             if not is_ours:
                 self._take_lock()
                 os.close(before)
             self._remove_stale()
             return self._bind()
-        except OSError as error:
-            what = error.strerror or str(error)
-            raise ListenError(f"cannot listen on {self.path}: {what}") from error
 
     def _is_lock_ours(self) -> bool:
         try:
