@@ -11,6 +11,7 @@ call embeds the terminal: then the terminal has an `OutputPoller` until the prog
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import trio
@@ -39,6 +40,15 @@ EXTENSIONS_META: Final = {OWN: {**EXTENSIONS, "methods": _EXTENSION_METHODS}}
 # second before the agent's next message is handled.
 SETTLE_TIMEOUT_S: Final = 0.5
 RELEASE_TIMEOUT_S: Final = 0.3
+
+
+@dataclass(eq=False)
+class _Create:
+    """A `terminal/create` to which the host has not responded yet."""
+
+    session: str
+    turn_has_ended: bool = False
+    session_is_closed: bool = False
 
 
 class Terminals:
@@ -76,8 +86,7 @@ class Terminals:
         # killed the terminal.
         self._held: dict[SessionKey, bool] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
-        # The number of turns that have ended, per open session.
-        self._turns: dict[str, int] = {}
+        self._creates: set[_Create] = set()
         # The pollers for which the next call of `settle` waits.
         self._settling: list[OutputPoller] = []
         # The id of our request to the host, for each pending request of the agent.
@@ -94,24 +103,35 @@ class Terminals:
                 self._settling.append(poller)
             self._held.pop(key, None)
 
-        turn = self._turns.get(session, 0)
+        create = _Create(session) if method == "terminal/create" else None
+        if create is not None:
+            self._creates.add(create)
 
         def on_response(response: Response) -> None:
             self._host_request_ids.pop(id_, None)
-            result = None if isinstance(response, RpcError) else response
-            terminal_id = text(members(result).get("terminalId"))
-            if method == "terminal/create" and terminal_id is not None:
-                terminal = session, terminal_id
-                self._held[terminal] = False
-                cwd = text(fields.get("cwd")) or self._session_cwds.get(session)
-                self._on_created(terminal, _command(fields), cwd)
-                if self._turns.get(session, 0) != turn:
-                    self._reclaim(terminal)
+            if create is not None:
+                self._creates.discard(create)
+                result = None if isinstance(response, RpcError) else response
+                if (terminal_id := text(members(result).get("terminalId"))) is not None:
+                    self._take(create, (session, terminal_id), fields)
             self._respond(id_, response)
 
         host_request_id = self._host.call(method, params, on_response)
         if host_request_id is not None and id_ is not None:
             self._host_request_ids[id_] = host_request_id
+
+    def _take(self, create: _Create, terminal: SessionKey, fields: dict[str, Raw]) -> None:
+        """Record a terminal that was created; `fields` are the params of the request.
+
+        If the turn or the session has ended meanwhile, end the terminal like its other terminals.
+        """
+        self._held[terminal] = False
+        cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)
+        self._on_created(terminal, _command(fields), cwd)
+        if create.session_is_closed:
+            self._release(terminal)
+        elif create.turn_has_ended:
+            self._reclaim(terminal)
 
     def cancel(self, id_: Id) -> bool:
         """Cancel the agent's request `id_` at the host; return False if it is not pending there."""
@@ -149,7 +169,8 @@ class Terminals:
     def close_session(self, session: str) -> None:
         """Release the terminals of `session`, which the agent has closed."""
         self._session_cwds.pop(session, None)
-        self._turns.pop(session, None)
+        for create in self._creates:
+            create.session_is_closed |= create.session == session
         for key in [key for key in self._held if key[0] == session]:
             self._release(key)
 
@@ -190,7 +211,8 @@ class Terminals:
         Terminals that were killed at the end of an earlier turn are released. Wait for at most
         `SETTLE_TIMEOUT_S`.
         """
-        self._turns[session] = self._turns.get(session, 0) + 1
+        for create in self._creates:
+            create.turn_has_ended |= create.session == session
         left = [key for key in self._held if key[0] == session]
         for key in left:
             self._reclaim(key)

@@ -67,11 +67,11 @@ class _Command:
     def is_skipped(self, prompt: CommandMark) -> bool:
         """Return whether `prompt`, a mark with another number, shows that the line was not run.
 
-        The typed line first sets the number that the shell writes into its marks to `n`. So a
-        prompt with another number shows that the shell has not run the line. There are two
-        exceptions: after a C with the number `n`, the line was certainly run; and before any C, a
-        mark B is no evidence, because the shell also emits it when a line is edited. A mark D is no
-        prompt, so the result is False.
+        The typed line starts by changing the number in the shell's marks to `n`. So a prompt with
+        another number shows that the shell has not run the line. There are two exceptions: after a
+        C with the number `n`, the line was certainly run; and before any C, a mark B is no
+        evidence, because the shell also emits a B when a line is edited. For a mark D, which is no
+        prompt, return False.
         """
         return prompt.letter != "D" and (
             prompt.letter == "A" if not self.has_begun else not self.has_own_begin
@@ -82,8 +82,8 @@ class _Command:
 class Tracker:
     """Tracks the commands of one shell.
 
-    `nonce` is the nonce in the shell's marks. `output_bytes` is the maximum number of bytes of each
-    command's text that are retained.
+    `nonce` is the nonce in the shell's marks. Of each command's output, converted to text, at most
+    `output_bytes` bytes are retained.
     """
 
     nonce: str
@@ -127,7 +127,7 @@ class Tracker:
     def skip(self, lost: int) -> None:
         """Skip the next `lost` bytes of the shell's output, which are no longer retained."""
         self._process(self._scanner.skip(lost))
-        if self._command:
+        if self._command and not self._command.end:
             self._command.lost += lost
 
     def finish(self) -> None:
@@ -153,7 +153,7 @@ class Tracker:
             elif mark.n == command.n or not command.has_own_begin:
                 command.has_begun = True
                 command.has_own_begin = mark.n == command.n
-                command.text = TextView(self.output_bytes)
+                command.text, command.lost = TextView(self.output_bytes), 0
                 command.position = mark.end
         elif command is None or mark.n == command.n or command.is_skipped(mark):
             if mark.letter == "D":
@@ -201,7 +201,7 @@ class Tracker:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a mark C of the current command has arrived: the shell executes its line."""
+        """Whether a mark C has arrived since `expect`: the shell executes the typed line."""
         return self._command is not None and self._command.has_begun
 
     @property
@@ -211,17 +211,17 @@ class Tracker:
 
     @property
     def output(self) -> str:
-        """The retained text of the current command; of the last one if no command runs."""
+        """The retained output, as text, of the current command, or of the last one if none runs."""
         return self._command.text.text() if self._command else ""
 
     @property
     def output_begin(self) -> int:
-        """The number of bytes (UTF-8) of the command's text that were dropped before `output`."""
+        """The number of bytes (UTF-8) of the command's output text that precede `output`."""
         return self._command.text.dropped_bytes if self._command else 0
 
     @property
     def truncated(self) -> bool:
-        """Whether `output` lacks text of the command: its beginning, or output that was lost."""
+        """Whether `output` is incomplete: its beginning was dropped, or bytes were lost."""
         return self._command is not None and (
             self._command.text.truncated or self._command.lost > 0
         )
