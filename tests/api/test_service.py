@@ -112,6 +112,8 @@ async def test_session_is_started_continued_and_terminated(settings, role):
         ended = await service.retrieve_session_output(other)
         assert (ended.output, ended.complete) == ("\nover\n", True)
         assert service.state.get_session(other) is None
+        again = await service.retrieve_session_output(other)
+        assert again == acpterm.SessionOutput("", ended.position, True)
         assert (await provider.get_session_status(other)).exit_code == 7
         assert await service.get_complete_session_output(other) == "\nover\n"
         await service.terminate_session(session)
@@ -204,6 +206,10 @@ class Elsewhere:
         await anyio.lowlevel.checkpoint()
         return acpterm.InteractiveTerminalOutput("abc"[from_position:], 3, False)
 
+    async def terminate_session(self, _id):
+        await anyio.lowlevel.checkpoint()
+        raise OSError("unreachable")
+
     def get_isolation_level(self):
         return "container"
 
@@ -234,6 +240,22 @@ async def test_providers_are_registered_and_selected(settings):
         assert [each.get_isolation_level() for each in levels.values()] == [
             *("none", "sandbox", "sandbox", "container", "container"),
         ]
+
+
+@on_both_backends
+async def test_shutdown_terminates_all_sessions_when_a_provider_raises_an_error(settings):
+    async with connect(settings, "user") as client:
+        service = acpterm.TerminalService(client)
+        service.register_terminal_provider("my-provider", Elsewhere())
+        service.set_active_terminal("my-provider")
+        await service.start_interactive_session("x")
+        service.set_active_terminal("local")
+        await service.start_interactive_session("sleep 60")
+        with pytest.raises(ExceptionGroup) as raised:
+            await service.shutdown()
+        assert [str(error) for error in raised.value.exceptions] == ["unreachable"]
+        assert service.state.list_sessions() == []
+        assert await client.terminals() == []
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ places of the settings, then the entry points of the group ``acpterm.providers``
 when they are used.
 
 An error of a provider is raised unchanged. Once `retrieve_session_output` has returned that the
-program of a session has ended, the session is not in the state any more. Its complete output can
-still be read until `terminate_session` is called. `shutdown` continues with the other sessions if
-one cannot be terminated.
+program of a session has ended, the session is no longer in `TerminalService.state`. The session's
+complete output can still be read until `terminate_session` is called. `shutdown` continues with the
+other sessions if one cannot be terminated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,6 +75,8 @@ class TerminalService:
         self._used: dict[str, TerminalProvider] = {}
         # The provider of each session: another one may have become active since.
         self._sessions: dict[str, TerminalProvider] = {}
+        # The positions up to which the output of ended sessions was returned.
+        self._ended: dict[str, int] = {}
 
     async def execute_command(
         self,
@@ -117,12 +119,10 @@ class TerminalService:
         """
         provider = self._provider_of(session_id)
         record = self.state.get_session(session_id)
-        found = await provider.collect_output(
-            session_id,
-            0 if record is None else record.last_position,
-            self.state.interactive_config,
-        )
+        since = self._ended.get(session_id, 0) if record is None else record.last_position
+        found = await provider.collect_output(session_id, since, self.state.interactive_config)
         if found.is_complete:
+            self._ended[session_id] = found.new_position
             self.state.remove_session(session_id)
         else:
             self.state.update_session_position(session_id, found.new_position)
@@ -138,17 +138,30 @@ class TerminalService:
     async def terminate_session(self, session_id: str) -> None:
         """End a session's program, and forget the session."""
         await self._provider_of(session_id).terminate_session(session_id)
-        self.state.remove_session(session_id)
-        del self._sessions[session_id]
+        self._forget(session_id)
 
     async def shutdown(self) -> None:
-        """Terminate all sessions."""
-        for session_id in list(self._sessions):
+        """Terminate all sessions.
+
+        If providers raise errors other than `AcptermError`, raise them in an `ExceptionGroup` at
+        the end.
+        """
+        errors = []
+        for session_id, provider in list(self._sessions.items()):
             try:
-                await self.terminate_session(session_id)
-            except AcptermError:  # it is gone already
-                self.state.remove_session(session_id)
-                self._sessions.pop(session_id, None)
+                await provider.terminate_session(session_id)
+            except AcptermError:  # the session, or the connection, is gone already
+                pass
+            except Exception as error:  # noqa: BLE001  the other sessions must end, too
+                errors.append(error)
+            self._forget(session_id)
+        if errors:
+            raise ExceptionGroup("sessions could not be terminated", errors)
+
+    def _forget(self, session_id: str) -> None:
+        self.state.remove_session(session_id)
+        self._sessions.pop(session_id, None)
+        self._ended.pop(session_id, None)
 
     def get_command_safety_level(
         self, shell_string: str
