@@ -53,14 +53,19 @@ async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
 
 
 async def follow(
-    client: UserClient, take: Callable[[EventNotification, Raw], Awaitable[object]]
+    client: UserClient,
+    take: Callable[[EventNotification, Raw], Awaitable[object]],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Call `take` with each event of the daemon, decoded and as raw JSON, and await it.
+    """Call `take` with each event of the daemon, decoded and as raw JSON; await each call.
 
     After the daemon's worker was replaced, `take` first gets an event `RECONNECTED`, since events
     may be missing. While `take` is slow, only a few events are buffered here; the daemon drops
     further ones, and `lost` of the next event is their number. Runs until cancelled. Raises
     `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
+
+    With `trio.Nursery.start`, this has started once its request precedes later ones of the client.
     """
     request = EventsRequest(client.token())
     is_reconnected = False
@@ -69,6 +74,8 @@ async def follow(
             if is_reconnected:
                 event = EventNotification(request.token, RECONNECTED, round(1000 * time.time()))
                 await take(event, Raw(encode(event)))
+            else:
+                task_status.started()
             try:
                 async for params in stream:
                     # A newer daemon may send an event that this command cannot decode.
@@ -86,11 +93,11 @@ async def refresh(
     everything: bool,
     every: float = math.inf,
 ) -> None:
-    """Call `show` with the list of terminals, and await it: at once, after events, and regularly.
+    """Call `show` with the list of terminals at once, after events, and regularly.
 
-    `every` is the longest time between two calls, in seconds. If `everything`, the list includes
-    released terminals. Runs until cancelled. Raises `DaemonError` when the daemon ends, and
-    `RpcError` if it refuses a request; errors are in exception groups.
+    Await each call. `every` is the longest time between two calls, in seconds. If `everything`, the
+    list includes released terminals. Runs until cancelled. Raises `DaemonError` when the daemon
+    ends, and `RpcError` if the daemon refuses a request; errors are in exception groups.
     """
     happened = trio.Event()
     request = ListRequest(all=everything)
@@ -101,7 +108,8 @@ async def refresh(
         await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(follow, client, note)
+        # Otherwise, a change between the list and the first event would be missed.
+        await nursery.start(follow, client, note)
         while True:
             answer = await client.call("terminal/list", request, ListResponse)
             await show(answer.terminals)

@@ -5,12 +5,13 @@ Two kinds of evidence show whether this process runs in an agent's terminal:
 - A running daemon knows the processes of each terminal, whatever their environment. If the
   daemon refuses this process's connection to the user's socket, the command is refused; if the
   daemon accepts the connection, the command is allowed.
-- If no daemon answers, the marks of this process and its ancestors decide. A mark shows that the
-  process is in a terminal of another host (such as an embedded one), which may be an agent's, so
-  the command is refused.
+- If no daemon answers, the marks of this process and its ancestors decide. A mark (an environment
+  variable or a resource limit) shows that the process is in a terminal, possibly one of an embedded
+  host. That terminal may be an agent's, so the command is refused.
 
-No daemon is started. If a daemon has no worker, it does not answer, and the marks decide. So its
-user can repair the settings that prevent the worker from starting.
+No daemon is started. A daemon without a worker does not answer, so the marks decide. A window
+outside of acpterm has no marks, so the user can repair settings there that prevent the worker from
+starting.
 
 This keeps agents from changing the policy with one command. It is not a security boundary: a
 program without a sandbox can write the files itself.
@@ -87,6 +88,7 @@ def _marked() -> str | None:
         with suppress(OSError):  # no descriptor is free
             found = marks.read(pid)
             if not found.detached and (found.terminal is not None or found.tag is not None):
-                return f"process {pid} is marked as one of acpterm's terminal {found.terminal}"
+                terminal = "a terminal" if found.terminal is None else f"terminal {found.terminal}"
+                return f"process {pid} has the mark of {terminal} of acpterm"
         pid, youngest = process.ppid, process.started
     return None

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import StatusResponse
+from acpterm.client.daemon import DaemonError
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.jsonrpc import RpcError
 
@@ -35,8 +36,9 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
     status = client.request_no_params("status", StatusResponse)
     process = _Process(status.pid)
     try:
-        # The connection may close before the response arrives.
-        with contextlib.suppress(RpcError):
+        # The connection may close before the response arrives, and a daemon that is ending already
+        # cancels the request.
+        with contextlib.suppress(RpcError, DaemonError):
             client.request_no_params("shutdown", Empty)
         return ShutdownResult(status.pid, status.running, gone=process.wait(_TIMEOUT_S))
     finally:

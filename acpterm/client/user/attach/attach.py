@@ -37,6 +37,7 @@ from acpterm.acp.user_streams import (
     AttachResponse,
     WindowRequest,
 )
+from acpterm.client.daemon import DaemonError
 from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.input_sender import InputSender
@@ -274,13 +275,13 @@ class _Attachment:
         """Erase the notice of `_show_notice` by painting the terminal's final screen.
 
         The daemon no longer repaints the window after the program has exited. If the window has
-        another size than the screen, nothing is painted. If the terminal was removed, only the
-        window's last line is cleared.
+        another size than the screen, nothing is painted. If the terminal was removed, or the daemon
+        ends, only the window's last line is cleared.
         """
         cols, rows = self._terminal.size
         try:
             screen = await self._client.terminal_request("screen", self._id, ScreenResponse)
-        except RpcError:  # the terminal was removed
+        except (RpcError, DaemonError):  # the terminal was removed, or the daemon ends
             self._printer.put(f"\x1b[{rows}H\x1b[2K".encode())
             return
         if (cols, rows) == (screen.cols, screen.lines):
