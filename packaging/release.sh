@@ -2,9 +2,9 @@
 # Make a release: release.sh VERSION RELEASE_URL, for example 1.2.3 https://host/acpterm/1.2.3.
 #
 # In a clean clone of this checkout: set the version, date the changelog, generate the pages, commit and
-# tag; then run all checks (.ci/run, which also tries the packages) and build the packages. Only if all of
+# tag; then run all checks (.ci/run full, which also tries the packages) and build the packages. Only if all of
 # this succeeds, this checkout gets the commit and the tag, and dist/ the files. Nothing is published. The
-# recipes download the files from RELEASE_URL. CHECKS is another command to run instead of .ci/run.
+# recipes download the files from RELEASE_URL. CHECKS is another command to run instead of that.
 set -eu
 version=$1 url=$2
 cd "$(dirname "$0")/.."
@@ -41,7 +41,7 @@ make docs VENV=.venv-docs
 git commit --quiet --all --message="Release $version"
 git tag --annotate --message="acpterm $version" "v$version"
 
-${CHECKS:-bash .ci/run}
+${CHECKS:-bash .ci/run full}
 make recipes zipapp deb RELEASE_URL="$url"
 (cd dist && find . -type f ! -name SHA256SUMS -exec sha256sum {} + | sort -k 2 >SHA256SUMS)
 

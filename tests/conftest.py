@@ -13,6 +13,7 @@ these signals are not ignored here.
 import gc
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -75,14 +76,22 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all cases but the first of each `costly` test as `long`."""
-    begun = set()
+    """Mark the cases of `costly` and `long` tests that are left out of the lesser depths.
+
+    All cases but the first of a `costly` test are `long`. Of both kinds, all but three cases are
+    `exhaustive`. The three are the first, the middle and the last one: together they have most
+    values of each parameter.
+    """
+    tests = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("costly"):
-            test = item.nodeid.partition("[")[0]
-            if test in begun:
+        if item.get_closest_marker("costly") or item.get_closest_marker("long"):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    for cases in tests.values():
+        for at, item in enumerate(cases):
+            if at > 0 and item.get_closest_marker("costly"):
                 item.add_marker(pytest.mark.long)
-            begun.add(test)
+            if at not in (0, len(cases) // 2, len(cases) - 1):
+                item.add_marker(pytest.mark.exhaustive)
 
 
 @pytest.hookimpl(tryfirst=True)
