@@ -25,7 +25,7 @@ _Line = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 class AuthMethod(Wire, omit_defaults=True):
     """A way to log in to an agent.
 
-    Members that only some kinds of login have are left out.
+    The type has only the members that all kinds of login have.
     """
 
     id: str

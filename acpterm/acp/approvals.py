@@ -1,9 +1,9 @@
 """The messages about approvals: questions to the user whether an agent's command may run.
 
-Two kinds of clients get questions and answer them. An *approver* is the client of an agent's
-connection that asks the user: `acpterm proxy` asks through the editor, `acpterm prompt` at the
-terminal. It gets the questions of its own connection. A client of the user's socket gets the
-questions of all agents.
+Two kinds of connections are sent questions and answer them. An *approver* is an agent's connection
+whose client asks the user: `acpterm proxy` asks through the editor, `acpterm prompt` at the
+terminal. An approver is sent only the questions of its own connection. A connection to the user's
+socket is sent the questions of all agents.
 
 A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a duration in milliseconds.
 """
@@ -38,10 +38,10 @@ class ApprovalInfo(Wire):
     `agent` (a name), `connection` and `session_id` (ids) say which agent asks. `cwd` is the
     directory in which the command would run; on another host, the name of the place precedes it,
     as in ``ssh:build1:/src``. `level` is the level of the command, such as `dangerous`, and
-    `reason` says why the user is asked. `prefix` has the first words of the command, to which an
-    answer with the scope `always` applies; it is null if the command cannot be allowed always.
-    `remaining_ms` is the time until the command is refused without an answer; it is null if there
-    is no limit.
+    `reason` says why the user is asked. `prefix` has the first words of the command: an answer with
+    the scope `always` applies to commands with the same `prefix`. `prefix` is null if the command
+    cannot be allowed always. `remaining_ms` is the time until the command is refused without an
+    answer; it is null if there is no limit.
     """
 
     approval_id: str
@@ -85,8 +85,8 @@ class AskedNotification(Wire, omit_defaults=True):
 class WithdrawnNotification(Wire, omit_defaults=True):
     """``_acpterm/approval/withdrawn``: a question was answered, or is no longer asked.
 
-    `answer` is how it was answered. `token` is the token of the ``subscribe`` request, on the
-    user's socket only.
+    `answer` is the answer to the question; if the question is no longer asked, it is a refusal.
+    `token` is the token of the ``subscribe`` request, on the user's socket only.
     """
 
     approval_id: str
@@ -106,9 +106,10 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
-    With `scope` `always` the answer applies to all commands of the session with the same `prefix`;
-    if it allows them, only in the same directory. `reason` is a text for the agent, such as why the
-    command is refused.
+    With the `scope` `always`, the answer also applies to later commands of the session with the
+    same `prefix`. The decision `allow` then applies only in the same directory. If the question has
+    no prefix, a refusal applies to the same command. `reason` is a text for the agent, such as why
+    the command is refused.
     """
 
     approval_id: ApprovalId
@@ -130,10 +131,11 @@ class DeclineRequest(Wire):
 class ApproverRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approver``: request a token that makes a connection an approver.
 
-    `kind` is what asks the user. `agent` is the command with which the client starts the agent; the
-    settings can select a profile by the name of the program in this command. `profile` is the
-    profile that the user has chosen for this agent, if any. The client sends the token in
-    ``initialize``, as ``_meta.acpterm.approver``, on the agents' socket.
+    `kind` says what will ask the user: an editor (`acpterm proxy`), or `acpterm prompt`. `agent` is
+    the command with which the client starts the agent; the settings can select a profile by the
+    name of the program in this command. `profile` is the profile that the user has chosen for this
+    agent, if any. The client sends the token in ``initialize``, as ``_meta.acpterm.approver``, on
+    the agents' socket.
     """
 
     kind: ApproverKind

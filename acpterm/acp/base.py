@@ -2,8 +2,9 @@
 
 Names of fields are in snake_case here and in camelCase on the wire. Members that have no field are
 ignored, unless the type forbids them. An invalid value is an error, except in fields annotated with
-`DEFAULT_ON_ERROR` or `SKIP_INVALID_ITEMS`. Both annotations contain the name that ACP's schema uses
-for the same exception, so that a test can compare the annotations with the schema.
+`DEFAULT_ON_ERROR` or `SKIP_INVALID_ITEMS`. Each of the two contains the corresponding annotation of
+ACP's schema, such as `x-deserialize-skip-invalid-items`, so that a test can compare the types
+with the schema.
 """
 
 from typing import Annotated, Any, Final, TypeAlias

@@ -64,7 +64,7 @@ class InitializeAnswer(Wire):
 
 
 def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) -> InitializeAnswer:
-    """Return the response to ``initialize`` of a host whose version of acpterm is `version`.
+    """Return a host's response to ``initialize``; `version` is the host's version of acpterm.
 
     `extensions` is what the host offers besides ACP, sent as ``_meta.acpterm`` of the client
     capabilities.

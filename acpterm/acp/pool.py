@@ -19,7 +19,7 @@ HISTORY_BYTES: Final = 64 * 1024
 
 
 class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
-    """A terminal of the pool. `command` is present if an agent spawned the terminal."""
+    """A terminal as a PTY pool describes it. `command` is present if an agent spawned it."""
 
     id: Annotated[str, Meta(description="Unique terminal identifier")]
     cwd: Annotated[str, Meta(description="Working directory")]

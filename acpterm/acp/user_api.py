@@ -65,9 +65,9 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
 class ExitInfo(Wire):
     """How a terminal's program ended, what ended it (such as `agent`), and how long it ran.
 
-    One of `exit_code` and `signal` is null. If the exit status is unknown, `ended_by` is `lost`. If
-    a limit ended the program, `limit` is the name of the limit, and `limit_value` its value, in
-    bytes, seconds or milliseconds as in protocol.md.
+    One of `exit_code` and `signal` is null. If `ended_by` is `lost`, the exit status is unknown and
+    `exit_code` is 255. If a limit ended the program, `limit` is the name of the limit, and
+    `limit_value` its value, in bytes, seconds or milliseconds as in protocol.md.
     """
 
     exit_code: int | None
@@ -140,9 +140,10 @@ class UserCreateRequest(Wire, omit_defaults=True):
     no output is lost: the program blocks when the ring is full, until this connection calls
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
-    has exited. `provider` says where the program runs; `local` by default. `resources` are for a
-    place on a cluster. If `name` ends with ``-#``, the ``#`` is replaced by the smallest number
-    from 1 on for which no terminal has the name.
+    has exited. `provider` says where the program runs; `local` by default. `resources` are
+    requested from the cluster on which the program runs, and are an error with any other provider.
+    If `name` ends with ``-#``, the ``#`` is replaced by the smallest number from 1 on for which no
+    terminal has the name.
     """
 
     command: Annotated[str, Meta(description="the command to run")]

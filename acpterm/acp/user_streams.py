@@ -171,9 +171,9 @@ class SubscribeRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/session/subscribe``: send a session's tool calls and terminals.
 
     Tool calls and the output of their terminals are sent as ``session/update`` notifications.
-    `format` says how these describe terminals: `meta` in ``_meta`` of tool calls, `v2` as in ACP
-    v2. `connection` is required if two connections have a session with this id. The response is
-    sent when the session's connection has closed.
+    `format` says how the notifications describe terminals: with `meta`, in the ``_meta`` of tool
+    calls; with `v2`, by the updates of ACP v2. `connection` is required if two connections have a
+    session with this id. The response is sent when the session's connection has closed.
     """
 
     session_id: Annotated[str, Meta(description="the id of a session")]

@@ -222,7 +222,10 @@ class Client:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator["Client"]:
-        """Serve the connection for the duration of the block."""
+        """Send and receive on the connection during the block; close the connection at the end.
+
+        Yield this client. An exception of the block is raised unchanged, not in an exception group.
+        """
         failure: BaseException | None = None
         try:
             async with anyio.create_task_group() as tasks:

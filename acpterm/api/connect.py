@@ -1,7 +1,7 @@
-"""`connect`: the entry to the Python API, which serves a connection for the duration of a block.
+"""`connect`: the entry to the Python API. It keeps a connection open for the duration of a block.
 
-`connect` owns the connection and the task that reads it, for the duration of its block. At the end
-of an agent's block the daemon ends the agent's terminals; terminals of the user live on.
+`connect` owns the connection and the task that reads from it. At the end of an agent's block the
+daemon ends the agent's terminals; terminals of the user live on.
 """
 
 import os

@@ -51,10 +51,10 @@ def request_error(error: RpcError) -> RequestError:
 
 
 def create_error(error: RequestError) -> RequestError:
-    """Return the exception to raise if a request to create a terminal or check a command failed.
+    """Return the exception to raise for a failed request to create a terminal or check a command.
 
-    `error` is the exception of the request. Return a `CommandRefused` in its place if the daemon
-    has refused the command; otherwise, return `error` itself.
+    `error` is the exception of the request. If the daemon has refused the command, return a
+    `CommandRefused`; otherwise, return `error` itself.
     """
     if error.code != INVALID_REQUEST:
         return error

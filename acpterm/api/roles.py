@@ -137,7 +137,7 @@ class Role(Protocol):
 
 
 class Caller:
-    """The base of both roles: requests on one connection, with decoded results."""
+    """The base class of both roles: sends requests on one connection, and decodes the results."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -11,8 +11,9 @@ The shell's terminal and private directory belong to the `Shell`; `close` releas
 may end at any time, even between two commands: then the next `run` starts another shell, and its
 result says so (`started_new`). `acpterm.shell.tracker` describes marks and reports.
 
-This module is longer than 300 lines. `_follow` waits for the end of a command, and types the
-command again if the shell has not executed it. So typing and waiting are not in separate modules.
+This module is longer than 300 lines, since typing and waiting cannot be in separate modules:
+`_follow` waits for the end of a command, and types the command again if the shell has not executed
+it.
 """
 
 import math

@@ -69,7 +69,7 @@ class ShellOptions(NamedTuple):
 
 
 class ShellProcess:
-    """One started shell. `tracker` has the state of the shell after the output that was read.
+    """One started shell. `tracker` has the state of the shell after all output read so far.
 
     `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once the program
     has exited, also if output is unread. `is_waiting` says whether the program waited for input at

@@ -131,10 +131,11 @@ async def collect(
 
 
 class _Limits:
-    """The conditions of a wait that depend on time. All times are in seconds; inf means never.
+    """The conditions of a wait that depend on time.
 
-    A pause of `idle` ends the wait, but not before `least`. A program that waits for input ends the
-    wait from `input_after` on. The wait ends after `most` at the latest.
+    The parameters are durations in seconds; inf means never. After `least`, the wait ends if there
+    was no output for `idle`. After `input_after`, it ends if the program waits for input. It ends
+    after `most` at the latest.
     """
 
     def __init__(self, least: float, idle: float, input_after: float, most: float) -> None:

@@ -24,8 +24,9 @@ def answer_each(
     """Answer the questions with these ids, print what was allowed or refused, and exit.
 
     With `always`, each answer also applies to later commands of the agent's session that have the
-    same prefix: the first words of the command. `reason` is a text for the agent. The exit status
-    is 1 if a question could not be answered, else 0.
+    same prefix: the first words of the command. An answer that allows applies only in the same
+    directory. `reason` is a text for the agent. The exit status is 1 if a question could not be
+    answered, else 0.
     """
 
     def work(client: BlockingClient) -> list[str]:

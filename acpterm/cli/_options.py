@@ -40,9 +40,8 @@ class BeforeAgent(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line `args`, which ends with ``-- AGENT ARG…``.
 
-        The words after ``--`` become the parameter `agent`. Return the words before it that no
-        parameter takes, as click's own method does. Raises `click.UsageError` if there is no
-        agent's command.
+        The words after ``--`` become the parameter `agent`. Like click's own method, return the
+        words that no parameter takes. Raises `click.UsageError` if there is no agent's command.
         """
         if "--" not in args and not ctx.resilient_parsing:
             self._check_separator(ctx, args)

@@ -214,9 +214,9 @@ def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def terminal_argument(*, many: bool = False, required: bool = True) -> Callable[[F], F]:
     """Return a decorator that adds the argument TERMINAL to a command.
 
-    The command's function gets it as `terminal`: a string, or None if the argument was omitted,
-    which is only possible if it is not `required`. With `many`, the function gets `terminals`, a
-    tuple of strings.
+    The command's function gets the parameter `terminal`, a string, or with `many` the parameter
+    `terminals`, a tuple of strings. Unless the argument is `required`, the user may omit it: then
+    `terminal` is None.
     """
     if many:
         return click.argument(

@@ -52,8 +52,8 @@ def watch(
 ) -> int:
     """Show the terminals that `chosen` selects, until Ctrl-C, q or a shutdown signal.
 
-    `chosen` gets all terminals; released ones only if `everything`. With `as_json`, print one JSON
-    array for each change. Return the exit status.
+    `chosen` gets all terminals, including released ones if `everything` is true. With `as_json`,
+    print one JSON array for each change. Return the exit status.
     """
     keys = detach_filter(config, socket)
 

@@ -23,8 +23,8 @@ def command(*, followed: bool, as_json: bool, config: str | None, socket: str | 
     the time after which the command is refused.
 
     With --follow, pending questions, new ones and their answers are printed until Ctrl-C. While
-    this runs, questions are asked even if no editor can ask them. The daemon is started if it is
-    not running.
+    this runs, commands that must be approved wait for your answer, even if no editor can ask you.
+    The daemon is started if it is not running.
 
     With --json a list is an array of the daemon's objects; with --follow each line has the params
     of the daemon's notifications _acpterm/approval/asked and _acpterm/approval/withdrawn.

@@ -71,7 +71,7 @@ def command(
     in which the log could not be written, such as on a full disk; gaps are printed whatever is
     selected.
 
-    Secrets are redacted before they are written to the log. Of input the log has only the number of
+    Secrets are redacted before they are written to the log. Input is not logged, only its number of
     bytes. If stdout is a terminal, lines are cut to its width; --json prints all of each entry.
 
     TIME is a span before now, such as 10m, 2h, 1h30m or 1d, or a point in time: 10:30, 2026-01-31

@@ -72,8 +72,8 @@ def allow(prefix: tuple[str, ...], reason: str, config: str | None) -> None:
     exactly known, and not to lines with substitutions, variables or redirections to files. If words
     of PREFIX begin with a dash, put -- before PREFIX.
 
-    Exit status: 0 on success, 1 if the rules file has an error or cannot be written, or if the
-    command runs in an agent's terminal.
+    Exit status: 0 on success, 1 if the rules file has an error or cannot be written, or if acpterm
+    itself runs in an agent's terminal.
     """
     from acpterm.policy.rules import (  # noqa: PLC0415  no other command needs it
         Rule,

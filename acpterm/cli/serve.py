@@ -42,10 +42,10 @@ def command(
     """Run the daemon, which listens for agents on a Unix socket, and for the user on another.
 
     Only this user can access the sockets. By default they are in acpterm's directory under the
-    user's runtime directory. If a systemd socket unit starts the daemon, it uses the socket that
-    systemd passes to it. On SIGTERM, SIGINT or SIGHUP the daemon ends its terminals, answers
-    pending requests, removes its socket and exits. Commands that need the daemon start it
-    themselves, with --when-needed.
+    user's runtime directory. If a systemd socket unit starts the daemon, the daemon uses the
+    sockets that systemd passes to it. On SIGTERM, SIGINT or SIGHUP the daemon ends its terminals,
+    answers pending requests, removes the sockets that it has created, and exits. Commands that need
+    the daemon start it themselves, with --when-needed.
     """
     stdio.open_missing()
     chosen = settings(config, socket=socket, http=http, **flags)

@@ -48,15 +48,15 @@ def command(
     """Give AGENT terminals: add acpterm mcp to its settings, as an MCP server.
 
     AGENT is claude (Claude Code), codex, gemini (Gemini CLI), opencode, copilot (Copilot CLI),
-    cursor or zed. Without AGENT, list the agents, and what is set up; with --skill, install the
-    skill for all that are installed.
+    cursor or zed. Without AGENT, list the agents, and what is set up. With --skill but without
+    AGENT, install the skill for all agents that are installed.
 
     The change is shown as a diff, and written if you confirm it. Nothing else in the settings
     changes, not even comments. A file that is not valid is not changed. --undo restores the file
-    byte for byte; if the agent has written it since, it removes only the entry.
+    byte for byte; if the agent has changed the file since, --undo removes only the entry.
 
-    --proxy is for zed: it adds each agent with ACP that is on the PATH a second time, behind
-    acpterm proxy. Several agents read the same skill, in ~/.agents/skills.
+    --proxy is for zed: each agent that speaks ACP and is on the PATH is added to zed's settings a
+    second time, behind acpterm proxy. Several agents read the same skill, in ~/.agents/skills.
 
     In an agent's terminal only the list and --dry-run are allowed.
 

@@ -55,8 +55,8 @@ def start(words: tuple[str, ...], config: str | None, socket: str | None) -> Non
     """Start a new terminal session, and print its first output.
 
     A single COMMAND is a line for the shell. Several words are a program and its arguments. The
-    terminal is yours, gets the first free name of term-1, term-2, …, and runs in the background,
-    where the selected provider says (acpterm terminal provider get).
+    terminal is yours, gets the first free name of term-1, term-2, …, and runs in the background.
+    The selected provider runs its program (acpterm terminal provider get prints the provider).
 
     Output is awaited for at least a second, then until none has come for two seconds or the program
     waits for input, and for at most half a minute.

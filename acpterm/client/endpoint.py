@@ -72,7 +72,8 @@ class Endpoint:
 
     `name` is what error messages call the peer. `max_line` is the maximum length of a received
     line, in bytes. If `lenient`, lone surrogates in received lines are replaced instead of being an
-    error. `recovery` replaces a stream that has ended or broken; without it the endpoint is closed.
+    error. `recovery` replaces a stream that has ended or broken; if it is None, the endpoint is
+    closed instead.
 
     - `on_request` is called with each request. The response is sent with `respond` or `fail`, in
       the callback or later. By default every request is refused.

@@ -87,10 +87,10 @@ def initialize_params(
 
     `name` is the client's name. `context` is the execution context that terminals start with.
     `secret` resumes a lost connection; leave out `context` then, since the daemon still has the
-    context, which the agent may have changed. `relay`: this process relays the messages of the
-    agent that is its parent process. `approver` is the token that proves that the user
-    started this client: the daemon then sends it the questions of this connection, and it asks the
-    user (see `questions`).
+    context, which the agent may have changed. `relay` is true if this process relays the messages
+    of its parent process, the agent. `approver` is the token that proves that the user started this
+    client: the daemon then sends the connection's questions to this client, which asks the user
+    (see `questions`).
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:

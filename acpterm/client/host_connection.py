@@ -95,11 +95,11 @@ async def connect_daemon(
     """Connect to the agents' socket of the daemon, and start the daemon if it is not running.
 
     `config` is the path of the settings file given on the command line, if any. `questions` gets
-    the questions to the user, and `on_notification` all notifications. With `questions`, request
-    the token that makes the connection an approver. Call this before the agent is started: the
-    daemon gives tokens only to processes that do not use an agent's connection. Raises
-    `DaemonError` if the daemon cannot be started or used, or if the user has chosen a profile and
-    no token is granted.
+    the questions to the user, and `on_notification` all notifications. If there are `questions`,
+    also request the token that makes the connection an approver. The daemon refuses the token to a
+    process that has already sent `initialize` on the agents' socket. Call this before this process
+    becomes a subreaper (see `daemon.connect`). Raises `DaemonError` if the daemon cannot be started
+    or used, or if the user has chosen a profile and no token is granted.
     """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)

@@ -38,8 +38,8 @@ _WAIT_MS: Final = 60_000
 class _Chunk(Wire):
     """The result of a `READ_METHOD` request: a piece of a terminal's output.
 
-    `data` is in base64, `position` is the position after it, and `lost` is the number of bytes that
-    the host has dropped before it. `exit_status` is None until the program has exited.
+    `data` is in base64. `position` is the position after `data`, and `lost` is the number of bytes
+    that the host has dropped before `data`. `exit_status` is None until the program has exited.
     """
 
     data: str

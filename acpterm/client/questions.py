@@ -131,8 +131,8 @@ async def _request_token(
 ) -> tuple[str | None, str]:
     """Request the token on `stream`, a connection to the user's socket.
 
-    Return the token, or None if the daemon gives none; and a text that says why it gives none.
-    Ignore the text if there is a token.
+    Return the token, and a text that says why the daemon gives none. If the token is None, the text
+    is the error message; otherwise ignore the text.
     """
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
     endpoint = Endpoint(stream, "the daemon")

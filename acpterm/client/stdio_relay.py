@@ -26,9 +26,10 @@ States:
   get an error response. Requests that the agent sends in the next `_REFUSE_S` seconds get an error
   response too, since the agent may have sent them before it could see the first errors.
 
-Threads: only `_pump_to_agent` detects that the connection is lost, closes it, and writes to the
-agent. `_pump_to_daemon` sends to the daemon, and so does `_repeat` after a loss, but never at the
-same time: `_sending` is true while one of them sends. `_changed` guards the shared state.
+Threads: only `_pump_to_agent` detects that the connection is lost, and closes it. It also writes to
+the agent; once there is no daemon any more, only `_refuse` does. `_pump_to_daemon` sends to the
+daemon, and so does `_repeat` after a loss, but never at the same time: `_sending` is true while one
+of them sends. `_changed` guards the shared state.
 
 Longer than 300 lines because the threads of both directions and the resumption wait for each other
 on one condition (`_changed`), and change the fields that it guards: deadlocks and races can only be

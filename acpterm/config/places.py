@@ -1,7 +1,7 @@
 """Places: other hosts and clusters on which terminals' programs can run.
 
-Each kind of place is a setting: a table whose name in the settings file is the kind, such as
-`[ssh.build1]`. The provider of a place has the name of its kind and its own, such as `ssh:build1`.
+Each kind of place, `ssh` or `slurm`, is a setting. In the settings file, a place is a table with
+the kind and the name of the place, such as `[ssh.build1]`. Its provider is named `ssh:build1`.
 A profile lists the places that its agents may request. The user can use all places.
 """
 

@@ -1,11 +1,11 @@
 """Load the settings from a TOML file, then the environment, then flags.
 
-For each setting, the last source that has it wins. The file is
-`$XDG_CONFIG_HOME/acpterm/config.toml`, which may be missing, unless `ACPTERM_CONFIG` or `--config`
-names another file, which must exist. The environment variable of a setting is `ACPTERM_` and its
-name in capitals. An invalid value, or an unknown setting in the file, is an error whose message has
-the setting, the value and the source. The text of an environment variable is converted to the
-setting's type. Values in the file are not converted: `"5"` is an error for a number.
+For each setting, the last source that has it wins. `ACPTERM_CONFIG` or `--config` names the file,
+which must then exist. The default is `$XDG_CONFIG_HOME/acpterm/config.toml`, which may be missing.
+The environment variable of a setting is `ACPTERM_` and its name in capitals. An invalid value, or
+an unknown setting in the file, is an error whose message has the setting, the value and the source.
+The text of an environment variable is converted to the setting's type. Values in the file are not
+converted: `"5"` is an error for a number.
 """
 
 import contextlib

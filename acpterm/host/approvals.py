@@ -103,7 +103,10 @@ class ApprovalRecords:
             self._ids[question.connection, question.request] = question.id
 
     def asked(self, question: Question) -> None:
-        """Store a new question, if its request can be recognised when it is repeated."""
+        """Store a new question; do nothing if `question.request` is None.
+
+        A repetition of such a request is not recognised, so no later worker could use the record.
+        """
         self._store(question, None)
 
     def closed(self, question: Question, answer: Answer) -> None:

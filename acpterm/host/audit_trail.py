@@ -120,8 +120,9 @@ class AuditTrail:
     ) -> None:
         """Record that the share with the id `share` was made, or that it has ended.
 
-        `event` is `share` or `unshare`. `by` is the cause, `terminal` the shared terminal, and
-        `reason` a remark; each is None if it is not known.
+        `event` is `share` or `unshare`. `by` is the cause, such as `user`, and `terminal` is the
+        shared terminal. `reason` is a remark, such as "visitors can type". The entry leaves out
+        what is None.
         """
         if self._log is not None:
             who = {} if terminal is None else _identity(terminal)

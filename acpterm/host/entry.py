@@ -33,7 +33,7 @@ class AgentInfo:
 
     @property
     def identity(self) -> tuple[int, float] | str:
-        """What identifies the agent: its `process`, or the connection's id if that is not known.
+        """What identifies the agent: `process`, or `connection_id` if the process is not known.
 
         So all connections of one process count as connections of one agent.
         """

@@ -122,7 +122,10 @@ def event_notification(token: str, event: Event, dropped: int) -> EventNotificat
 
 
 class EventBus:
-    """The event bus of one host: its subscriptions. Events about terminals also go to `trail`."""
+    """The event bus of one host, with its subscriptions.
+
+    Events about terminals are also written to the audit log, by `trail`.
+    """
 
     def __init__(self, trail: AuditTrail) -> None:
         self._trail: Final = trail

@@ -76,8 +76,8 @@ class Host:
         """Serve one agent until it disconnects or the host is closed.
 
         `context` is the execution context of the agent's terminals. `holders` has the pid and the
-        start time of the process at the other end of `stream`, if they are known. With `approver`,
-        the client asks the user the agent's questions; `approver` has what the user has chosen.
+        start time of the process at the other end of `stream`, if they are known. `approver` is set
+        if the client asks the user the agent's questions: it is the client's request for a token.
         """
         name = self.state.new_connection_name()
         # A connection is stored with its first request: a peer that sends nothing may be no agent.
@@ -255,7 +255,7 @@ class Host:
 
         The setting `resume_timeout` is the length of the wait, in seconds. Then the connections
         that no client has resumed are closed, the questions whose requests no client has repeated
-        are withdrawn, and a terminal to which no window has reattached gets its detached size.
+        are withdrawn, and terminals to which no window has reattached are resized (see `Windows`).
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()

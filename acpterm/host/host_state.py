@@ -210,7 +210,7 @@ class HostState:
         self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
-        """Start a task: once a terminal is closed, its provider removes what is left of it.
+        """Start a task that removes what the provider has left of a terminal, once it is closed.
 
         Do nothing if the provider has left nothing.
         """
@@ -269,7 +269,8 @@ class HostState:
     def close_by(self, deadline: float) -> None:
         """Set the deadline for closing the host, on trio's clock.
 
-        Clean-ups of terminals that run now are cancelled soon after the deadline.
+        If a provider is cleaning up after a terminal now, the clean-up is cancelled soon after the
+        deadline.
         """
         self.end_by = deadline
         for scope in self._clean_ups:

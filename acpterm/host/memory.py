@@ -1,10 +1,10 @@
 """Limits on the memory of agents' sessions: per connection, and for all connections together.
 
-If a connection exceeds its own limit, `CONNECTION_BYTES`, its least recently used sessions are
-shrunk: memory of them is freed. If all connections together exceed the total limit, `TOTAL_BYTES`,
-sessions of the connection that takes the most memory are shrunk first. So no agent loses data
-because another agent takes more memory than it does. The session whose message is being handled is
-never shrunk.
+To *shrink* a session is to free some or all of the memory that it takes. If a connection exceeds
+its own limit, `CONNECTION_BYTES`, its least recently used sessions are shrunk. If all connections
+together exceed the total limit, `TOTAL_BYTES`, sessions of the connection that takes the most
+memory are shrunk first. So an agent that takes little memory loses no data because of an agent that
+takes more. The session whose message is being handled is never shrunk.
 """
 
 from collections import OrderedDict
@@ -36,9 +36,9 @@ class SessionMemory:
     def limit(self, counting: "ConnectionMemory[Any]") -> None:
         """Shrink sessions until all of them together take at most `TOTAL_BYTES`.
 
-        To shrink a session is to free memory of it. The sessions of the connection that takes the
-        most memory are shrunk first. `counting` is the connection whose message is being handled:
-        the session that it used last is not shrunk.
+        To shrink a session is to free some or all of the memory that it takes. The sessions of the
+        connection that takes the most memory are shrunk first. `counting` is the connection whose
+        message is being handled: the session that this connection used last is not shrunk.
         """
         if self.is_within_limit():
             return
@@ -55,8 +55,8 @@ class SessionMemory:
 class ConnectionMemory(Generic[C]):
     """Counts the memory of one connection's sessions, until `close`.
 
-    The function `shrink`, passed to the constructor, frees memory of the session that is its
-    argument. It must then call `recount`, or `remove` if it has dropped the session.
+    The constructor gets a function `shrink(session)`, which frees some or all of the session's
+    memory. The function must then call `recount`, or `remove` if it has dropped the session.
     """
 
     def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:

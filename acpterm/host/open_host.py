@@ -74,9 +74,9 @@ class Supervision:
     async def start(
         self, work: Callable[..., Awaitable[object]], *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Run `work(task_status=task_status)` as `run` runs a task.
+        """Run `work(task_status=task_status)`, a task of the host; call `on_failure` if it raises.
 
-        `trio.Nursery.start` calls this, and passes `task_status`.
+        Unlike `run`, this can be passed to `trio.Nursery.start`, which supplies `task_status`.
         """
         with self.guarding():
             await work(task_status=task_status)
@@ -95,8 +95,8 @@ async def open_host(
     """Run a host during the block; at the end of the block close it, which ends its terminals.
 
     `context` is the default execution context of terminals. `keeper` is the worker's client for the
-    keeper: it is connected, and its `ready` was not called yet. Without `keeper`, start a keeper as
-    a child of this process. `snapshot` has the previous worker's records. `supervision` has the
+    keeper, already connected; this function calls `keeper.ready`. Without `keeper`, start a keeper
+    as a child of this process. `snapshot` has the previous worker's records. `supervision` has the
     callbacks for failures. `daemon_info` describes the daemon that the host belongs to. If an
     earlier daemon with the same agents' socket was killed, end the processes of its terminals that
     still run.

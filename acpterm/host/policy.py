@@ -204,7 +204,10 @@ class HostPolicy:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """Return the stamp of a file; None if the file does not exist or is not accessible."""
+    """Return a file's modification time, size and inode, to notice when the file has changed.
+
+    Return None if the file does not exist or is not accessible.
+    """
     try:
         status = os.stat(path)
     except OSError:

@@ -104,7 +104,11 @@ def _is_in(directory: str, patterns: list[str] | None) -> bool:
 
 
 def _are_known(programs: Collection[str]) -> bool:
-    """Return whether `programs` name an agent's program, not only acpterm's own relay."""
+    """Return whether `programs`, the names of an agent's program, say which program the agent is.
+
+    They do not if there are none, or if they name only acpterm and its interpreter: acpterm itself
+    relays the messages of an agent that is not known.
+    """
     if _RELAY in programs:
         return not all(name == _RELAY or _is_any([name], _INTERPRETERS) for name in programs)
     return bool(programs)

@@ -53,7 +53,10 @@ class Key(NamedTuple):
 
 
 class Starter(Protocol):
-    """An agent's connection. `agent.connection.AgentConnection` implements it."""
+    """What `Quotas` needs of an agent's connection: its agent, and its recent starts of terminals.
+
+    `agent.connection.AgentConnection` implements this protocol.
+    """
 
     @property
     def agent(self) -> AgentInfo:

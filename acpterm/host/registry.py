@@ -79,7 +79,7 @@ class TerminalRegistry:
 
     @property
     def running(self) -> Iterator[TerminalEntry]:
-        """The terminals whose program has not exited, also forgotten ones (see the module)."""
+        """The terminals whose program has not exited, even if the terminal is already forgotten."""
         return iter(self._running.values())
 
     def get(self, identifier: str) -> TerminalEntry | None:
@@ -211,10 +211,11 @@ class TerminalRegistry:
     def promote(self, entry: TerminalEntry, by: EndedBy = EndedBy.USER) -> None:
         """Make the user the owner of a terminal. Idempotent.
 
-        The terminal's timeout and a scheduled release are cancelled. `by` is the cause: the user
-        takes the terminal over, or the agent gives it to the user. The user can also take over a
-        terminal that an agent has given before (`TerminalEntry.is_given`). Raises `RpcError`
-        (-32602) if the terminal was released.
+        The terminal's timeout is cancelled, and also a release that is due because the agent's turn
+        was cancelled. `by` is the cause: `USER` if the user takes the terminal over, `AGENT` if the
+        agent gives the terminal to the user. The user can also take over a terminal that an agent
+        has given before (`TerminalEntry.is_given`). Raises `RpcError` (-32602) if the terminal was
+        released.
         """
         if entry.released_at is not None:
             raise RpcError(

@@ -100,7 +100,7 @@ class Restorer:
             self._resumption.restored(connection)
 
     def _restore_approvals(self, snapshot: Snapshot) -> None:
-        """Restore the questions whose connections are restored; remove the others' records."""
+        """Restore the questions of restored connections; remove the records of other questions."""
         for identifier, record in snapshot.approvals.items():
             if record.connection in self._connections:
                 question, answer = restored(identifier, record)

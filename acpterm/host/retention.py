@@ -65,11 +65,12 @@ def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R
 
 
 def _above(queues: dict[str | None, list[R]], limits: RetentionLimits) -> list[R]:
-    """Remove entries from `queues` until number and bytes are within `limits`; return them.
+    """Remove entries from `queues` until number and bytes are within `limits`.
 
-    `queues` has the entries of each agent's connection, or the user's under None, oldest first.
-    While the number is exceeded, remove the oldest entry of the connection with the most entries;
-    after that, of the connection with the most bytes.
+    Return the removed entries. `queues` has the entries of each agent's connection, or the user's
+    under None, oldest first. While there are too many entries, remove the oldest entry of the
+    connection with the most entries. Then, while there are too many bytes, remove the oldest entry
+    of the connection with the most bytes.
     """
     found: list[R] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}

@@ -117,7 +117,7 @@ _cancelled: Final = msgspec.json.Decoder(_Cancelled)
 
 
 class Peer:
-    """One end of a JSON-RPC connection, without I/O: the caller sends the lines that it returns.
+    """One end of a JSON-RPC connection. It does no I/O: its methods return the lines to send.
 
     A request of this side is *pending* until its response is received. A request of the other side
     is *in progress* until it is answered.

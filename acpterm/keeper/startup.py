@@ -1,6 +1,7 @@
 """Start a keeper, become one, or connect to the keeper that started this process.
 
-Processes that are or start a worker use this module. The keeper itself starts in `process.main`.
+Workers, and processes that start a worker, use this module. The keeper process itself begins in
+`process.main`.
 """
 
 import os

@@ -66,9 +66,9 @@ class WakeUps:
                 os.write(self._to_keeper, _ONE)
 
     async def report_forever(self, wake: Callable[[str], None]) -> None:
-        """Call `wake` with the name of each armed terminal that has new output, until cancelled.
+        """Call `wake` with a terminal's name at its first output after `arm`, until cancelled.
 
-        A terminal is disarmed just before `wake` is called for it.
+        Each call of `arm` causes at most one call of `wake`, which may call `arm` again.
         """
         assert self._from_keeper is not None  # noqa: S101  `open` was called before
         while True:

@@ -85,7 +85,7 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
 
 
 def _unquoted(value: str, kind: Any) -> Any:
-    """Return a string in the form that a parameter of the type `kind` needs.
+    """Convert the argument `value` for a parameter of the type `kind`.
 
     If the type is a list, JSON text is decoded to a list of strings. If it is a number, `term-1`
     becomes `1`, since a model may pass the name of a session in place of its number. Other strings

@@ -1,4 +1,4 @@
-"""One call of a tool: how long it may block, its progress, and the client's state that it uses.
+"""One call of a tool: how long it may block, its progress, and the MCP client's sessions.
 
 MCP clients give up on a request after a minute, and report to the user that the command has failed.
 So a call returns after `BLOCK_MAX_S` at most, with a state and an id to continue with. A client
@@ -28,7 +28,8 @@ Report: TypeAlias = Callable[[float, str], Awaitable[None]]
 class Call:
     """A call of a tool.
 
-    `sessions`, `starts` and `shells` are those of the client, `settings` those for its agent.
+    `sessions`, `starts` and `shells` are those of the client. `settings` are the tool settings that
+    apply to the client.
     `report` sends progress; None if the client does not want progress. `ask` asks the user; None if
     the client cannot.
     """

@@ -213,7 +213,7 @@ def _failure(error: Exception) -> types.CallToolResult:
 
 
 def initialization_options(server: Server[Any]) -> InitializationOptions:
-    """Return the options to run `server` with: what it tells the client in the handshake."""
+    """Return the options for `server.run`: what the server sends in the handshake."""
     return server.create_initialization_options(NotificationOptions(resources_changed=True))
 
 

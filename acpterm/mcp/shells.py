@@ -61,7 +61,10 @@ class Ran(NamedTuple):
 
 
 class Shells:
-    """The persistent shells of one MCP client, to be used in the block of `closing`."""
+    """The persistent shells of one MCP client.
+
+    Use them in a block `async with closing(shells)`, at whose end all of them are ended.
+    """
 
     def __init__(self) -> None:
         self.group: TaskGroup | None = None
@@ -115,7 +118,8 @@ class Shells:
     ) -> Completed:
         """Run a command; return its result when it ends, or when the call has to return.
 
-        If cancelled, kill the command. Raises `ToolError` if the command was not run in time.
+        If cancelled, kill the command. Raises `ToolError` if the command has not begun
+        when the call has to return.
         """
         completed: Completed | None = None
         deadline = anyio.current_time() + call.remaining

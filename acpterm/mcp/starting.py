@@ -221,7 +221,7 @@ class Starts:
 
 
 async def _is_asked(start: Start, sessions: Sessions) -> bool:
-    """Return whether the host asks the user about the program."""
+    """Return whether the host asks the user about the program of `start`."""
     launch = start.launch
     try:
         client = await sessions.client()

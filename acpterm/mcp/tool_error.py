@@ -10,5 +10,5 @@ class ToolError(Exception):
 
 
 def shortened(text: str) -> str:
-    """Return a text of the model for use in a message: at most `QUOTED_CHARS_MAX` characters."""
+    """Return a text from the model, cut to `QUOTED_CHARS_MAX` characters, to quote in a message."""
     return text if len(text) <= QUOTED_CHARS_MAX else f"{text[: QUOTED_CHARS_MAX - 1]}…"

@@ -73,9 +73,10 @@ async def wait_until(
 
 
 async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
-    """Return the text from the position `since` on, the number of lost bytes, and the last read.
+    """Return the text from the position `since` on, the number of lost bytes, and an `Output`.
 
-    The text ends at the position of the last read.
+    The text may need several reads. The `Output` is that of the last read: its `position` is the
+    end of the text.
     """
     output = await terminal.read(since)
     texts, lost = [output.text], output.lost

@@ -14,7 +14,7 @@ the question is closed. States of a question:
   question becomes unclaimed.
 - *unclaimed*: the question was asked by an earlier worker, or on a transport that was lost. The
   agent's client repeats its request; then `ask` continues the question with its id and deadline.
-  An answer that arrives before the repeated request is stored for it.
+  If the answer arrives before the repeated request, the answer is kept until the request arrives.
 - *answered*: `ask` returns the answer. Withdrawing a question answers it with a refusal.
 
 A question is *attended* if at least one observer can answer it and has not declined it. A question

@@ -125,9 +125,9 @@ class Classifier:
     ) -> None:
         """Find the parts of one command, and those of the commands that it executes.
 
-        `depth` is the number of commands and texts that it is nested in. `is_exact` says that it is
-        certainly executed exactly as it is written, and `is_suspected` that it may be no command at
-        all. `constants` has the known values of variables.
+        `depth` is the number of commands and texts in which the command is nested. `is_exact` says
+        that the command is certainly executed, exactly as written. `is_suspected` says that its
+        words may not be a command at all. `constants` has the known values of variables.
         """
         self._count += 1
         self._words += len(command.words)
@@ -193,8 +193,9 @@ class Classifier:
     ) -> tuple[Level, str]:
         """Return the level of a command with these words, and the reason if it is not safe.
 
-        `is_harmless` and `danger` are those of the command's `Unwrapped`: whether it only executes
-        another command as it is written, and why it is dangerous as a wrapper (empty if it is not).
+        `is_harmless` and `danger` are those of the command's `Unwrapped`. `is_harmless` says that
+        the command only executes one other command, exactly as written. `danger` says why the
+        command is dangerous as a wrapper; it is empty for every other command.
         """
         program = words[0]
         name = program.text.rpartition("/")[2]

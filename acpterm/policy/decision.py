@@ -31,7 +31,7 @@ def decide(
     `allowed` has the prefixes that the user has allowed for the session. A part that begins with
     one of them is allowed, under these conditions: no rule matches the part, its words are known
     exactly, and the profile would ask the user because of its level. If the part is dangerous, it
-    must be equal to the prefix. `is_shell` becomes `Verdict.is_shell`.
+    must be equal to the prefix. `is_shell` says whether `line` was judged as shell text.
     """
     parts = tuple(
         Part(tuple(word.text for word in part.words), part.level, part.reason)

@@ -1,9 +1,10 @@
 r"""Turns the raw words of a shell line into arguments: quotes, backslashes, braces, expansions.
 
 A raw word is the text of a word as it is written: `r\m`, `"$X"/y`, `{a,b}`. A shell turns one raw
-word into zero or more arguments. The result here is exact for words without expansions. For other
-words it is an estimate that serves to find danger: the resulting `Word` is not literal, and a line
-with such a word is not plain, unless the word is a pattern of file names or begins with `~/`.
+word into zero or more arguments (`Word`). A word from which the shell only removes quotes and
+backslashes becomes a *literal* argument, whose text is exact. The text of other arguments is an
+estimate that serves to find danger. A line with a word that does not become a literal argument is
+not plain, unless the word is a pattern of file names, is `~`, or begins with `~/`.
 
 `UNKNOWN_TEXT` replaces text that is not known: the output of a command, or a variable of the
 environment.
@@ -79,10 +80,11 @@ class Word(NamedTuple):
 
 
 def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT) -> list[Word]:
-    """Return the arguments that a raw word becomes.
+    """Return the arguments into which a shell turns a raw word: none, one or several.
 
-    `constants` has the known values of variables. Text that is not known becomes `unknown`. Raises
-    `TooLongError` if the word has too many expansions or braces.
+    A raw word is a word as it is written, with its quotes and expansions. `constants` has the known
+    values of variables. `unknown` replaces text that is not known before the line is executed.
+    Raises `TooLongError` if the word has too many expansions or braces.
     """
     if _SIMPLE.fullmatch(raw.text):
         return [Word(raw.text)]
@@ -107,10 +109,10 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
 def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each character
     raw: Raw, constants: Mapping[str, str], unknown: str
 ) -> tuple[str, bool, bool, bool]:
-    """Return the text of a word, and whether the word is literal, has a glob, and has quotes.
+    """Return the text of a raw word, and whether the word is literal, has a glob, and has quotes.
 
-    The text has no quotes, and values in place of the expansions. Marks (`_MARKS`) stand for braces
-    and commas outside of quotes, and for the places where a shell splits the text.
+    The text has no quotes, and has values in place of the expansions. Marks (`_MARKS`) stand for
+    braces and commas outside of quotes, and for the places where a shell splits the text.
     """
     source = raw.text
     starts = dict(raw.expansions)
@@ -217,9 +219,10 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
 
 
 def _split(value: str, constants: Mapping[str, str]) -> str:
-    """Return `value`, that of an expansion outside of quotes, with marks where a shell splits it.
+    """Return `value` with a mark (`_SEPARATOR`) in each place where a shell splits the value.
 
-    A shell splits it at blanks, and at the characters of the variable `IFS`.
+    `value` is the value of an expansion outside of quotes. A shell splits such a value at blanks,
+    and at the characters of the variable `IFS`.
     """
     separators = " \t\n" + constants.get("IFS", "")
     if not any(character in value for character in separators):
@@ -228,7 +231,10 @@ def _split(value: str, constants: Mapping[str, str]) -> str:
 
 
 def _expand_braces(text: str) -> list[str]:
-    """Return the texts, at most `WORDS_MAX`, to which the marked braces in `text` expand."""
+    """Return the texts to which the braces in `text` expand, at most `WORDS_MAX`.
+
+    Only braces that `_scan` has replaced by marks (`_MARKS`) are expanded.
+    """
     done: list[str] = []
     waiting = [text]
     # Each round expands one pair of braces; a text without such a pair is done.

@@ -1,7 +1,8 @@
 """Builds the argv that runs a command in a sandbox of bubblewrap: the options of bwrap(1).
 
 Mounts are made in this order, since later ones cover earlier ones: hidden paths outside the
-workspace, the workspace, hidden paths inside it, pinned directories, protected names.
+workspace, the workspace, hidden paths inside it, pinned directories, protected names. `workspace`
+explains the last two.
 """
 
 import os
@@ -157,9 +158,9 @@ def _hide(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
-    """Yield the options that create the home directory of `env`, if it is in a private directory.
+    """Yield the options that create the directory `HOME` of `env` in the sandbox, if it is hidden.
 
-    `private` are the directories that the sandbox replaces by its own.
+    `private` are the directories that the sandbox replaces by its own, and so hides.
     """
     home = env.get("HOME", "")
     if os.path.isabs(home) and any(is_below(home, one) for one in private):
@@ -170,7 +171,7 @@ def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]
     """Yield the options that make the protected names and the `placeholders` read-only.
 
     If there are placeholders, another option makes bwrap lock the workspace while the sandbox runs:
-    a clean-up then does not remove them.
+    a clean-up then does not remove the placeholders.
     """
     uses_placeholders = False
     for path in (*workspace.protected, *placeholders):

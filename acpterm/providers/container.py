@@ -6,15 +6,16 @@ else of the host. Its program has no capabilities, and no network unless the com
 
 Order of events: `prepare` creates a random token, from which the container's name is derived. The
 engine runs in the terminal, and creates the container. It removes the container when the program
-ends. If the engine was killed before that, `clean_up` removes the container. This worker calls it,
-or the next one with the stored token. If the keeper was killed too, the token may be lost. Then
-`remove_leftovers` of the next daemon finds the container by its label, which identifies the daemon
-that started it.
+ends. If the engine was killed before that, `clean_up` removes the container. This worker calls
+`clean_up`, or the next worker does, with the stored token. If the keeper was killed too, the token
+may be lost. Then `remove_leftovers` of the next daemon finds the container by its label, which
+identifies the daemon that started it.
 
 Differences from other providers: background processes end with the program; a program that is ended
 by signal n is reported as exit code 128+n; and exit code 125 means that the engine failed. In the
-first milliseconds after its start, podman does not pass on signals and new sizes. A terminal that
-is killed then is reported as ended by that signal, and the program gets only the next new size.
+first milliseconds after its start, podman does not pass on signals and new sizes. If the terminal
+is killed in this time, it is reported as ended by the signal. If it is resized in this time, the
+program gets no new size until the terminal is resized again.
 """
 
 import hashlib

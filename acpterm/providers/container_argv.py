@@ -3,9 +3,10 @@
 Three programs run one inside the other. None of them evaluates words of the command as shell text:
 
 1. A Python on the host (`_ON_HOST`), which runs in the terminal. It passes its own limits of open
-   files and processes to the engine as options. Without them, an engine of root requests limits
-   that a container manager may forbid, and nothing starts. It also locks the placeholders of the
-   workspace (`placeholders`); the locks survive exec. Then it executes the engine's `run`.
+   files and processes to the engine as options. Without them, an engine that runs as root requests
+   limits that a container manager may forbid, and nothing starts. The Python also locks the
+   workspace's placeholders (`placeholders`); the locks survive exec. Then it executes the engine's
+   `run`.
 2. The engine, in the foreground. It connects the terminal with a PTY in the container.
 3. A shell in the container (`_INSIDE`). It changes to the working directory, runs the command by
    `exec_script`, and exits with the status of the command: 128+n if signal n has ended it. With
@@ -241,7 +242,7 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
 
 
 def global_options(engine: str) -> list[str]:
-    """Return the options before `run`: no warnings, which would appear in the terminal's output."""
+    """Return the options before `run`, which suppress the engine's warnings in the terminal."""
     return ["--log-level=error"] if engine == "podman" else []
 
 

@@ -37,7 +37,7 @@ class CommandResult(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The last line that the engine printed, or else its status, for an error message."""
+        """The last line of the output, for an error message; the status if there is no output."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return lines[-1][:_MESSAGE_CHARACTERS_MAX] if lines else f"status {self.status}"
 

@@ -1,8 +1,9 @@
 """Builds the environment of a sandboxed program: without secrets, and without hidden paths.
 
-A variable is removed if its name looks like that of a secret, if it is known to hold a socket or an
-agent that the sandbox hides, or if its value is a hidden path. It does not matter whether the agent
-or the user has set the variable. `acpterm.pty.tracking.marks` adds the terminal's marks afterwards.
+A variable is removed if its name looks like that of a secret, if it is listed here because it
+names a socket, a file or a helper (such as ssh-agent) that the sandbox hides, or if its value is a
+hidden path. It does not matter whether an AI agent or the user has set the variable.
+`acpterm.pty.tracking.marks` adds the terminal's marks afterwards.
 """
 
 import re

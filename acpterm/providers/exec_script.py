@@ -1,9 +1,9 @@
 """The shell text that finds and executes a program in a sandbox, in a container or on a node.
 
 For all other programs on this machine, `keeper.programs.child` does the same. The search is done
-inside, since paths may differ from those outside. If the program does not exist, the fallback is
-executed, if there is one. The messages and the exit statuses are those of the keeper: 127 if the
-program is not found, 126 if it cannot be run.
+inside, since paths may differ from those outside. If the program does not exist, the fallback (a
+second argv) is executed, if there is one. The messages and the exit statuses are those of the
+keeper: 127 if the program is not found, 126 if it cannot be run.
 
 The shell drops environment variables whose names a shell does not accept, such as functions that
 bash has exported.
@@ -64,7 +64,7 @@ def exec_script_argv(
 ) -> list[str]:
     """Return the argv of a shell that finds and executes the program `argv`.
 
-    The shell executes `fallback_argv`, unless that is None, if the program does not exist. `shell`
+    If the program does not exist, the shell executes `fallback_argv`, unless that is None. `shell`
     is the path of a POSIX shell.
     """
     return [shell, "-c", _TEXT, "acpterm", str(len(argv)), *argv, *(fallback_argv or ())]

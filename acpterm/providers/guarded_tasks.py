@@ -1,4 +1,4 @@
-"""Runs background tasks of providers so that an error in one is logged, and ends nothing else.
+"""Runs background tasks of providers: an error in one is logged, and does not end other tasks.
 
 A provider's tasks depend on other hosts, on commands and on free file descriptors. Without a guard,
 an exception in one of them would cancel all tasks of the daemon, and end all its terminals.

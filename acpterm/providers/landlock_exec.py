@@ -13,8 +13,8 @@ The steps are, in this order:
    with it; no io_uring, which could create one; no system calls of other architectures.
 
 Landlock denies all access except what a rule allows, and a rule for a directory allows access to
-everything below. So a path is withheld by allowing each of its siblings instead of its directory,
-and the same for each of its parents. A file that is created later beside such a path is withheld
+everything below. So to withhold a path, rules allow its siblings and the siblings of each of its
+parents, but none of its parents. A file that is created later in one of these parents is withheld
 too.
 
 Longer than 300 lines because it must be one script: it is executed by path for every terminal of
@@ -115,7 +115,7 @@ class Spec:
 def encode(spec: Spec) -> list[str]:
     """Return `spec` as the arguments of this script, from which `decode` restores it.
 
-    They are several lists, one after another; the length of each precedes it.
+    The arguments are several lists, one after another. Before each list stands its length.
     """
     lists = (
         [str(int(spec.network)), spec.workspace, spec.tmpdir],

@@ -1,6 +1,6 @@
-"""What the client of a place (ssh, srun) needs on this machine.
+"""Private directories and the environment for the client of a place, such as ssh or srun.
 
-These are private directories for its files, and its environment.
+The client runs on this machine, where the directories are created.
 """
 
 import hashlib

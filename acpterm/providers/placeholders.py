@@ -9,13 +9,13 @@ their modification time.
 A placeholder is in use while it is a mount point of a sandbox. If it were removed then, the kernel
 would remove the mount too, and the program could create the name. So a sandbox holds a read lock on
 its workspace (`bwrap --lock-file`) or on the placeholders, even while no acpterm runs. A sandbox
-that this process has prepared may not hold its lock yet, so `Placeholders` has a list of them. The
-clean-up of the last sandbox in a workspace removes the placeholders. If the machine stops before
-that, they remain until the next terminal in the same workspace is cleaned up.
+that this process has prepared may not hold its lock yet, so `Placeholders` lists these sandboxes.
+The clean-up of the last sandbox in a workspace removes the placeholders. If the machine stops
+before that, they remain until the next terminal in the same workspace is cleaned up.
 
-The methods are called in threads. Each workspace has its own lock. So no thread removes a
-placeholder between the time that another thread finds it and the time that the other thread adds
-its sandbox to the list. And a workspace whose file system does not answer does not block others.
+The methods are called in threads. Each workspace has its own lock. While one thread looks for the
+placeholders and adds its sandbox to the list, the lock keeps other threads from removing them. A
+workspace whose file system does not answer does not block other workspaces.
 """
 
 import contextlib

@@ -7,7 +7,7 @@ other.
 
 A place is another host or a cluster. The name of its provider has a colon, such as `ssh:build1`.
 The program runs there; on this machine the keeper runs a client of that place, such as ssh. The
-terminal's `RemoteProgram` ends the program there, and finds out how it ended.
+terminal's `RemoteProgram` (`terminal.remote`) ends the program there, and finds out how it ended.
 """
 
 from collections.abc import Mapping, Sequence

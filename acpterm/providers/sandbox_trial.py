@@ -35,8 +35,8 @@ class Trial:
         """Call `attempt`, which runs the trial; do nothing if one has succeeded in the last 60 s.
 
         Only a success with the same `key` counts; `key` identifies the programs that are tried. If
-        several callers need a trial at once, one of them runs it, and the others wait; if it
-        fails, the next one runs another trial. Errors of `attempt` propagate to its caller.
+        several callers need a trial at once, one of them runs it, and the others wait. If the trial
+        fails, the caller that ran it gets the error, and the next caller runs another trial.
         """
         if self._is_valid(key):
             await trio.lowlevel.checkpoint()
@@ -51,7 +51,7 @@ class Trial:
 
 
 def file_identity(name: str, *paths: str) -> object:
-    """Return a value that differs after one of the files was replaced or changed.
+    """Return a value that differs after one of the files `paths` was replaced or changed.
 
     `name` is the provider's name. Raises `ProviderError` if one of the files does not exist.
     """
@@ -87,8 +87,8 @@ async def run_trial(
 ) -> str:
     """Run `argv`, a trial such as `true` in a sandbox; return what it prints on stdout.
 
-    `name` is the provider's name. If `argv` fails, `cause` is called with its error output: it
-    returns why the sandbox has failed, and what the user can do. Raises `ProviderError` if `argv`
+    `name` is the provider's name. If `argv` fails, `cause` gets the error output, and returns why
+    the sandbox has failed, and what the user can do. Raises `ProviderError` if `argv`
     cannot be run, fails, or does not exit within `_TIMEOUT_S`.
     """
     try:

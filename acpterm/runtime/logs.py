@@ -128,8 +128,8 @@ class RateLimit:
     """A structlog processor that drops a warning or error that is repeated too often.
 
     At most `EVENTS_MAX` equal messages are logged within `WINDOW_S` seconds. Two messages are equal
-    if their level and event text are equal; other values may differ. The first equal message after
-    dropped ones has the number of the dropped messages as `not_logged`.
+    if their level and event text are equal; other values may differ. The next equal message that
+    is logged has the number of dropped messages as `not_logged`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

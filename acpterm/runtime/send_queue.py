@@ -7,8 +7,9 @@ loop; `run` sends the rest.
 
 The task that reads the peer's messages awaits `drain` before each message. So while a peer does not
 read its responses, its messages are not read either. A request handler that builds a large response
-first awaits `drain`, and waits for nothing else between that and `put`. So the queue holds at most
-`high_water` bytes, one large response, and the small responses to pending requests.
+first awaits `drain`, then builds the response and calls `put` without waiting in between. So the
+queue holds at most `high_water` bytes, one large response, and the small responses to pending
+requests.
 """
 
 import os

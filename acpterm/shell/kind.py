@@ -98,8 +98,8 @@ KINDS: Final[dict[str, Kind]] = {
 def kind_of(name: str | None, env: Mapping[str, str]) -> Kind:
     """Return the kind of shell `name`; raise `ValueError` if there is no such kind.
 
-    If `name` is None, return the kind of the variable SHELL in `env`; bash if that is unset or
-    names another shell.
+    If `name` is None, return the kind that the variable SHELL in `env` names; bash if the variable
+    is unset or names another shell.
     """
     if name is None:
         return KINDS.get(os.path.basename(env.get("SHELL", "")), KINDS["bash"])

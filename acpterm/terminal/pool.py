@@ -1,9 +1,10 @@
 """All terminals of one worker: creating, adopting, running, ending and finding them.
 
 Ownership: `run` has one task per terminal, from `create` until the terminal is closed. The keeper
-owns the programs. The pool drops a terminal when it is released. The keeper drops the output of a
-released terminal once it is closed; but if `Terminal.retained` is true, only after `forget`. A
-terminal's id contains a random number of 128 bits, so ids can be neither guessed nor repeated.
+owns the programs. The pool drops a terminal as soon as the terminal is released. The keeper drops
+the output of a released terminal once the terminal is closed; if `Terminal.retained` is true, it
+keeps the output until `forget` is called. A terminal's id contains a random number of 128 bits, so
+ids can be neither guessed nor repeated.
 
 `create` raises `ShutDownError` unless `run` is running, and after `shut_down`. When `run` is
 cancelled, the processes of all terminals are killed without grace. When the keeper dies, all

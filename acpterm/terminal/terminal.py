@@ -24,6 +24,9 @@ ends. Each report takes effect once all output before the reported position is c
 Ownership: the keeper owns the program's process and the ring file. From the terminal's start to its
 end, `run` owns the process tree, the tasks, and this process's duplicate of the descriptor of the
 PTY's master. Cancelling `run` kills the tree without grace and closes everything.
+
+If the program is *remote* (runs on another host), the process on the PTY is its *client*, such as
+`ssh`: a local program that passes on input and output (see `remote`).
 """
 
 import contextlib
@@ -72,10 +75,11 @@ class Terminal:
 
     `name` is the terminal's id, and `pid` the program's pid. `tree` tracks all processes that come
     from the program. `turns` is the lock that all consumers of the worker share. `limit` is the
-    maximum length of the text in bytes, `size` the columns and rows, and `view` the view that the
-    creator reads. `created_time` and `started_at` are the time of creation, in seconds since 1970
-    and in seconds since boot; None for now. `lifetime_cause` is the limit that sets the lifetime;
-    None if none does. `enforcement` has the limits of the terminal's programs; None if they have no
+    maximum length of the text in bytes, and `size` the columns and rows. `view` is the form in
+    which the creator reads the output: `text`, `raw` or `screen`. `created_time` and `started_at`
+    are the time of creation, in seconds since 1970 and in seconds since boot; None for now.
+    `lifetime_cause` is the limit from which the `lifetime` passed to `run` comes; None if it comes
+    from no limit. `enforcement` has the limits of the terminal's programs; None if they have no
     limits. `remote` is the program if it runs on another host, else None. `on_exit` is called once,
     with the terminal, right after `exit` is set.
     """
@@ -262,8 +266,8 @@ class Terminal:
         """Begin to end the whole process tree. Returns at once. Idempotent.
 
         The `by` of the first call is reported as what ended the program, unless the program had
-        exited before. `cause` is the limit because of which the program is killed; None without
-        one.
+        exited before. `cause` is the limit because of which the program is killed; None if there
+        is another reason.
         """
         if self.exit is None and not self._ending.is_set() and self._report is None:
             self._ended_by, self._cause = by, cause
@@ -406,7 +410,7 @@ class Terminal:
                 await wait_empty(self._tree)
 
     async def _follow_remote(self, remote: RemoteProgram) -> None:
-        """Call `notify` when the host or the queue state of a remote program changes.
+        """Call `notify` when `host` or `is_queued` of a remote program changes.
 
         When the remote program has ended, kills its client if the client does not end soon.
         """
@@ -418,9 +422,9 @@ class Terminal:
             await self._tree.kill()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
-        """Notify the client of a terminal size that was set while it ignored SIGWINCH.
+        """Notify a remote program's client of a terminal size that was set too early.
 
-        A client ignores SIGWINCH until it has set the raw mode. So this method waits for the raw
+        The client ignores SIGWINCH until it has set the raw mode. So this method waits for the raw
         mode. If the terminal's size is then not `size`, the size that the client knows, this method
         sends SIGWINCH.
         """
@@ -446,7 +450,7 @@ class Terminal:
         """Kill all processes, set `exit` and close descriptors: the last step of `run`.
 
         `ended` is true if all processes have ended already. If the keeper has died, or does not
-        report the exit status in time, `exit` is set to an unknown status.
+        report the exit status in time, the status is unknown: `exit` gets the code `UNKNOWN_CODE`.
         """
         try:
             if not ended or self.exit is None:

@@ -6,9 +6,9 @@ Rules:
   There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
 - At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
   longer has are removed. Then the newest `SAMPLES_MAX` / 4 samples are kept, and the older ones are
-  thinned out to at most `SAMPLES_MAX` / 4: of samples that are closer together than a spacing, one
-  is kept, and the spacing grows until few enough are left. So the times of recent output are exact
-  to `GRAIN_S` seconds, and those of older output to about 1 % of its age.
+  thinned out: samples that follow another one too closely are removed, and the minimum distance is
+  increased until at most `SAMPLES_MAX` / 4 older samples are left. So the times of recent output
+  are exact to `GRAIN_S` seconds, and those of older output to about 1 % of its age.
 - Output before the position `known_from` was already consumed by an earlier worker, so its real
   times are unknown. The samples of that output have the time at which it is consumed again.
 - The last `SIZES_MAX` changes of the terminal size are kept, each with its position.
@@ -135,7 +135,7 @@ class Timeline:
 
     @property
     def first_resize(self) -> int:
-        """The number of the oldest change of the size that is kept, as `resize_at` counts.
+        """The number, for `resize_at`, of the oldest kept change of the terminal size.
 
         If no change is kept, the number that the next change will have.
         """

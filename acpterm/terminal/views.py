@@ -1,8 +1,9 @@
 """Read a terminal's raw output, or a part of its output from a position on, as text or raw.
 
-A terminal's output has three views. This module reads the raw view, and parts of two views:
+A terminal's output has three views. This module has functions for the first two:
 
-- *raw*: the bytes in the ring, with escape sequences. `raw` returns their end, and `since` a part;
+- *raw*: the bytes in the ring, with escape sequences. `raw` returns the last bytes as a string, and
+  `since` returns a part;
 - *text*: the output without escape sequences, as agents read it. `Terminal.text` (`text.stream`)
   has the text of the whole output; `since` converts a part of the ring's bytes;
 - *screen*: the current screen, which `Terminal.emulator` (`vt`) has.

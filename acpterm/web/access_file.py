@@ -64,7 +64,7 @@ class ShareRecord(Struct, kw_only=True):
 
 
 class AccessRecords(Struct, kw_only=True):
-    """The contents of the file of the records."""
+    """All records of a daemon, as they are stored in one file."""
 
     links: list[LinkRecord] = field(default_factory=list)
     logins: list[LoginRecord] = field(default_factory=list)
@@ -74,7 +74,10 @@ class AccessRecords(Struct, kw_only=True):
 
 
 class AccessFile:
-    """The files in `directory`, which is created when it is first needed."""
+    """The files of `AccessStore`, in `directory`: one with all records, and one for each token.
+
+    The directory is created when it is first needed.
+    """
 
     def __init__(self, directory: str) -> None:
         self._directory: Final = directory
@@ -94,7 +97,10 @@ class AccessFile:
             return AccessRecords()
 
     def write(self, records: AccessRecords) -> None:
-        """Store the records in place of the file. Raises `AccessFileError` if that fails."""
+        """Store the records in a new file, which replaces the old one.
+
+        Raises `AccessFileError` if that fails.
+        """
         self._replace(self._path, msgspec.json.encode(records))
 
     def overwrite(self, records: AccessRecords) -> None:

@@ -87,7 +87,10 @@ class HttpConnection:
         """Whether a request on this connection had a login or token."""
 
     def admit(self) -> None:
-        """Record that a request had a login or token: `server.STRANGERS_MAX` no longer applies."""
+        """Record that a request of this connection had a login or token.
+
+        From now on the connection does not count for `server.STRANGERS_MAX`.
+        """
         self.is_admitted = True
 
     def limit_messages(self, max_bytes: int) -> None:
@@ -214,8 +217,8 @@ class HttpConnection:
 class _Http1(H11Protocol):
     """hypercorn's HTTP/1.1 protocol, without HTTP/2, compression, and messages over the limit.
 
-    hypercorn itself responds to a request that is not valid. Such a response gets the headers of
-    the page, too.
+    hypercorn itself responds to a request that is not valid. Such a response, too, gets the headers
+    that every response of the server has (`pages.HEADERS`).
     """
 
     async def stream_send(self, event: Any) -> None:
@@ -264,7 +267,10 @@ class _Http1(H11Protocol):
 
 
 def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of the page that a response does not have yet."""
+    """Return the headers that every response must have, except those in `headers`.
+
+    `headers` are the headers that the response has already.
+    """
     found = {name.lower() for name, _ in headers}
     return [one for one in _PAGE_HEADERS if one[0] not in found]
 

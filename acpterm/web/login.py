@@ -1,4 +1,4 @@
-"""`POST /login`, `/logout` and `/access`: how a browser gets, ends and describes its login.
+"""`POST /login`, `/logout` and `/access`: log a browser in or out, or return what it may use.
 
 The only secret in a response is the cookie, which scripts of the page cannot read.
 """

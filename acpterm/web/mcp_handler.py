@@ -32,7 +32,10 @@ _SESSIONS: Final = "acpterm.web.mcp_sessions"
 
 
 class McpHandler:
-    """The ASGI application at `/mcp` and `/mcp/{tools}`, for use in the block of `lifespan`."""
+    """The ASGI application at `/mcp` and `/mcp/{tools}`.
+
+    It serves requests only within a block `async with handler.lifespan(app)`.
+    """
 
     def __init__(self, host: Host) -> None:
         self._host: Final = host

@@ -24,8 +24,8 @@ class TlsError(Exception):
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
     """Return the context with the certificate of the settings; None if the settings name none.
 
-    Raises `TlsError` if the certificate or the key cannot be read, is not in PEM format or does not
-    match, or if the key has a pass phrase.
+    Raises `TlsError` if the certificate or the key cannot be read, or is not in PEM format. Also
+    raises `TlsError` if the key has a pass phrase, or does not belong to the certificate.
     """
     certificate, key = settings.http_certificate, settings.http_key
     if certificate is None or key is None:

@@ -82,7 +82,10 @@ class WebSocketStream(trio.abc.Stream):
 
 
 async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:
-    """Close a WebSocket, if it is open. Wait for the peer to read, at most `CLOSE_TIMEOUT_S`."""
+    """Close a WebSocket with this code and reason. Do nothing if either end has closed it already.
+
+    If the peer does not read, return after `CLOSE_TIMEOUT_S` seconds.
+    """
     if _is_closed(websocket):
         return
     with trio.move_on_after(CLOSE_TIMEOUT_S):

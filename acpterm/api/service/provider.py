@@ -1,4 +1,4 @@
-"""The built-in providers of the service: terminals of the daemon, in one of its isolations.
+"""The built-in providers of the service, which run programs in terminals of the daemon.
 
 A session is a terminal, whose name is the session's id (``term-1``). The terminal runs the
 session's command itself, so that its exit is known.

@@ -47,7 +47,7 @@ class Send(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Show the complete output of a terminal."""
+    """Show all retained output of a terminal."""
 
     terminal: str
 

@@ -51,7 +51,7 @@ def sent_text(terminal: str, output: str) -> str:
 
 
 def output_text(terminal: str, output: str) -> str:
-    """Return the answer to `output`: the complete output of `terminal`."""
+    """Return the answer to `output`: all retained output of `terminal`."""
     return f"Terminal Session: {terminal}\nComplete Output:\n{output}"
 
 

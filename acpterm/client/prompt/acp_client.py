@@ -72,12 +72,12 @@ class Workspace(NamedTuple):
 class AcpClient:
     """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
 
-    `files` handles the agent's requests for files; `read_only` hides from the agent that files can
-    be written. `permissions` decides on the agent's requests for permission, and `calls` is the
-    state of the tool calls. `turn` prints the updates of the open session and the output of
-    terminals. `drain` is awaited before more is printed; it waits until the queue of printed data
-    is no longer full. `before_question` is awaited with a tool call before the user is asked to
-    permit the call. `max_line` is the maximum length of a line from the agent, in bytes.
+    `files` handles the agent's requests for files; with `read_only`, the agent is not offered the
+    capability to write files. `permissions` decides on the agent's requests for permission, and
+    `calls` is the state of the tool calls. `turn` prints the updates of the open session and the
+    output of terminals. `drain` is awaited before more is printed; it waits until the queue of
+    printed data is no longer full. `before_question` is awaited with a tool call before the user is
+    asked to permit the call. `max_line` is the maximum length of a line from the agent, in bytes.
     `on_invalid` is called for each line that is not a message. `exit_reason` is awaited when the
     stream has ended, and returns why. With `sockets`, acpterm's MCP server is added to the session.
     """
@@ -168,8 +168,9 @@ class AcpClient:
         """Create a session, or resume the one with the id `resume`; return the session's id.
 
         `login` is the id of an authentication method to use first. Raises `AcpError` if the agent
-        requires a login, or cannot resume sessions or use additional directories although that is
-        requested. Raises `RpcError` if the agent responds with another error or an invalid result.
+        requires a login, or does not support what is requested: resuming a session, or additional
+        directories. Raises `RpcError` if the agent responds with another error or an invalid
+        result.
         """
         if login is not None:
             await self._agent.request("authenticate", {"methodId": login})

@@ -102,8 +102,8 @@ class PromptOptions(NamedTuple):
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
     """Run one turn; return the exit status.
 
-    Raises `LogError` if the wire log cannot be written, and `TrackingError` if this system lacks
-    the way to track processes that the settings demand.
+    Raises `LogError` if the wire log cannot be written, and `TrackingError` if the settings demand
+    tracking by control groups, but this process may not create any.
     """
     context = exec_context.current()
     raise_open_files()
@@ -280,9 +280,9 @@ class _Run:
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return a text about its end.
+        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return an error message about that.
 
-        If it still runs then, the text says that it has closed its stdout.
+        If the agent still runs after that time, the message is that it has closed its stdout.
         """
         with trio.move_on_after(EXIT_TIMEOUT_S):
             await agent.exited.wait()

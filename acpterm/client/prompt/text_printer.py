@@ -1,9 +1,9 @@
 """Prints a turn for a human reader: messages, tool calls, terminal output and diffs.
 
-For a tool call, a line is printed when it starts, and a line with its status when it ends. The
-output of its terminals is printed in between, one line at a time and indented; its colours are kept
-if `colours` is true. Text from the agent and its programs is sanitized first (`sanitize`). Notices
-go to stderr.
+For a tool call, a line is printed when the call starts, and a line with its status when the call
+ends. The output of the call's terminals is printed in between, one line at a time and indented,
+with the colours of the output if `colours` is true. Text from the agent and its programs is
+sanitized first (`sanitize`). Notices go to stderr.
 """
 
 import codecs
@@ -34,7 +34,10 @@ _PLAN: Final = {"completed": "☑", "in_progress": "▸", "pending": "☐"}
 
 
 class _LineBuffer:
-    """Splits the output of a terminal into lines."""
+    """Splits the output of a terminal into lines.
+
+    An incomplete line is returned too once it has more than `_LINE_CHARS_MAX` characters.
+    """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -10,8 +10,8 @@
 - `editor_questions`: asks the user, through the editor, whether a command may run.
 - `editor_requests`: sends other requests of the proxy itself to the editor.
 - `presenter`: the interface of the two presenters, which translate updates for the editor.
-- `text_presenter`: for an editor without terminals, as text. `display`: the text of one terminal.
 - `terminal_presenter`: for an editor that shows terminals of the agent (`_meta.terminal_output`).
+- `text_presenter`: for any other editor, as text. `display`: the text of one terminal.
 
 "The host's terminals" are those that acpterm runs for the agent. "The agent's own terminals" are
 those that the agent runs itself, and whose output it reports in its updates.

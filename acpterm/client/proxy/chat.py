@@ -125,7 +125,7 @@ class Chat:
         self._cwds[session] = cwd
 
     def announce(self, session: str) -> None:
-        """Announce the command for a session, unless it was announced with the agent's commands."""
+        """Announce `/terminal` for a session, unless it was announced with the agent's commands."""
         if session not in self._announced:
             self._announced.add(session)
             self._send([announcement(session)])
@@ -137,7 +137,7 @@ class Chat:
         self._announced.discard(session)
 
     def translate(self, update: Update) -> bytes:
-        """Add the command to `update`, an agent's list of commands; return the line to send."""
+        """Add `/terminal` to `update`, an agent's list of commands; return the line to send."""
         self._announced.add(update.session)
         return with_command(update)
 

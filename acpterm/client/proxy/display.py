@@ -1,7 +1,8 @@
 """Renders a terminal that is embedded in a tool call as text: its command, last output and exit.
 
 The terminal may be the host's or the agent's own. Its output is fed as bytes, and the text kept is
-bounded. `fence` renders it as a console block of Markdown, for an editor without terminals.
+bounded. `fence` renders the terminal as a console block of Markdown, for an editor that cannot show
+terminals.
 
 An agent may report the output of its own terminal in the terminal's updates, in the tool call's
 `rawOutput`, or in both; output that is reported in both is rendered once. Of output from updates,
@@ -24,10 +25,9 @@ _BACKTICKS: Final = re.compile(r"`+")
 class Display:
     """One terminal that is shown as text.
 
-    `command` is its command line, None if unknown. `limit` is the maximum number of bytes of text
-    kept, and `lines` the maximum number of lines shown, which are the last ones. `ours` is true if
-    the host runs the terminal, and false if the agent does. `end` is the program's exit; None while
-    the program runs.
+    `command` is its command line, None if unknown. At most `limit` bytes of text are kept, and the
+    last `lines` lines are shown. `ours` is true if the host runs the terminal, and false if the
+    agent does. `end` is the program's exit; None while the program runs.
     """
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
@@ -69,7 +69,8 @@ class Display:
     def _ends_alike(self, complete: str, shown: str) -> bool:
         """Return whether two texts end with the same lines; either may lack its beginning.
 
-        Only complete lines count. Return False if `shown` has fewer of them than are displayed.
+        The first line of each text is ignored, since it may be incomplete. Return False if `shown`
+        has fewer other lines than the display shows (`lines`).
         """
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]

@@ -2,8 +2,9 @@
 
 States, in order:
 
-- *waiting* for the editor's first message. Its capabilities decide whether the agent gets the
-  host's terminals. If so, connect to the daemon, and start it if it is not running.
+- *waiting* for the editor's first message. The editor's capabilities and the options decide whether
+  the agent gets the host's terminals. If so, connect to the daemon, and start it if it is not
+  running.
 - *running*: the agent runs, and messages are relayed in both directions (`relay`).
 - *ending*, once the editor or the agent has closed its stream or stopped reading, or on a signal.
   If the agent has exited, the editor's pending requests get an error response. Otherwise the
@@ -86,7 +87,8 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
 
     Return the exit status of `acpterm proxy`: the agent's if the agent ended first, 1 if the agent
     or the daemon could not be started, else 0. Raises `LogError` if the wire log cannot be written,
-    and `TrackingError` if this system lacks the way to track processes that the settings demand.
+    and `TrackingError` if the settings demand tracking by control groups, but this process may not
+    create any.
     """
     context = exec_context.current()
     raise_open_files()

@@ -1,9 +1,9 @@
 """Notifies other modules of the sessions that the editor opens and closes.
 
-`terminals` sends the host a session's directory, and releases the session's terminals at its end.
-`chat` announces its command for a session. `sockets` adds an MCP server with a socket to a request
-that opens a session, before the request is passed on. The id of a new session is known only from
-the agent's response; the id of a session that is opened again, from the request.
+`terminals` sends the host a session's directory, and releases the terminals at the session's end.
+`chat` records the directory, and cancels the prompts at the session's end. `sockets` adds an MCP
+server with a socket to a request that opens a session, before the request is passed on. The id of a
+new session is in the agent's response; the id of a session that is opened again is in the request.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The presenter for an editor without terminals, which shows terminals as text in tool calls.
+"""The presenter that shows terminals as text in tool calls, for an editor that cannot show them.
 
 A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
 has output; all other items of the content keep their place. While the terminal prints, the call's
@@ -56,13 +56,13 @@ class _Call:
 
 
 class TextPresenter:
-    """The `presenter.Presenter` for an editor without terminals.
+    """The `presenter.Presenter` for an editor that cannot show an agent's terminals.
 
     `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when it is first shown. `limit` is the maximum number of bytes of text kept for each terminal,
-    and `lines` the maximum number of lines shown, which are the last ones. `clock` returns the time
-    in seconds. If `editor_has_terminals`, terminals that are neither the host's nor reported by the
-    agent are the editor's, which shows them itself.
+    when it is first shown. Of each terminal, at most `limit` bytes of text are kept, and the last
+    `lines` lines are shown. `clock` returns the time in seconds. `editor_has_terminals` is true if
+    the editor runs terminals for the agent. Then a terminal that is neither the host's nor reported
+    by the agent is the editor's, and the editor shows it itself.
     """
 
     def __init__(

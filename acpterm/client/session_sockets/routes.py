@@ -1,7 +1,8 @@
 """Passes each event of the host on to the client of a session's socket that has requested it.
 
-All clients of the sockets share one connection to the host, so their tokens for events may be
-equal. Each request for events therefore goes to the host with a token of ours.
+All clients of the sockets share one connection to the host, but each client chooses its tokens for
+events, so two clients may choose the same one. Each request for events therefore goes to the host
+with a token of ours.
 """
 
 import secrets

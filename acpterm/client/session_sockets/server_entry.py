@@ -39,11 +39,11 @@ def with_server(
 ) -> list[Any]:
     """Return the entries `servers` of a session's `mcpServers`, with an entry for `acpterm mcp`.
 
-    If `servers` has such an entry, that one gets the path of the socket, unless it has one already.
-    Otherwise an entry is added.
+    If `servers` has an entry for `acpterm mcp`, add `path` to that entry, unless the entry has the
+    path of a socket already. Otherwise add an entry.
 
-    `path` is the path of the session's socket, and `cwd` the session's directory. `is_v2`: the
-    agent speaks version 2 of ACP.
+    `path` is the path of the session's socket, and `cwd` the session's directory. `is_v2` says
+    whether the agent speaks version 2 of ACP.
     """
     given = items(servers)
     variables = [{"name": SOCKET_VARIABLE, "value": path}]

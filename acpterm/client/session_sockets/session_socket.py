@@ -25,7 +25,7 @@ _log = structlog.get_logger("acpterm.mcp")
 
 
 class SessionSocket:
-    """Listens at `path` as soon as it is created; `run` accepts clients.
+    """A socket that listens at `path` as soon as this object is created; `run` accepts clients.
 
     `host` is the connection to the host, and `routes` has the requests for events on it. `profile`
     is the profile that the user has chosen for the agent, if any. Raises `OSError` if the socket

@@ -2,12 +2,13 @@
 
 `initialize` is answered here, as the host would answer it. All other requests wait until the id of
 the session is known: the agent starts its MCP servers while it opens the session. Only methods for
-agents are passed on: the connection to the host may be an approver, which can also answer the
-questions to the user, and an MCP server must not.
+agents are passed on, since the connection to the host may be an approver's. An approver may also
+answer questions to the user, but an MCP server must not answer them.
 
 States: *waiting* for the session's id, *bound*, *closed*. When the client closes the connection, or
-the session is closed, its pending requests are cancelled, and the terminals that it has created and
-not released are released; a terminal that is created after that is released at once.
+the session is closed, the client's pending requests are cancelled, and the terminals that the
+client has created and not released are released. A terminal that is created after that is released
+at once.
 """
 
 from typing import Any, Final
@@ -40,7 +41,7 @@ _WAITING_MAX: Final = 100
 
 
 class SocketClient:
-    """Relays between the client at the other end of `stream` and `host`.
+    """Relays between `host` and the client at the other end of `stream`.
 
     `profile` is the profile that the user has chosen for the agent, if any.
     """

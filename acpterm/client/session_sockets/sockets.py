@@ -57,11 +57,11 @@ class SessionSockets:
     def opening(
         self, id_: Id, fields: dict[str, Raw], *, session: str | None = None, is_v2: bool = False
     ) -> dict[str, Any]:
-        """Create the socket for a session, and return the params with the MCP server added.
+        """Create a session's socket if there is none; return the params with the MCP server added.
 
         `fields` are the params of the request `id_`, which opens the session. `session` is the id
-        of the session, if it is known. `is_v2`: the agent speaks version 2 of ACP. If the socket
-        cannot be created, log the error and return `fields`.
+        of the session, if it is known. `is_v2` says whether the agent speaks version 2 of ACP. If
+        the socket cannot be created, log the error and return `fields`.
         """
         socket = None if session is None else self._sockets.get(session)
         if socket is None:

@@ -58,8 +58,8 @@ class Agent:
     def is_installed(self) -> bool:
         """Return whether the agent seems to be installed.
 
-        It does if its program is on the PATH, if its settings file exists, or if the settings
-        file's directory exists and is not the home directory.
+        An agent seems to be installed if its program is on the PATH, if its settings file exists,
+        or if the settings file's directory exists and is not the home directory.
         """
         if any(shutil.which(program) for program in self.programs):
             return True
@@ -69,9 +69,9 @@ class Agent:
 
 
 def _in(variable: str, default: str) -> str:
-    """Return the directory that the environment variable names, or else `default`.
+    """Return the directory in the environment variable `variable`.
 
-    A relative path in the variable is ignored.
+    If the variable is not set or has a relative path, return `default`, which may begin with `~`.
     """
     directory = os.environ.get(variable, "")
     return directory if os.path.isabs(directory) else home(default)

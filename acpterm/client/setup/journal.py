@@ -1,9 +1,10 @@
 """Records what `acpterm setup` has changed, so that `--undo` can restore it byte for byte.
 
-Each target has one JSON file in the state directory. It has only the bytes that the change has
-removed, not the whole settings file, which may have secrets. A record is only used as long as the
-settings file is as the change has left it. If the file was written since, `--undo` removes the
-entries from the present contents instead. A record that is lost or damaged is not an error.
+Each target (a settings file, and what acpterm writes into it: see `targets`) has one record, a JSON
+file in the state directory. The record has only the bytes that the change has removed, not the
+whole settings file, since that may have secrets. A record is only used as long as the settings file
+is as the change has left it. If the settings file was written since, `--undo` removes the entries
+from the present contents instead. A record that is lost or damaged is not an error.
 """
 
 import os

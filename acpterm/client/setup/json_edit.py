@@ -173,7 +173,10 @@ def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
 
 
 def _start_of_line(text: str, at: int) -> int:
-    """Return where the white space before `at` starts: indentation, and a line end before it."""
+    """Return the start of the white space before `at`: the indentation with the line end before it.
+
+    If there is other text before `at` on the line, return the position after that text.
+    """
     at = len(text[:at].rstrip(" \t"))
     if text[:at].endswith("\n"):
         at -= 1

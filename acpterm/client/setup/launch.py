@@ -31,7 +31,7 @@ def acpterm_words(*, from_desktop: bool) -> list[str]:
 
     The name is searched on the PATH that the agent will have: with `from_desktop`, on the PATH of
     programs that the desktop starts; otherwise on the PATH of a shell in which no virtual
-    environment is activated.
+    environment is activated. If the path is unknown, the words are `PYTHON -P -m acpterm`.
     """
     own = _own_path()
     if own is None:

@@ -1,9 +1,9 @@
 """Plans a change of one file, and carries it out.
 
-A `Plan` has the contents of the file before and after the change. Nothing is written until `apply`,
-which fails if the file has changed since the plan was made. `plan_setup` first removes the entries
-of an earlier setup from the contents. So a second setup replaces the first one, and `--undo`
-restores the contents before both.
+A target (see `targets`) is the file, and what acpterm writes into it. A `Plan` has the contents of
+the file before and after the change. Nothing is written until `apply`, which fails if the file has
+changed since the plan was made. `plan_setup` first removes the entries of an earlier setup from the
+contents. So a second setup replaces the first one, and `--undo` restores the contents before both.
 """
 
 from dataclasses import dataclass
@@ -115,8 +115,8 @@ def _original(
 ) -> tuple[bytes | None, list[str]]:
     """Return the contents without acpterm's changes, and the directories that acpterm created.
 
-    `content` is the contents now. They are restored from `record` if the file has not changed since
-    the recorded change; otherwise acpterm's entries are removed from `content`.
+    `content` is the present contents. If they are as the recorded change has left them, restore the
+    earlier contents from `record`; otherwise remove acpterm's entries from `content`.
     """
     if content is None:
         return None, []

@@ -85,11 +85,12 @@ class EntriesTarget:
         return content if content is None else document.encode()
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Return the contents `content`, which have no entry of acpterm, with the entries added.
+        """Add acpterm's entries to `content`, which has none; return the new contents.
 
-        `current` is the contents of the file now: additional members of acpterm's entries there are
-        kept. Raises `SetupError` if the contents are not valid, there is another program's entry
-        under the same name, or an entry cannot be added without another change.
+        `current` is the present contents of the file. If acpterm's entries in `current` have
+        additional members, the new entries keep them. Raises `SetupError` if the contents are not
+        valid, there is another program's entry under the same name, or an entry cannot be added
+        without another change.
         """
         document, present = self._decode(content), self._decode(current)
         parents = document.missing_parents(next(iter(self.entries)))
@@ -163,7 +164,8 @@ def skill() -> bytes:
 def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
     """Return the target for `acpterm mcp` as an MCP server of the agent.
 
-    `tools` is the set of tools that the server offers; None keeps the set of an existing entry.
+    `tools` is the set of tools that the server offers. None keeps the set of an existing entry; for
+    a new entry, it means `session`.
     """
     path = (agent.servers, SERVER)
     return EntriesTarget(

@@ -1,8 +1,8 @@
 """Adds tables to TOML text, and removes them, without a change to anything else in the text.
 
 Stateless. A new table is appended, so that all text before it stays unchanged. There is one
-exception: if the table around it is an inline table (`servers = {…}`), which TOML does not allow to
-extend later, the new table is added inside the braces.
+exception: if the table around the new one is an inline table (`servers = {…}`), the new table is
+added inside the braces, since TOML does not allow extending an inline table later.
 """
 
 import re
@@ -34,8 +34,8 @@ def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
     """Return `text` with the table `entry` added at `path`.
 
     `path` has the names of the nested tables that lead to `entry`, the outermost first. There must
-    be no value at `path`. Raises `ParseError` if the text is not TOML, or a value on the path is
-    not a table.
+    be no value at `path`. Raises `ParseError` if the text is not TOML, a value on the path is not a
+    table, or the table cannot be added.
     """
     data: Any = parse(text)
     for depth, name in enumerate(path[:-1]):
@@ -74,9 +74,9 @@ def remove(text: str, path: Sequence[str], *, parents: int) -> str:
 
 
 def _add_inside(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with `entry` added at `path`, inside an inline table around it.
+    """Return `text` with `entry` added at `path`, inside the inline table that is to contain it.
 
-    Raises `ParseError` if it cannot be added there.
+    Raises `ParseError` if `entry` cannot be added there.
     """
     bom = _BOM if text.startswith(_BOM) else ""
     try:

@@ -22,11 +22,12 @@ Change: TypeAlias = AskedNotification | WithdrawnNotification
 async def follow_approvals(
     client: UserClient, take: Callable[[Change, Raw], Awaitable[object]]
 ) -> None:
-    """Call `take` with each question and each answer, decoded and as raw JSON, and await it.
+    """Call `take` with each question and each answer, decoded and as raw JSON; await each call.
 
-    The pending questions come first, then new questions and answers. After the daemon's worker was
-    replaced, `take` is not called again for a pending question. Runs until cancelled. Raises
-    `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
+    The pending questions come first, then new questions and answers. A question that is still
+    pending after the daemon's worker was replaced is not passed to `take` again. Runs until
+    cancelled. Raises `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the
+    request.
     """
     request = SubscribeApprovalsRequest(client.token())
     known: set[str] = set()

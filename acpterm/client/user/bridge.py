@@ -3,7 +3,7 @@
 Terminals of an SSH place with the setting `keeper` use it (`providers.ssh.remote_keeper`). The
 daemon of the other host keeps a *remote terminal* with the real program. The bridge is the program
 of the *local terminal* that the agent or the user sees. It runs on the local terminal's PTY in raw
-mode, prints the output of the remote terminal there, and passes input and window size on to the
+mode. It prints the remote terminal's output to this PTY, and passes input and window size on to the
 remote terminal. It connects to a local socket, which SSH forwards to the user's socket of the other
 host while the hosts are connected.
 
@@ -18,11 +18,11 @@ Rules for a lost connection, which the remote program does not notice:
   then, a line says so.
 - Input that was not acknowledged is sent again with the same token, so that it is typed only once.
   Nothing is read from the PTY while input cannot be sent.
-- The remote terminal has a unique name, so that a terminal is not created twice if the response to
-  the first request was lost.
+- The remote terminal has a unique name. If the response to the create request was lost, the bridge
+  finds the terminal by this name, and does not create another one.
 
-If the local keeper dies, the PTY hangs up and the bridge gets SIGHUP. It then releases the remote
-terminal if it is connected; otherwise the other host ends that terminal by itself.
+If the local keeper dies, the PTY hangs up and the bridge gets SIGHUP. A connected bridge then
+releases the remote terminal; otherwise the other host ends that terminal by itself.
 """
 
 import base64
@@ -92,9 +92,9 @@ class Bridge:
     async def run(self) -> int | None:
         """Run the remote program, and pass output, input and window size on until it has exited.
 
-        Return its exit code: 255 if it is unknown, if a signal ended the program, or if the other
-        daemon refuses a request; the refusal is printed. Return None if there was no connection for
-        `limit_s` seconds.
+        Return the program's exit code, or 255 if the exit code is unknown, if a signal ended the
+        program, or if the other daemon refuses a request; the refusal is printed. Return None if
+        there was no connection for `limit_s` seconds.
         """
         lost_at, pause = trio.current_time(), _PAUSE_S
         while trio.current_time() - lost_at < self._limit_s:
@@ -120,7 +120,7 @@ class Bridge:
     async def _serve(self, client: UserClient) -> int:
         """Pass output, input and window size on until the program has exited; return its exit code.
 
-        The exit code is 255 if it is unknown or if a signal ended the program. Raises `LostError`
+        Return 255 if the exit code is unknown or if a signal ended the program. Raises `LostError`
         when the connection is lost, and `RpcError` if the other daemon refuses a request.
         """
         terminal = self._terminal = self._terminal or await self._find(client)

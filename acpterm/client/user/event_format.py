@@ -32,7 +32,7 @@ class EventRow(NamedTuple):
     terminal: str
     owner: str
     who: str
-    """The name of the agent, or else the id of its connection, and the id of the session."""
+    """The agent's name (if it has none, the id of its connection), and the session's id."""
     what: str
     """Details that depend on the event, such as the exit status or the command."""
 
@@ -67,7 +67,10 @@ def event_row(event: EventNotification) -> EventRow:
 
 
 def _who(event: EventNotification) -> str:
-    """Return the event's agent (or else connection) and session id; `-` if it has none of them."""
+    """Return the agent's name and the session's id of an event; `-` if the event has neither.
+
+    If the agent has no name, return the id of its connection in place of the name.
+    """
     words = [
         one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
     ]

@@ -114,7 +114,8 @@ class TypedNames:
         """Return `error` with the name that the user typed in place of the terminal's id.
 
         `params` are the params of the failed request. If the error means that the daemon is ending,
-        return a `DaemonError` instead, whose message refers to the daemon as `name`.
+        return a `DaemonError` instead. Its message refers to the daemon as `name`: this is not the
+        name of a terminal.
         """
         if error.code == REQUEST_CANCELLED:
             # The client never cancels a request that it waits for, so the daemon has cancelled it,

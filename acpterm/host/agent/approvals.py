@@ -5,9 +5,9 @@ take-over, the client repeats the request: `ask_user` then continues the questio
 worker has asked, or returns the answer that the user has given meanwhile.
 
 An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection's
-client is an approver (see `host.approvals`), which does not pass on such requests of the agent.
-With the setting `mcp_elicitation_approves`, an agent's MCP client may answer too, but its answers
-are never remembered for later commands.
+client is an approver (see `host.approvals`). An approver relays the agent's messages, but not these
+two requests. With the setting `mcp_elicitation_approves`, an agent's MCP client may answer too, but
+its answers are never remembered for later commands.
 """
 
 import time
@@ -56,9 +56,9 @@ async def ask_user(
     """Ask the user whether a command may run, and wait for the answer.
 
     `request` is the JSON-RPC id of the request; None if it cannot be recognised when it is
-    repeated. If the user has given an answer for the whole session before, return it at once.
-    Raises `RpcError` (-32602) if too many questions are pending. If this is cancelled, the question
-    is withdrawn.
+    repeated. If an earlier answer for the whole session applies to the command, return that answer
+    at once. Raises `RpcError` (-32602) if too many questions are pending. If this is cancelled, the
+    question is withdrawn.
     """
     host, agent = connection.host, connection.agent
     question = host.approvals.unclaimed(agent.connection_id, request, ask.fingerprint)
@@ -116,7 +116,7 @@ def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
 
 
 def decline(connection: AgentConnection, params: DeclineRequest) -> Empty:
-    """`_acpterm/approval/decline`: record that this client cannot ask the user a question.
+    """`_acpterm/approval/decline`: record that the client cannot ask the user the given question.
 
     Raises `RpcError`: -32600 if the client may not answer questions (`AgentConnection.answerer`),
     -32002 if the question is not pending.
@@ -141,9 +141,9 @@ def _approver(connection: AgentConnection) -> Approver:
 
 
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
-    """Raise `NoQuestionError` unless a pending question of the connection has this id.
+    """Raise `NoQuestionError` unless a pending question of the connection has the id `identifier`.
 
-    `approver` is the connection's `answerer`.
+    `approver` sends the connection's questions to its client (`AgentConnection.answerer`).
     """
     pending = connection.host.approvals.pending
     if not any(question.id == identifier and approver.attends(question) for question in pending):
@@ -166,7 +166,8 @@ async def expire_unclaimed(connection: AgentConnection) -> None:
 async def send_pending(connection: AgentConnection) -> None:
     """Send the pending questions to a client that has just reconnected, if it may answer them.
 
-    First let other tasks run, so that the client gets the response to its `initialize` before.
+    First let other tasks run, so that the client gets the response to `initialize` before the
+    questions.
     """
     await trio.lowlevel.checkpoint()
     if connection.answerer is not None:

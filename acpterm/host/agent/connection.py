@@ -9,9 +9,9 @@ States: *open*, then *closed* by `close`, which releases all terminals. A termin
 being created then is released as soon as it exists.
 
 Longer than 300 lines because the connection's rights (its profiles and approvers) are in the same
-record as the rest of its state, and depend on its holders. In an object of their own they would
-refer back to the connection. Such a reference cycle would keep a closed connection in memory until
-the next garbage collection.
+record as the rest of its state, and depend on the processes that use the connection (`holders`). A
+separate object for the rights would have to refer back to the connection. Such a reference cycle
+would keep a closed connection in memory until the next garbage collection.
 """
 
 import itertools
@@ -217,10 +217,9 @@ class AgentConnection:
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's programs may write, in a sandbox.
 
-        It is the session's workspace, if that is set, or else the directory of the agent. But if
-        the connection has an approver, return None instead of the directory: that would be the
-        approver's own directory, and the agent could get access to it by naming a session that the
-        approver has not opened.
+        This is the session's workspace if it is set, otherwise the directory of the process that
+        connected. But if that process is an approver, return None: the agent could otherwise get
+        access to the approver's directory by naming a session that the approver has not opened.
         """
         if session.workspace is None and self._approver is not None:
             return None
@@ -233,18 +232,19 @@ class AgentConnection:
 
     @property
     def answerer(self) -> Approver | None:
-        """What sends this connection's questions to its client; None if the client may not answer.
+        """Sends this connection's questions to its client; None if the client may not answer them.
 
-        The client is an approver, or the agent's own client, which `add_elicitor` has allowed to
-        answer. The latter has no other right of an approver.
+        The client may answer if it is an approver, or if `add_elicitor` has allowed it. In the
+        second case the client has no other right of an approver.
         """
         return self._approver or self._elicitor
 
     def add_elicitor(self) -> None:
-        """Let the agent's own client answer this connection's questions, if the settings allow it.
+        """Let a client that is no approver answer this connection's questions.
 
-        This right is not stored in the connection's record: the client requests it again when it
-        resumes the connection.
+        The client shows them to the user itself, as MCP clients can (elicitation). Do nothing
+        unless the setting `mcp_elicitation_approves` is on. This right is not stored in the
+        connection's record: the client requests it again when it resumes the connection.
         """
         allowed = self.settings.mcp_elicitation_approves
         if allowed and self.answerer is None and not self._closed:
@@ -254,7 +254,8 @@ class AgentConnection:
     def add_approver(self, request: ApproverRequest) -> None:
         """Make the client the connection's approver, which asks the user questions. Idempotent.
 
-        `request` has what the user has chosen for the connection.
+        `request` has the kind of client, the agent's command, and the profile that the user has
+        chosen, if any.
         """
         if self._approver is None and not self._closed:
             self.programs = program_names(request.agent)

@@ -56,7 +56,7 @@ class Judgement(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Where the program runs, for the user: see `directory_text`."""
+        """Where the program runs, as the user sees it: the directory, after the place if any."""
         return directory_text(self.provider, self.cwd)
 
     @property

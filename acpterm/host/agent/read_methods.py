@@ -1,10 +1,10 @@
 """The handlers of the agents' methods that list, describe and read terminals.
 
-An agent sees the held and promoted terminals of the session that it names. With the setting
-`agents_read_user_terminals` it can also read terminals that the user created, but never those of
-other agents. Descriptions leave out what only concerns the user: the connection's id, windows and
-recordings. If the agent may not read a terminal, or there is no such terminal, the handlers raise
-`RpcError` (-32002).
+An agent sees the terminals of the session that it names: promoted ones too, but no released ones.
+With the setting `agents_read_user_terminals` it can also read terminals that the user created, but
+never those of other agents. Descriptions leave out what only concerns the user: the connection's
+id, windows and recordings. If the agent may not read a terminal, or there is no such terminal, the
+handlers raise `RpcError` (-32002).
 """
 
 from collections.abc import Coroutine

@@ -68,7 +68,7 @@ class Resumption:
     def holders(self) -> set[tuple[int, float]]:
         """Return the processes that use the agents' connections, each as pid and start time.
 
-        Connections on which nothing was received are left out, since they need not be agents': the
+        A connection on which nothing was received is left out, since it may not be an agent's: the
         user's commands connect to the agents' socket to make the service manager start the daemon.
         """
         return {
@@ -113,9 +113,9 @@ class Resumption:
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
         Close `fresh`, and return the connection that has `secret`. Return None, and do nothing, if
-        no connection has `secret`. Do the same if that connection has an approver, and another
-        process has opened `fresh`: that process must not get the approver's rights. Raises
-        `RpcError` (-32600) if `fresh` already has sessions.
+        no connection has `secret`. Also do so if the connection has an approver, and `fresh` was
+        opened by a process other than the approver: that process must not get the approver's
+        rights. Raises `RpcError` (-32600) if `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:

@@ -65,7 +65,7 @@ class Session:
         self._workspace: str | None = None
         self._cancelled = 0
         self.entries: Final[dict[str, TerminalEntry]] = {}
-        """The terminals that the agent may name, by id: held and promoted ones."""
+        """The session's terminals by id: promoted ones too, but no released ones."""
         self.pending_creates = 0
         """How many terminals are being created in the session."""
         self._decisions = SessionDecisions()
@@ -194,7 +194,7 @@ class Session:
         self.entries[entry.id] = entry
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the held or promoted terminal with this id or name; None if there is none."""
+        """Return the unreleased terminal with this id or name; None if there is none."""
         return self.entries.get(identifier) or named(self.entries.values(), identifier)
 
     def readable(self, identifier: str) -> TerminalEntry:

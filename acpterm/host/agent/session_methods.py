@@ -80,9 +80,9 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
     """Apply the options of `initialize` that decide which commands the agent may run.
 
-    `profile` requests an additional profile. `relay` says that the connected process
-    only relays for the agent, whose process is then searched for. `approver` is the token of an
-    approver. `elicits` requests that the agent's own client may answer questions.
+    `profile` requests an additional profile. `relay` says that the connected process only relays
+    for the agent, whose process is then searched for. `approver` is the token of an approver.
+    `elicits` requests that the client may answer questions although it is no approver.
     """
     if options.profile is not None:
         connection.request_profile(options.profile)

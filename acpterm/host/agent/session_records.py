@@ -24,9 +24,10 @@ class SessionRecords:
         self._is_stored = False
 
     def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Begin to store the session: its record is stored before the next response is sent.
+        """Begin to store the session: before this call, `changed` has no effect.
 
-        The record is what `record` returns when it is called at that time.
+        The first record is stored before the next response is sent. `record` is called at that
+        time, and returns this record.
         """
         self._is_stored = True
         self.changed(record)
@@ -38,8 +39,8 @@ class SessionRecords:
     def changed(self, record: Callable[[], SessionRecord]) -> None:
         """Store the session's changed record before the next response is sent.
 
-        The record is what `record` returns when it is called at that time. Do nothing if the
-        session is not stored.
+        `record` is called at that time, and returns the record to store. Do nothing if the session
+        is not stored.
         """
         if self._is_stored:
             self._writer.changed(self._key, lambda: record().encode())

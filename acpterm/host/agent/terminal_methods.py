@@ -4,7 +4,7 @@
 docs/protocol.md documents them, and the response to `initialize` advertises them.
 
 A handler returns its response, or a coroutine if it has to wait; the connection runs the coroutine
-in a separate task. Cancelling a request leaves its terminal unchanged.
+in a separate task. Cancelling a request about an existing terminal leaves the terminal unchanged.
 
 Handlers of requests about an existing terminal raise `RpcError`: -32002 if the session has no such
 terminal; -32602 if the request would change a terminal that the user owns.

@@ -122,8 +122,8 @@ def check_resources(
 ) -> None:
     """Raise `RpcError` (-32602) if a request may not ask for `resources` of a provider.
 
-    `provider` is its name, and `place` its settings if it is a place. `is_agents` says whether the
-    request is an agent's, not the user's.
+    `provider` is the provider's name. `place` has the settings of the place; None if the provider
+    is not a place. `is_agents` says whether the request is an agent's, not the user's.
     """
     if not isinstance(place, SlurmPlace):
         raise RpcError(INVALID_PARAMS, f"resources are for Slurm's places, not for {provider!r}")

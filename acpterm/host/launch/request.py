@@ -100,9 +100,8 @@ class LaunchRequest:
         The record names the user as the owner; for an agent's terminal, the caller changes that.
         `command` is the summary for lists. `limit` is how many bytes of text to retain; None means
         the default. The program is killed after `lifetime` seconds. `view` is the default format of
-        the output: "text", "raw" or "screen". `limits` are those of the profile. If its limit
-        `wall` is lower than `lifetime`, it applies instead; so does its limit `output_bytes` if it
-        is lower than `limit`.
+        the output: "text", "raw" or "screen". `limits` are those of the profile: the limit `wall`
+        replaces a greater `lifetime`, and the limit `output_bytes` replaces a greater `limit`.
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit
@@ -221,11 +220,11 @@ class LaunchRequest:
 
 
 def _unenforced(record: TerminalRecord, limits: ResourceLimits, *, strict: bool) -> list[str]:
-    """Return, for each limit that is set in `limits`, a sentence that it cannot be enforced.
+    """Return one message for each limit in `limits`: that the limit cannot be enforced, and why.
 
     Called if at least one limit is set and the program runs on another host, where no limit is
     enforced. `record` is the terminal's record, which names that host. If `strict`, raise
-    `LimitError` for the first limit instead.
+    `LimitError` for the first limit instead of returning messages.
     """
     errors = [
         LimitError(name, value, f"the program runs on {record.host or record.provider}")

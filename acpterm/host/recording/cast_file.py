@@ -2,8 +2,8 @@
 
 Rules:
 
-- The file name contains the time of the terminal's start, so that names sort by age, then the
-  terminal's id, and a suffix if an agent created the terminal.
+- The file name has the time of the terminal's start, the terminal's id, and a suffix that says
+  whether an agent created the terminal. The time comes first, so that names sort by age.
 - There are at most `record_files` (a setting) recordings of terminals that the user created, and as
   many of terminals that agents created: the oldest are removed before a new file is created. A file
   that is being written is locked, and is not removed.

@@ -139,9 +139,9 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 
-    The same values are in the records of the connection and its session. They are stored with each
-    terminal too, because only the terminals' records survive the death of the keeper: a connection
-    that is restored from them must not get more rights than it had.
+    The same values are in the records of the connection and its session. If the keeper dies, only
+    the terminals' records are left, and the connection is restored from them. So these values are
+    stored with each terminal too: the restored connection must not get more rights than it had.
     """
 
     programs: list[str] = []
@@ -378,9 +378,9 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):
-    """The command, environment and context that the user created a terminal with.
+    """The command, environment and execution context with which the user created a terminal.
 
-    `acpterm restart TERMINAL` starts the same program from it.
+    `acpterm restart TERMINAL` starts the same program from this record.
     """
 
     KIND: ClassVar[str] = "launch"

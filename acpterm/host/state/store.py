@@ -31,7 +31,7 @@ class StoredEntry(Protocol):
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """The descriptors in this process, which the entry owns."""
+        """The stored descriptors, as numbers in this process. The entry owns them."""
 
 
 class StateStore(Protocol):

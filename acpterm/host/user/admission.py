@@ -5,9 +5,8 @@ is not closed: every request on it fails with an error that says the reason, so 
 report the reason. The processes of the user's uid are admitted, except:
 
 - processes in a terminal that an agent created, even if it was promoted;
-- processes that use an agent's connection, and their descendants; an approver (a process that asks
-  the user an agent's questions) is admitted, since the user has started it, but not its
-  descendants;
+- processes that use an agent's connection, and their descendants. An approver itself, though, is
+  admitted: this process asks the user an agent's questions, and the user has started it;
 - processes from a terminal of another daemon, and processes whose origin cannot be determined.
 
 This keeps agents from using the user's commands by mistake. It is not a security boundary: see

@@ -64,8 +64,8 @@ async def attach(
 ) -> AttachResponse:
     """Show a terminal in a window until its program ends or the terminal is released.
 
-    `share` is the id of the share that a visitor uses; None for the user. The response says whether
-    the program has exited, and how, or that the terminal was released.
+    `share` is the id of the share that a visitor uses; None for the user. The response says how the
+    program has exited, or that the terminal was released.
 
     Raises `RpcError` (-32602) if the client runs in this terminal, or in another terminal that this
     terminal shows (`Windows.would_loop`); if this terminal is too large for a screen; or if an

@@ -122,8 +122,8 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
 async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
     """`_acpterm/session/subscribe`: send a session's updates until the agent has disconnected.
 
-    Raises `RpcError`: -32002 if there is no such session, -32602 if several connections have one or
-    the token is in use.
+    Raises `RpcError`: -32002 if there is no such session, -32602 if several connections have such a
+    session, or if the token is in use.
     """
     session = _find_session(user, params.session_id, params.connection)
     with user.ongoing_request(params.token):
@@ -136,7 +136,7 @@ def _find_session(user: UserConnection, identifier: str, connection: str | None)
     """Return the session with this id, of the agent's connection with the id `connection`.
 
     If `connection` is None, search all connections. Raises `RpcError`: -32002 if there is no such
-    session, -32602 if several connections have one.
+    session, -32602 if several connections have such a session.
     """
     sessions = list(user.sessions())
     found = [

@@ -34,15 +34,16 @@ CATCH_UP_INTERVAL_S: Final = 0.05
 async def follow(
     user: UserConnection, entry: TerminalEntry, params: FollowRequest
 ) -> FollowResponse:
-    """Send the output of a terminal, from the position or time that `params` names, then live.
+    """Send the output of a terminal: first the retained output, then the live output.
 
-    Without `stay`, return once the current output was sent; otherwise once the program has ended
-    and all output was sent. The response has the position just past the sent output.
+    `params` may name the position or the time at which to begin. Without `stay`, return once the
+    current output was sent; otherwise once the program has ended and all output was sent. The
+    response has the position just past the sent output.
 
     Raises `RpcError`: -32602 if `since` is after the end of the output, or if the token is in use;
     -32800 if the connection closes, or if a later request has the same `holder`. The holder is a
-    name that the client chooses for itself: a later request with it means that the client has
-    connected again.
+    name that the client chooses for itself: a later request with the same holder means that the
+    client has connected again.
     """
     terminal = entry.terminal
     if params.since_time is not None:
@@ -81,7 +82,7 @@ async def follow(
 
 @contextmanager
 def _replace_earlier(entry: TerminalEntry, holder: str | None) -> Iterator[None]:
-    """Cancel the earlier follow request of `holder`, and run the block as its current request.
+    """Cancel the earlier follow request of `holder`; register the block as the current one.
 
     `holder` is the name in the request (`FollowRequest.holder`); with None, just run the block. If
     a later request of the same holder arrives, the block is cancelled; then raise `RpcError`

@@ -1,7 +1,8 @@
 """The handlers of the user's methods that create, restart and inspect a terminal.
 
-`create` stores what the user has created the terminal with in a launch record (`LaunchRecord`).
-`restart` starts the same program from this record, and `inspect` reports the record.
+`create` stores the command, the environment and the execution context in a launch record
+(`LaunchRecord`). `restart` starts the same program from this record, and `inspect` reports the
+record.
 """
 
 from collections.abc import Iterator
@@ -192,7 +193,8 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
     """Treat a terminal as being restarted during the block.
 
-    During the block, the terminal counts as not over, so that no other terminal can get its name.
+    The terminal then counts as not over (`TerminalEntry.is_over`), so that no other terminal can
+    get its name.
     If the terminal is to be removed when its program ends, this is done only after the block.
     Raises `RpcError` (-32602) if another terminal has the name already.
     """

@@ -101,8 +101,8 @@ async def _output(user: UserConnection, entry: TerminalEntry) -> OutputResponse:
 def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, FollowResponse]:
     """`_acpterm/terminal/follow`: send the output after a position, then live output, as bytes.
 
-    Raises `RpcError`: -32602 if `hold` is set and an agent owns the terminal; the errors of
-    `user.follow.follow` too.
+    Raises `RpcError`: the errors of `user.follow.follow`, and -32602 if `hold` is set and an agent
+    owns the terminal.
     """
     entry = user.entry(params.terminal_id)
     if params.hold and not entry.is_users:

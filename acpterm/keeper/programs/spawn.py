@@ -8,8 +8,8 @@ There are three ways; the first way that supports the request is used.
    or newer.
 2. `clone3` into the control group, or `fork`: `child.exec_program` runs in the child, and prints on
    the terminal why a program cannot be executed. Also used if `posix_spawn` fails.
-3. `ptyprocess`: on systems other than Linux, where a session leader that opens a PTY's slave does
-   not necessarily get it as its controlling terminal.
+3. `ptyprocess`: on systems other than Linux, where a PTY's slave does not necessarily become the
+   controlling terminal of a session leader that opens the slave.
 
 The keeper keeps the slave open until the child has opened it, so a terminal cannot hang up before
 its program has started.

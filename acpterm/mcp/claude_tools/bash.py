@@ -91,9 +91,9 @@ async def _in_shell(call: Call, command: str, limit: float) -> Reply:
 
 
 def _with_code(code: int | None, output: str) -> str:
-    """Return the output of a command that has ended, with the exit code before it unless it is 0.
+    """Return the output of a command that has ended, after a line with the exit code.
 
-    `code` is None if the exit code is unknown.
+    The line is left out if the exit code is 0. `code` is None if the exit code is unknown.
     """
     return output if code == 0 else f"Exit code {'unknown' if code is None else code}\n{output}"
 

@@ -113,9 +113,9 @@ def _next_call(name: str, session: Session, completed: Completed) -> str:
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
     """Replace the output in `view` by all text that the host retains, and return `view`.
 
-    The output in `view` was read by position, as far as the host retains it as bytes. If a command
-    prints much, the host retains more of the output as text. The shown part has at most
-    `max_output` characters; if that is None, as many as the setting `tool_crop_output` says.
+    If a command prints much, the host retains more of the output as text than as bytes, and the
+    output in `view` comes from the bytes. The part that is shown has at most `max_output`
+    characters; if that is None, as many as the setting `tool_crop_output` says.
     """
     whole = await session.terminal.output()
     view.text = whole.text

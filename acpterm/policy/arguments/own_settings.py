@@ -1,7 +1,7 @@
 """Recognises commands that change acpterm's own settings and rules, or the settings of agents.
 
-Such a command could change what agents may run, so it is dangerous in every profile, whatever its
-lists say. Only the words of commands are examined: a program that opens the files without naming
+Such a command could change what agents may run, so it is dangerous whatever the lists of the
+profile say. Only the words of commands are examined: a program that opens the files without naming
 them in its arguments is not recognised.
 """
 

@@ -13,7 +13,7 @@ _COUNTS_MAX: Final = 1000
 
 
 class Typed(NamedTuple):
-    """The input of one side to one terminal in one interval."""
+    """What one side (agent, user or share) has typed into one terminal in one interval."""
 
     started: float
     """The time of the first byte on the monotonic clock, in seconds."""

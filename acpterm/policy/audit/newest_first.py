@@ -118,8 +118,8 @@ def read_page(
 def _earlier(time: str) -> str:
     """Return the time `LATE_S` before `time`; both have the format of an entry's time.
 
-    A reader that goes back through the log can stop at an entry older than the result: all entries
-    before that one are older than `time`, though entries are not exactly in the order of time.
+    Entries are not exactly in the order of time, but they differ from it by `LATE_S` at most. So if
+    an entry is older than the result, all entries before that entry are older than `time`.
     """
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 
@@ -127,7 +127,7 @@ def _earlier(time: str) -> str:
 def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
     """Yield the lines of all files, from the newest to the oldest.
 
-    Start with the line before the place `before`, unless that is None.
+    Begin with the line just before the place `before`; if `before` is None, with the newest line.
     """
     current: os.stat_result | None = None
     while True:

@@ -38,9 +38,9 @@ class Line(NamedTuple):
 class AuditReader:
     """A reader of the audit log in `directory`, which need not exist yet.
 
-    `since`, in seconds since 1970, leaves out files that have only older entries; None for no
-    limit. Other files are read as a whole, so `read` may return entries older than `since`. Call
-    `close` in the end.
+    If `since` (in seconds since 1970) is given, old files that have only earlier entries are not
+    read. All other files are read from their beginning, so `read` may still return entries that are
+    older than `since`. Call `close` in the end.
     """
 
     def __init__(self, directory: str, since: float | None = None) -> None:
@@ -79,7 +79,7 @@ class AuditReader:
         """Open the file that is newer than `current`; return False if there is none.
 
         If `current` was removed, open the oldest file. If `current` is None, open the oldest file
-        that `since` does not leave out. If the files are rotated meanwhile, list them again.
+        that may have entries from `since` on. If the files are rotated meanwhile, list them again.
         """
         while True:
             found = find_files(self._directory)

@@ -21,7 +21,10 @@ _TOKEN: Final = re.compile(
 
 
 def plain_words(line: str) -> list[list[str]] | None:
-    """Return the raw words of each command of a plain line; None if the line is not plain."""
+    """Return the words of each command of a plain line; None if the line is not plain.
+
+    The words are returned as they are written, with their quotes and backslashes.
+    """
     commands: list[list[str]] = [[]]
     at, operator = 0, "\n"
     while at < len(line):

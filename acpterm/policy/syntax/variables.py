@@ -3,6 +3,8 @@
 A shell assigns variables while it runs a line; a parser runs nothing. So all values that the line
 assigns are collected first, and then replace the variables in all words of the line. If the line
 assigns several values to a variable, the words are tried with several tables of values.
+
+A *raw word* (`Raw`) is a word as it is written, which a shell turns into arguments (`words_of`).
 """
 
 from collections import Counter
@@ -54,12 +56,12 @@ class Variables:
             self._values.append((name, value))
 
     def assign_words(self, name: str, raws: Sequence[Raw]) -> None:
-        """Assign one value to a variable: the arguments that `raws` become, separated by spaces."""
+        """Turn the raw words `raws` into arguments; assign these as one value, joined by spaces."""
         words = [word.text for raw in raws for word in words_of(raw, self.constants)]
         self.assign(name, " ".join(words))
 
     def assign_each(self, name: str, raw: Raw) -> None:
-        """Assign to a variable each argument that `raw` becomes, in order, as a `for` loop does."""
+        """Turn the raw word `raw` into arguments; assign each of them in turn, as `for` does."""
         for word in words_of(raw, self.constants):
             self.assign(name, word.text)
 

@@ -1,5 +1,7 @@
 """Walks over the syntax tree of a shell line, and collects its commands, in the order of the line.
 
+A *raw word* (`words.Raw`) is a word as it is written, with its quotes and expansions.
+
 Longer than 300 lines because one walk handles all constructs of the shell (pipelines, redirections,
 here-documents, assignments, loops): each of them may decide the stdin of later commands, or the
 known values of their variables.
@@ -94,7 +96,7 @@ class _Visit(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A command as it is written: its raw words, and its stdin as in `_Visit`."""
+    """A command: its words as they are written, and its stdin (as in `_Visit`)."""
 
     raws: list[Raw]
     is_piped: bool
@@ -123,7 +125,7 @@ class Walk:
 
     @property
     def words(self) -> list[list[str]]:
-        """The raw words of each command."""
+        """The words of each command as they are written, with their quotes and expansions."""
         return [[raw.text for raw in found.raws] for found in self.found]
 
     def run(self, root: "Node") -> None:
@@ -211,7 +213,10 @@ class Walk:
         self._stack += reversed(nested)
 
     def _raw(self, node: "Node", nested: list["_Visit"]) -> Raw:
-        """Return the raw word of a node; append visits of the expansions in it to `nested`."""
+        """Return the word at a node as it is written.
+
+        Append to `nested` the visits of the expansions in the word.
+        """
         start = node.start_byte
         raw = self._source[start : node.end_byte]
         if node.child_count == 0 or raw.isalnum():
@@ -333,7 +338,11 @@ class Walk:
 
 
 def _is_plain(words: tuple[Word, ...]) -> bool:
-    """Return whether each word is literal, is a glob, is `~`, or begins with `~/`."""
+    """Return whether a plain line may have these words.
+
+    Each word must be exactly known (`Word.is_literal`), be a pattern of file names, be `~`, or
+    begin with `~/`.
+    """
     return all(
         word.is_literal or word.is_glob or word.text == "~" or word.text.startswith("~/")
         for word in words

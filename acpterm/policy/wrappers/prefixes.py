@@ -103,7 +103,10 @@ def _after_options(command: Command, options: _Options) -> Unwrapped:
 
 
 def _kind(command: Command, kind: Kind) -> Kind:
-    """Return `kind` if the program of `command` is certainly the system's; otherwise `executes`."""
+    """Return `kind` if the program of `command` is certainly a wrapper of the system.
+
+    Otherwise return `executes`, since another program with the same name may do other things.
+    """
     program = command.words[0]
     return kind if program.is_literal and is_standard(program.text) else "executes"
 

@@ -85,10 +85,10 @@ def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
 
 
 def _script(word: Word) -> Unwrapped:
-    """Return a danger if the script at the path `word` is not known; otherwise `NOTHING`.
+    """Return a result with a `danger` if the script at the path `word` is not known.
 
     The script is not known if its path is computed, or if the output of a command is the script.
-    The contents of a file are not judged.
+    Otherwise return `NOTHING`: the contents of a file are not judged.
     """
     if word.text == UNKNOWN_TEXT or word.text.startswith(PIPE_PATH):
         return Unwrapped(danger="it executes the output of a command, or a computed file")

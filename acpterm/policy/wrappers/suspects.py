@@ -55,7 +55,7 @@ def suspect(command: Command) -> Unwrapped | None:
 def suspicious(command: Command) -> Unwrapped:
     """Return the suspected commands among the arguments, and what the program executes from stdin.
 
-    If it executes a stdin that is not known, return the danger.
+    The result has a `danger` if the program executes a stdin whose text is not known.
     """
     words = command.words
     found = [
@@ -129,7 +129,10 @@ def alias(command: Command) -> Unwrapped:
 
 
 def crontab(command: Command) -> Unwrapped:
-    """Return a danger if `crontab` installs the output of a command; otherwise `NOTHING`."""
+    """Return a result with a `danger` if `crontab` installs the output of a command.
+
+    Otherwise return `NOTHING`.
+    """
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it installs the output of a command")
     return NOTHING

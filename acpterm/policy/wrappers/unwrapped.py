@@ -40,7 +40,10 @@ class Unwrapped(NamedTuple):
 
     inner: tuple[Inner, ...] = ()
     danger: str = ""
-    """Why the command is dangerous: it executes text that is not known; empty if it does not."""
+    """Why the command is dangerous as a wrapper: for example, "it executes computed text".
+
+    Empty for every other command.
+    """
 
     @property
     def is_harmless(self) -> bool:

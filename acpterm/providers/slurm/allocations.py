@@ -12,8 +12,8 @@ no resources for which others queue.
 
 What can go wrong:
 
-- The allocation is gone while no terminal uses it. So it is checked before it is used after a
-  pause, and after a step could not be started in it.
+- The allocation is gone while no terminal uses it. So it is checked before use, if it was not
+  used for some time or if a step could not be started in it.
 - The session ends before the controller has received the request. So salloc is ended before the
   allocation is cancelled.
 - The controller does not answer. Then the file, which names the allocation, is kept, and the
@@ -106,7 +106,7 @@ class Allocations:
     async def _reap(self, name: str, process: trio.Process) -> None:
         """Wait until `process`, the salloc of the allocation `name`, has ended.
 
-        It ends when the allocation is granted or refused. If this call is cancelled, ends salloc.
+        salloc ends when the allocation is granted or refused. If this call is cancelled, ends it.
         """
         try:
             await process.wait()

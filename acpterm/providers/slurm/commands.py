@@ -59,10 +59,11 @@ class CommandLimits:
 
     Hundreds of terminals may end at once. To run more than `most` commands of a kind at once is not
     faster: starting them delays this process, and the controller does not answer them in time.
-    There are three limits. `srun`, which runs a step, may wait for programs to end, so it has a
-    limit of its own, apart from the commands that only ask the controller. The short steps that
-    make a waiting srun ask the controller again (`SlurmProgram.follow`) may take hours: by the
-    limit `wakes`, only one of them runs at once.
+
+    Three kinds of commands have a limit each: `srun`, which runs a step, and may wait for programs
+    to end; the commands that only ask the controller; and the short steps that make a waiting srun
+    ask the controller again (`SlurmProgram.follow`). Of the short steps, only one runs at once,
+    since it may take until its timeout; its limit is `wakes`.
     """
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:
@@ -88,8 +89,8 @@ class CommandLimits:
 def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of Slurm's commands, with the `TERM` of `env`.
 
-    `SLURM_CONF` is its only variable of Slurm: if the daemon runs in a job, its other variables
-    would make srun start the steps in that job.
+    Of Slurm's variables, it has only `SLURM_CONF`: if the daemon runs in a job, the others would
+    make srun start the steps in that job.
     """
     config = place.config or os.environ.get("SLURM_CONF")
     found = {**client_environment(env), "LC_ALL": "C"}
@@ -97,9 +98,10 @@ def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def job_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
-    """Return the options of a new job: resources of the request, or else those of the place.
+    """Return the options of srun or salloc for a new job.
 
-    All other options of the place are added.
+    Resources that the request does not set are those of the place. The additional options in the
+    settings of the place (`SlurmPlace.options`) come last.
     """
     return [*_options(_OPTIONS, request, place), *place.options]
 
@@ -107,8 +109,8 @@ def job_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
 def step_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
     """Return the options of srun for a step in an allocation.
 
-    The CPUs and GPUs are those of the request, or else those of the place. Memory and time are
-    limited only if the request limits them; otherwise all steps share those of the allocation.
+    CPUs and GPUs that the request does not set are those of the place. Memory and time are limited
+    only if the request limits them; otherwise all steps share those of the allocation.
     """
     shared = SlurmResources(cpus=place.cpus, gpus=place.gpus)
     return _options(("time", "cpus", "memory", "gpus"), request, shared)
@@ -194,7 +196,7 @@ async def job_state(place: SlurmPlace, job: str | int, *, timeout_s: float) -> D
 async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) -> None:
     """Cancel jobs by one command; `jobs` are ids, or `--name=` options.
 
-    Raises `ProviderError` if a job may be left.
+    Raises `ProviderError` if a job may not have been cancelled.
     """
     done = await run(place, ["scancel", *jobs], timeout_s=timeout_s)
     if not done.has_cancelled:
@@ -202,7 +204,7 @@ async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) ->
 
 
 async def start_detached(place: SlurmPlace, argv: Sequence[str], log: str) -> trio.Process:
-    """Start a command that may outlive this worker; append its messages to the file `log`.
+    """Start a command that may outlive this worker; append its stderr to the file `log`.
 
     Raises `ProviderError` if the command is not installed or cannot be started.
     """

@@ -32,9 +32,9 @@ async def ended_by(
 ) -> EndedBy | None:
     """Return what ended a job, from its final state in Slurm.
 
-    `run` runs a command of Slurm. If `may_run` is false, the job is about to end: wait for its end.
-    Returns None if the job still runs (with `may_run`), has ended normally, or is not known to
-    Slurm any more, or if Slurm does not report a final state within `SETTLE_TIMEOUT_S`.
+    `run` runs a command of Slurm. If the job still runs, returns None if `may_run` is true, and
+    otherwise waits for its end. Also returns None if the job has ended normally, if Slurm does not
+    know it any more, or if Slurm reports no final state within `SETTLE_TIMEOUT_S`.
     """
     argv = ["scontrol", "--oneliner", "show", "job", job]
     with trio.move_on_after(SETTLE_TIMEOUT_S):

@@ -3,7 +3,7 @@
 What can go wrong:
 
 - The program is killed while its job is queued: it never runs.
-- srun is killed on this machine: the step is cancelled nevertheless.
+- srun is killed on this machine: Slurm may not notice, so `clean_up` cancels the job or the step.
 - The node fails: srun would wait for the node, so it is ended.
 - The controller was just restarted, and postpones the step: srun asks the controller again only
   after minutes, or when another step of the job ends. So a short step is run in the job.
@@ -129,8 +129,8 @@ class SlurmProgram:
     async def _wake(self) -> bool:
         """Run a short step in the job, so that the waiting srun asks the controller again.
 
-        Does nothing if a short step was run in the job a short time ago. Returns True, or False if
-        the step cannot be run now: call this again later.
+        Does nothing if a short step was run in the job a short time ago. Returns False if the step
+        cannot be run now: then call this again later. Otherwise returns True.
         """
         job, limits = self._now.job, self._limits
         if job is None:
@@ -279,16 +279,17 @@ class SlurmProgram:
 
     @property
     def _ends_with_srun(self) -> bool:
-        """Whether srun has ended by itself, so that Slurm ends the job too.
+        """Whether Slurm ends the job because srun has ended by itself.
 
         Slurm does so only if the job is for this program alone.
         """
         return self._is_complete and not self._shares_job
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:
-        """Return what ended the job, as `job_end.ended_by` does.
+        """Return what ended the job, from its final state in Slurm (`job_end.ended_by`).
 
-        Returns None if acpterm ends the program, or if `found`, the progress, has no job id.
+        `found` is the progress of the step. Returns None if acpterm itself ends the program, if
+        `found` has no job id, or if `job_end.ended_by` returns None.
         """
         if found.job is None or self._is_being_ended:
             return None

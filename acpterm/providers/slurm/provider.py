@@ -254,7 +254,7 @@ class SlurmProvider:
                 program.end_cancel(is_cancelled=is_cancelled)
 
     async def check(self) -> str:
-        """Ask the controller which nodes are up; return their number and its reply time as text.
+        """Ask the controller which nodes are up; return their number and the reply time as text.
 
         Raises `ProviderError` if Slurm's configuration cannot be read, if the controller does not
         answer, if no node is up, if the job that the place names has ended, or if Slurm refuses the
@@ -283,7 +283,7 @@ class SlurmProvider:
         return f"{nodes} nodes up, the controller answers in {took:.0f} ms"
 
     async def _check_settings(self) -> None:
-        """Raise `ProviderError` if the job of the place has ended, or Slurm refuses its options."""
+        """Raise `ProviderError` if the place's job has ended, or Slurm refuses the settings."""
         place = self._place
         if place.job is not None:
             done = await job_state(place, place.job, timeout_s=_CHECK_TIMEOUT_S)

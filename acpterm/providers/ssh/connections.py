@@ -50,8 +50,8 @@ _log = structlog.get_logger("acpterm.provider")
 class Connections:
     """The connections to a host; `host` is the destination for ssh.
 
-    `directory` is the private local directory. `run` must run while other methods are called; these
-    wait until it runs.
+    `directory` is the private local directory. The task `run` must run: until it has begun, methods
+    that open a connection wait.
     """
 
     def __init__(self, place: SshPlace, host: str, directory: str) -> None:
@@ -289,7 +289,7 @@ class Connections:
     def _remote_name(self) -> str:
         """Return the name of this daemon's directory in /tmp on the other host.
 
-        The name is random, so other users there cannot guess it. It is stored in a local file.
+        The name is random, so other users cannot guess it. It is stored in a local file.
         Raises `ProviderError` if the file cannot be written.
         """
         path = os.path.join(self._directory, "remote")

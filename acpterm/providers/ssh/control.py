@@ -68,10 +68,11 @@ class Control:
     ) -> None:
         """Run `script` on the host, and receive its replies, until the channel is lost or stopped.
 
-        Once the channel is open, reports to `task_status` the words that run a job on the host, to
-        which the caller appends the job's id. From then on cancellation has no effect: only `stop`
-        ends the channel, so that last requests can be sent. Raises `ProviderError` if the channel
-        cannot be opened. Later errors are logged, and the channel is lost.
+        Once the channel is open, reports to `task_status` the command line that runs a job on the
+        host, without the job's id, which the caller appends. From then on cancellation has no
+        effect: only `stop` ends the channel, so that last requests can be sent. Raises
+        `ProviderError` if the channel cannot be opened. Later errors are logged, and the channel is
+        lost.
         """
         with self._scope:
             try:

@@ -29,7 +29,7 @@ _ESCAPED: Final = re.compile(rb"[^ -\[\]-~]")
 def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
     """Return the lines of a job, which runs `command` on the other host.
 
-    `directory` is the working directory there. `identifier` is the id of the job.
+    `directory` is the working directory on that host. `identifier` is the id of the job.
     """
     inherited = {name: text for name, text in command.env.items() if _INHERITED.fullmatch(name)}
     env = {**inherited, **command.requested, JOB_VARIABLE: identifier}

@@ -30,7 +30,10 @@ def terminal_name(identifier: str) -> str:
 
 
 class KeeperLink:
-    """An open connection, from `open_link`. `run` must run; `closed` is set when it has ended."""
+    """An open connection, from `open_link`. The task `run` must run.
+
+    `closed` is set when the connection has ended.
+    """
 
     def __init__(self, stream: trio.SocketStream, peer: Peer) -> None:
         self.closed: Final = trio.Event()

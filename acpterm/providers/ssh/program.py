@@ -56,7 +56,7 @@ class SshProgram:
         return self._connections.host
 
     def ended(self) -> None:
-        """Record that the program has ended, so that others can use its session. Idempotent."""
+        """Record that the program has ended: another one can use its session. Idempotent."""
         if self._is_counted:
             self._is_counted = False
             self._count(-1)
@@ -171,9 +171,9 @@ class KeptProgram(SshProgram):
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are the exit status of the bridge.
 
-        A code up to 127 is that of the program. Otherwise the host is asked. While it cannot be
-        reached, this is repeated: for `limit_s` seconds, or for a short time if a signal has ended
-        the bridge. If the host was not reached by then, the program is abandoned.
+        A code up to 127 is that of the program. Otherwise the host is asked, repeatedly while it
+        cannot be reached: for `limit_s` seconds, or for a short time if a signal has ended the
+        bridge. If the host was not reached by then, the program is abandoned.
         """
         reply: str | None = None
         if signal is None and code is not None and code <= _CERTAIN_MAX:
@@ -201,9 +201,10 @@ class KeptProgram(SshProgram):
 
 
 def _signal_name(number: int, names: list[str]) -> str:
-    """Return the name of a signal: the first of `names`, or else that of `number` here.
+    """Return the name of a signal by which a program on the other host ended.
 
-    `number` and `names` are from the other host, which may number signals differently.
+    `number` and `names` are from that host, which may number signals differently. So the first of
+    `names` is used; if it is missing or unknown, the name that `number` has on this machine.
     """
     with contextlib.suppress(ValueError, IndexError):
         return name_of(number_of(names[0]))

@@ -3,7 +3,7 @@
 Order of events: `prepare` checks that the host answers, sends it a job over the control channel,
 and returns the argv of an `ssh` that runs the job in a new session of a master connection. The
 keeper runs this `ssh` on the terminal's PTY, so OpenSSH passes output, input, window size and
-hang-up on, whether this worker lives or not. `clean_up` removes the files of the job there.
+hang-up on, whether this worker lives or not. `clean_up` removes the job's files from the host.
 
 If the connection is lost, the PTY on the other host hangs up, and the program is ended there. Its
 terminal on this machine exits, and the exit is reported as lost.
@@ -157,7 +157,7 @@ class SshProvider:
         return self._programs[token]
 
     async def clean_up(self, token: str) -> None:
-        """Remove the files of a terminal's job on the host, and the terminal there if it is kept.
+        """Remove a job's files from the host, and the host's terminal if the program is kept.
 
         If the host cannot be reached, the files are removed later. Takes up to 3 s. Does not raise.
         """

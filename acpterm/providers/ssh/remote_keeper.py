@@ -2,27 +2,29 @@
 
 Roles:
 
-- The daemon on the other host owns the terminal of a *kept* program: its PTY and its output. The
-  program is the same job as without that daemon (`scripts`). So requests to end it, to send it a
-  signal, and for its exit status go through the control channel, as without that daemon.
+- The daemon on the other host owns the terminal of a *kept* program: its PTY and its output. A kept
+  program is started from a job, like any other program on that host (`scripts`). So this worker
+  uses the control channel to end a kept program, to signal it, and to get its exit status.
 - A *bridge* (`client.user.bridge`) is the local program of the terminal. The keeper on this machine
-  runs it on the local PTY, so it outlives this worker. It passes output, input and window size on,
-  from an exact position, and connects again whenever its socket accepts connections.
-- This worker owns the *route* to the daemon there: the master connection, and in it a forward of a
-  local socket to the user's socket of that daemon. While there is a kept program,
+  runs it on the local PTY, so it outlives this worker. It passes output, input and window size on.
+  If the bridge loses its connection to the daemon, it connects again as soon as that is possible,
+  and continues the output at the exact position that it had reached.
+- This worker owns the *route* to the daemon on the other host: the master connection, and in it a
+  forward of a local socket to the user's socket of that daemon. While there is a kept program,
   `RemoteKeeper.run` opens a lost route again, after pauses that grow.
 
 States of the route: *open*, while this worker has a connection through the forward (`keeper_link`);
 *lost*, otherwise. States of a program: *kept*, from its creation until it has exited; *abandoned*,
-if a request to end or to forget it could not be sent, because the route was lost.
+if the route was lost when the program had to be ended, or its terminal removed.
 
 A program that is no longer wanted must not run on without end. It is ended in one of these ways:
 
 - Kill and release end it through the control channel. If the route is lost, the program is
   abandoned: that is recorded in a file, and this worker or the next one ends the program as soon as
   the route is open again.
-- If the other host receives no beat (`connections`) for `lost_timeout`, it ends the program.
-- If the keeper on this machine dies, the bridge gets SIGHUP, and releases the terminal there.
+- If the other host receives no beat (a sign of life: see `connections`) for `lost_timeout`, it ends
+  the program.
+- If the keeper on this machine dies, the bridge gets SIGHUP, and releases the remote terminal.
 
 What can go wrong:
 
@@ -31,7 +33,8 @@ What can go wrong:
   reported as `lost`, and the program is abandoned.
 - The program exits while the route is lost: its output and exit status are fetched later.
 - The worker dies while the route is lost: its successor opens the route.
-- The daemon there has ended, and its programs with it: the next `ready` starts another daemon.
+- The daemon on the other host has ended, and its programs with it: the next call of
+  `RemoteKeeper.ready` starts another daemon.
 """
 
 import contextlib
@@ -107,7 +110,7 @@ class RemoteKeeper:
         return self._link is not None and not self._link.closed.is_set()
 
     def keep(self, identifier: str) -> None:
-        """Record that the daemon there keeps the program of a job: `run` keeps the route open."""
+        """Record that the other host's daemon keeps a job's program: `run` keeps the route open."""
         self._connections.kept.add(identifier)
         self._wanted.set()
 
@@ -119,10 +122,9 @@ class RemoteKeeper:
     def abandon(self, identifier: str) -> None:
         """Record that a job's program must be ended as soon as the route is open.
 
-        Its terminal on the other host must then be removed too.
-
-        The record is a file, for the next worker too. After `lost_timeout` it is dropped, since the
-        host has then ended the program.
+        The program's terminal on the other host must then be removed too. The record is a file, so
+        that the next worker finds it. It is dropped after `lost_timeout`, since the host has ended
+        the program by then.
         """
         with contextlib.suppress(OSError), open(self._marker(identifier), "w"):
             pass
@@ -281,8 +283,8 @@ class RemoteKeeper:
 def _read_status(reply: str) -> tuple[str, str]:
     """Return acpterm's version and the path of the user's socket on the host.
 
-    `reply` is the output of `acpterm status --json` there. Raises `_UnusableError` if it is not
-    valid, if the version does not fit this one, or if ssh cannot forward to the socket.
+    `reply` is the output of `acpterm status --json` on the host. Raises `_UnusableError` if `reply`
+    is not valid, if the version does not fit this one, or if ssh cannot forward to the socket.
     """
     try:
         status = json.loads(reply)
@@ -302,7 +304,7 @@ def _read_status(reply: str) -> tuple[str, str]:
 def _generation(version: str) -> list[str]:
     """Return the numbers of a version that must be equal for two versions to work together.
 
-    They are the major number, or the first two numbers if it is 0.
+    This is the major number; if that is 0, the first two numbers.
     """
     numbers = re.findall(r"\d+", version)
     return numbers[:2] if numbers[:1] == ["0"] else numbers[:1]

@@ -250,11 +250,14 @@ _FILES: Final = {
 
 
 def control(name: str, limit_s: int, beat: str) -> bytes:
-    """Return the script `control`, for the directory `name` in /tmp.
+    """Return the script `control`, which uses the directory `name` in /tmp.
 
-    The first reply of the script has the command that runs a job, without the job's id. After
-    `limit_s` seconds without a beat, all programs are ended. `beat` is the text of the first beat.
-    It must be different in each script, since only a change of the text counts as a beat.
+    The first reply of the script has the command that runs a job; the job's id must be appended.
+
+    A beat is a text that the daemon sends as a sign of life (`Connections.run`). If no beat arrives
+    for `limit_s` seconds, all programs are ended. `beat` is the text that the script itself writes
+    as the first beat. A text counts as a beat only if it differs from the last one, so `beat` must
+    be different in each script.
     """
     files = "".join(
         f"cat >\"$d/{file}.tmp\" <<'ACPTERM'\n{text.strip()}\nACPTERM\n"

@@ -6,12 +6,12 @@
 - `values`: the end of a value, and whether it can be a secret;
 - `named_values`: values after the name of a secret: `--password=…`, `TOKEN=…` and headers;
 - `urls_and_pipes`: secrets in URLs, and passwords that are piped into a program;
-- `programs`: options of one letter, such as `-p` of mysql;
+- `programs`: passwords in the options of known programs, such as `-p` of mysql;
 - `log_events`: a structlog processor.
 
 The rest of the text is kept, so that a reader recognises which secret was there: by the prefix of
-the token, the name of the variable or option, or the user's name in a URL. Redaction is a help, and
-not a proof: a secret without a known prefix, name or option looks like any other word.
+the token, the name of the variable or option, or the user's name in a URL. Redaction is no
+guarantee: a secret without a known prefix, name or option looks like any other word.
 
 All patterns take linear time. A pattern starts with a literal or a character class, it does not
 match the same characters in two ways, and where it can fail after a long match, the length of the

@@ -24,7 +24,7 @@ _SET: Final = r"(?<![\w-])(?:set|setenv|add)\s{1,4}+([^\s\"'=]{2,200}+)\s{1,4}+"
 
 
 def redact_named(text: str, lower: str) -> str:
-    """Return `text` with each secret redacted that follows the name of a secret.
+    """Redact each secret in `text` that follows the name of a secret; return the result.
 
     `lower` is `text` in lower case.
     """
@@ -35,7 +35,7 @@ def redact_named(text: str, lower: str) -> str:
 
 
 def redact_bearer(text: str) -> str:
-    """Return `text` with each token redacted that follows the word Bearer."""
+    """Redact each token in `text` that follows the word Bearer; return the result."""
     return re.sub(
         _BEARER, lambda match: match[1] + (REDACTED if is_random(match[2]) else match[2]), text
     )
@@ -55,11 +55,11 @@ def option_strength(argument: str) -> Strength:
 def _replace(
     text: str, pattern: str, find: Callable[[str, re.Match[str]], tuple[int, int] | None]
 ) -> str:
-    """Return `text` with the secrets redacted that `find` locates after the matches of `pattern`.
+    """Redact the secret after each match of `pattern` in `text`; return the result.
 
     `find` returns the start and end of the secret; None if the match is not before a secret. The
-    search continues after the secret. Without a secret it continues after the match, because the
-    text that follows may contain other names.
+    search for the next match continues after the secret; without a secret, after the match, because
+    the text that follows may contain other names.
     """
     search = _compiled(pattern).search
     pieces, position, copied = [], 0, 0

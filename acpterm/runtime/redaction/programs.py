@@ -1,4 +1,4 @@
-"""Redacts passwords that programs take as an option of one letter, such as `-p` of mysql."""
+"""Redacts passwords in the options of known programs, such as `-p` of mysql."""
 
 import os
 import re
@@ -74,7 +74,7 @@ def has_program(text: str) -> bool:
 
 
 def redact_programs(text: str) -> str:
-    """Return `text`, such as a shell line, with the secrets in options of programs redacted."""
+    """Return `text`, such as a shell line, with secrets in options of known programs redacted."""
     search = _events().search
     pieces: list[str] = []
     options: Options = {}
@@ -93,9 +93,10 @@ def redact_programs(text: str) -> str:
 
 
 def options_of(argument: str) -> Options | None:
-    """Return the options with secrets of the program whose name or path is `argument`.
+    """Return the secret options of the program `argument`, which is a name or a path.
 
-    Returns None if no such program is known.
+    A secret option is one whose value is or contains a secret. Returns None if the program is not
+    known.
     """
     return _PROGRAMS.get(os.path.basename(argument))
 

@@ -20,7 +20,7 @@ from acpterm.runtime.redaction.values import may_be_secret
 
 
 def may_have_secret(text: str) -> bool:
-    """Return whether `redact` may change `text`: a fast check, which most texts do not pass."""
+    """Return whether `redact` may change `text`: a fast check, which is False for most texts."""
     return (
         may_have_name(lower := text.lower())
         or "bearer" in lower

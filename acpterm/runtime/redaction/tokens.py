@@ -163,9 +163,10 @@ _DISCORD_CHARS_MIN: Final = 55
 
 
 def literals_in(text: str) -> list[str]:
-    """Return the literals in `text` with which a token may begin.
+    """Return the literals that occur in `text`.
 
-    The list has an empty string if `text` may contain a token of Discord, which has no literal.
+    A literal is the fixed text by which tokens of a kind are found, such as `ghp_`. Discord's
+    tokens have none: if `text` may contain such a token, the list also has an empty string.
     """
     # `filter` and `map` with a method are several times as fast as a loop, and this runs for every
     # text that is logged or recorded.
@@ -179,7 +180,7 @@ def literals_in(text: str) -> list[str]:
 
 
 def redact_tokens(text: str, literals: list[str]) -> str:
-    """Return `text` with all tokens redacted that begin with one of `literals`."""
+    """Redact all tokens in `text` that begin with one of `literals`; return the result."""
     for literal in literals:
         text = _pattern(literal).sub(rf"\1{REDACTED}", text)
     return text

@@ -33,7 +33,7 @@ def has_url_or_pipe(text: str) -> bool:
 
 
 def redact_urls_and_pipes(text: str) -> str:
-    """Return `text` with the secrets redacted in URLs, pipes (`|`) and here-strings (`<<<`)."""
+    """Return `text` with the secrets in URLs, pipes (`|`) and here-strings (`<<<`) redacted."""
     if "://" in text:
         text = re.sub(_URL, _in_url, text, flags=re.ASCII)
     if "|" in text:

@@ -306,8 +306,9 @@ def _mark_erasures(data: bytes) -> bytes:
 def _unix(data: bytes) -> bytes:
     """Replace CRLF by LF: a CR before an LF has no effect, since the line ends.
 
-    Fast path: if each run of CRs and LFs has as many CRs as LFs, all CRs are dropped. To check
-    that, `data` without CRs and with each LF replaced by CR is compared with `data` without LFs.
+    A *run* is a sequence of only CRs and LFs. Fast path: if every run has as many CRs as LFs, all
+    CRs are dropped. The check compares two copies of `data`: one without LFs, the other without CRs
+    and then with CR in place of each LF.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

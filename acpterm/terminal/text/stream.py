@@ -53,9 +53,9 @@ class _Deferred(NamedTuple):
 class TextView:
     """The last `limit` bytes of a terminal's text; with a limit of 0, no text.
 
-    The argument `truncated` must be true if the terminal's first output is not fed to the view. If
-    at least `restart_margin_bytes` bytes more than the limit are fed at once, the view may skip
-    their beginning. Raises `ValueError` if `limit` is negative.
+    The argument `truncated` must be true if the terminal's first output is not fed to the view. The
+    view may skip the beginning of data that is fed at once and is longer than 9/8 of the limit plus
+    `restart_margin_bytes`. Raises `ValueError` if `limit` is negative.
     """
 
     __slots__ = (
@@ -288,11 +288,10 @@ class TextView:
 
 
 def fresh_start(data: bytes, keep: int) -> int:
-    """Return the index in `data` of a line that begins independently of all earlier output.
+    """Return an index in `data` at which a line begins, whatever output came before `data`.
 
-    Returns 0 if there is no such line. At least `keep` bytes follow the returned index. The LF
-    before the line certainly ends a line and is not part of an escape sequence, whatever output
-    came before `data`.
+    Returns 0 if there is no such index. At least `keep` bytes follow the returned index. The LF
+    before the index certainly ends a line, and is not part of an escape sequence.
     """
     newline = data.rfind(b"\n", 0, max(0, len(data) - keep))
     if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):

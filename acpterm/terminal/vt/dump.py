@@ -129,12 +129,14 @@ class Dump:
     """The state of a native terminal, parsed from its binary snapshot `data`.
 
     Raises `DumpError` if `data` has another format or ends early. `cols` and `rows` are the size;
-    `top`, `bottom`, `left` and `right` the first and last row and column of the scrolling region,
-    from 0. `screens` has the main screen as 0 and the alternate one, if it was used, as 1; `active`
-    is the one that is shown. `is_default_cursor` is true if the program has not chosen a cursor
-    shape. `last` is the last character printed, or empty. `has_other_keys` is true if xterm's
-    modifyOtherKeys is at level 2. `mouse_event` and `mouse_format` are private modes, or 0. `modes`
-    are the modes that are set, ANSI modes as negative numbers. `tabs` are the columns of tab stops.
+    `top` and `bottom` are the first and last row of the scrolling region, and `left` and `right`
+    its first and last column, from 0. `screens` has the main screen under the key 0 and the
+    alternate one, if it was used, under the key 1; `active` is the key of the screen that is shown.
+    `is_default_cursor` is true if the program has not chosen a cursor shape. `last` is the last
+    character printed, or empty. `has_other_keys` is true if xterm's modifyOtherKeys is at level 2.
+    `mouse_event` and `mouse_format` are the private modes that select which mouse events are
+    reported, and in which format; 0 if none is set. `modes` are the modes that are set, ANSI modes
+    as negative numbers. `tabs` are the columns of tab stops.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -4,10 +4,10 @@ States:
 
 - *idle*: nothing was fed. The library's terminal object, the *native terminal*, is created only
   when output is fed or a screen is requested, so it takes no memory before that.
-- *live*: the native terminal exists. Each call of `feed` passes the replies to the queries in its
-  output to `on_reply`, together, at most `REPLIES_MAX_BYTES` bytes. `resize` passes the report of
-  the new size to `on_reply`, if the program has asked for such reports. A reply is a number, a
-  state or fixed text (see `replies`).
+- *live*: the native terminal exists. If the output that a call of `feed` emulates has queries, the
+  replies to all of them are passed to one call of `on_reply`, at most `REPLIES_MAX_BYTES` bytes.
+  `resize` passes the report of the new size to `on_reply`, if the program has asked for such
+  reports. A reply is a number, a state or fixed text (see `replies`).
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
 crashed the library; a smaller terminal shows a part of its native terminal's screen. Terminals of
@@ -115,7 +115,10 @@ class Emulator:
 
     @property
     def is_available(self) -> bool:
-        """Whether libghostty-vt can be loaded. If not, output is ignored, and `screen` raises."""
+        """Whether libghostty-vt can be loaded.
+
+        If not, output is ignored, and `screen` raises `EmulatorMissingError`.
+        """
         try:
             load()
         except EmulatorMissingError:

@@ -5,8 +5,9 @@ passthrough windows, which have the terminal's size.
 
 Rules:
 
-- The first frame paints the whole window, on the alternate screen of the window's own terminal;
-  later frames paint only the rows that have changed.
+- The first frame paints the whole window, on the alternate screen of the window's own terminal (the
+  terminal program in which the user has attached, such as xterm). Later frames paint only the rows
+  that have changed.
 - A window that is smaller than the screen shows the part with the cursor, and scrolls only when the
   cursor leaves that part. A window that is larger fills the area outside of the screen with dots.
 - The window's own terminal is always set to the modes that the program has set, because the

@@ -98,12 +98,15 @@ class Page:
         return len(self._rows)
 
     def words(self, y: int) -> bytes:
-        """Return the encoded cells of row `y` of this page, from 0."""
+        """Return the encoded cells of row `y` of this page; the first row has the number 0."""
         flags, count, at = self._rows[y]
         return bytes(self._data[at : at + (count << (flags >> 4 & 3))])
 
     def cells(self, y: int) -> list[Cell]:
-        """Return the cells of row `y` of this page, from 0, up to the last cell written to."""
+        """Return the cells of row `y` of this page, up to the last cell that was written to.
+
+        The first row has the number 0.
+        """
         flags, count, at = self._rows[y]
         width = flags >> 4 & 3
         if width < 2:

@@ -1,10 +1,11 @@
 """Removal of queries from output that is passed through to an attached window.
 
-The emulator replies to a program's queries, so the window's own terminal must not get them. It
-would reply as well: its replies would be typed into the program, even from a read-only window, or
-into the user's shell after the window has detached. So the filter removes every sequence that makes
-a terminal reply. It also removes writes to the clipboard (OSC 52), unless they are allowed. All
-other bytes *pass*: they are sent to the window unchanged.
+The emulator replies to a program's queries. So the window's own terminal (the terminal program in
+which the user has attached, such as xterm) must not get the queries. It would reply as well, and
+its replies would be typed into the program, even from a read-only window, or into the user's shell
+after the window has detached. So the filter removes every sequence that makes a terminal reply. It
+also removes writes to the clipboard (OSC 52), unless they are allowed. All other bytes *pass*: they
+are sent to the window unchanged.
 
 The filter removes these sequences:
 

@@ -58,9 +58,10 @@ class Screen:
     # The cells
 
     def cells(self, y: int, *, main: bool = False) -> list[Cell]:
-        """Return the cells of row `y`, from 0, without blanks in default style at the end.
+        """Return the cells of row `y`, without blanks in default style at the end.
 
-        Reads the screen that is shown; if `main` is true, always the main screen.
+        The first row has the number 0. Reads the screen that is shown; if `main` is true, always
+        the main screen.
         """
         page, at = self._row(y, main=main)
         if page is None:
@@ -160,12 +161,12 @@ class Screen:
 
     @property
     def margins(self) -> tuple[int, int]:
-        """The first and the last row of the scrolling region, from 0, of the emulator's screen."""
+        """The first and last row of the scrolling region of the emulator's screen, from 0."""
         return self._dump.top, self._dump.bottom
 
     @property
     def side_margins(self) -> tuple[int, int]:
-        """The first and last column of the scrolling region, from 0, of the emulator's screen."""
+        """The first and last column of the scrolling region of the emulator's screen, from 0."""
         return self._dump.left, self._dump.right
 
     @property

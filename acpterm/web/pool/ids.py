@@ -1,8 +1,10 @@
 """The ids of terminals on one WebSocket of a PTY pool.
 
-The id of a terminal on a socket is its name, or its id on the host if it has no name. A terminal's
-name may change, and another terminal may then get the name. Its id on the socket stays the same
-while it runs, so that the user's input cannot reach another terminal that has got its name.
+The id of a terminal on a socket is its name at the time when the client is first sent the terminal.
+A terminal that has no name, or whose name is in use on the socket, has its id on the host instead.
+
+The id on the socket does not change while the terminal runs, even if the terminal is renamed and
+another terminal gets the old name. Otherwise the user's input could reach the other terminal.
 """
 
 from typing import Final

@@ -3,8 +3,8 @@
 `OutputText` turns bytes into text, part by part. `history` returns what a client is sent first.
 `Attachment` sends history and output to one client that is attached:
 
-- `pty:attached` is sent first, with the history up to a position, then each `pty:output` continues
-  there. No byte is sent twice.
+- `pty:attached` is sent first, with the history up to a position. Then each `pty:output` begins
+  where the message before it ended. No byte is sent twice.
 - A client that has fallen behind by more than `BEHIND_BYTES`, or by more than the ring retains, is
   sent another `pty:attached` instead of the output that it missed. The history in it begins with a
   full reset (`ESC c`).

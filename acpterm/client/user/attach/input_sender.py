@@ -40,10 +40,10 @@ class InputSender:
     async def send(self, data: bytes) -> None:
         """Send `data` without waiting until the daemon confirms it.
 
-        If too much input is unconfirmed, wait for at most `_CONFIRM_TIMEOUT_S`; then drop `data`
-        with a bell. More input is then dropped at once, until the daemon confirms some of the
-        earlier input. The bell also rings for each request that fails, for example because the
-        connection was lost.
+        If too much input is unconfirmed, wait for at most `_CONFIRM_TIMEOUT_S`. If there is still
+        too much after that, drop the input and ring the bell. More input is then dropped at once,
+        until the daemon confirms some of the earlier input. The bell also rings for each request
+        that fails, for example because the connection was lost.
         """
         for at in range(0, len(data), _CHUNK_BYTES):
             await self._send_chunk(data[at : at + _CHUNK_BYTES])

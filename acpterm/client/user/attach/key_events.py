@@ -133,7 +133,7 @@ def _xterm_keys(code: int, modifiers: int) -> set[KeyEvent]:
 
 
 def _keys(code: int, modifiers: int) -> set[KeyEvent]:
-    """Return the key with this character code and `modifiers`, in a set.
+    """Return a set of one key: the key with this character code and `modifiers`.
 
     The set is empty if the code is invalid.
     """

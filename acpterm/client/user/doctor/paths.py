@@ -45,8 +45,8 @@ _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
     """Check the settings file; return its settings and the result of the check.
 
-    If the file is invalid, return the default settings, plus the places in the file that are valid.
-    `config` and `socket` are the values of the options --config and --socket.
+    If the file is invalid, return the default settings with those places (other hosts) of the file
+    that are valid. `config` and `socket` are the values of the options --config and --socket.
     """
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:

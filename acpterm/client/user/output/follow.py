@@ -30,11 +30,11 @@ class Part(NamedTuple):
 async def follow_output(
     client: UserClient, terminal: str, take: Callable[[Part], Awaitable[object]]
 ) -> ExitInfo | None:
-    """Call `take` with each part of a terminal's output, and await it, until the program exits.
+    """Call `take` with each part of a terminal's output until the program exits; await each call.
 
     The parts begin at the start of the output. The program blocks while `take` is slow. Return how
-    the program exited; None if the terminal was removed before. Raises `RpcError` if the daemon
-    refuses the request, and `DaemonError` if the daemon ends.
+    the program exited; None if the terminal was removed before that. Raises `RpcError` if the
+    daemon refuses the request, and `DaemonError` if the daemon ends.
     """
     request = FollowRequest(terminal, client.token(), 0, hold=True)
     while True:

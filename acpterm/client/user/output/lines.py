@@ -28,8 +28,8 @@ def last_lines(text: str, number: int) -> str:
 class Lines:
     """A converter of the changes of a text to the characters to print.
 
-    `width` returns the number of columns of the terminal on stdout; it is None if stdout is not a
-    terminal.
+    `width` is a function that returns the number of columns of the terminal on stdout; None if
+    stdout is not a terminal.
     """
 
     def __init__(self, width: Callable[[], int] | None) -> None:

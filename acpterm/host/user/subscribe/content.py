@@ -5,8 +5,8 @@ schema is dropped. If the schema requires the value, the object that contains it
 object is required too, the object around it is dropped, and so on. Members that are not in the
 schema are dropped, except `_meta`.
 
-ACP v2 restricts URIs, paths (absolute ones only) and times further, and represents a diff as a
-patch (`git_patch`).
+ACP v2 is stricter than v1 about URIs, paths (which must be absolute) and times, and represents a
+diff as a patch (`git_patch`).
 """
 
 import os
@@ -136,9 +136,9 @@ def _read_block(raw: Raw) -> Block | None:
 
 
 def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any]:
-    """Convert content items that `sanitize` has returned to ACP v2; drop what v2 does not allow.
+    """Convert content items to ACP v2; drop what v2 does not allow.
 
-    `cwd` is the directory for relative paths; None if unknown.
+    `items` were returned by `sanitize`. `cwd` is the directory for relative paths; None if unknown.
     """
     return [new for item in items if (new := _item_in_v2(item, cwd)) is not None]
 
@@ -173,7 +173,7 @@ def _diff_in_v2(diff: Diff, cwd: str | None) -> dict[str, Any] | None:
 def locations_in_v2(
     locations: Iterable[ToolCallLocation], cwd: str | None
 ) -> list[ToolCallLocation]:
-    """Return the locations of a tool call with absolute paths.
+    """Return the locations of a tool call, with their paths made absolute.
 
     `cwd` is the directory for relative paths; if it is None, locations with a relative path are
     dropped.
@@ -192,7 +192,7 @@ def _absolute(path: str, cwd: str | None) -> str | None:
 
 
 def _conform_to_v2(block: Block) -> bool:
-    """Remove values that ACP v2 does not allow from a content block.
+    """Remove from a content block the values that ACP v2 does not allow.
 
     Return False if the block is still not valid in v2, and has to be dropped.
     """

@@ -105,7 +105,7 @@ class LocalSource:
 
 
 class AgentSource:
-    """A source that reads a terminal of the agent's own, as its session updates describe it."""
+    """A source that reads a terminal which the agent runs itself and describes in its updates."""
 
     is_over: Final = False
     survives_session: Final = True

@@ -15,7 +15,7 @@ CHUNK_BYTES: Final = 32 * 1024
 
 
 class TerminalCursor:
-    """What one subscriber was sent of one terminal: output up to `position`, and the exit."""
+    """What was sent to one subscriber about one terminal: output up to `position`, and the exit."""
 
     def __init__(self, source: Source) -> None:
         self.source: Source | None = source
