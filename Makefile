@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # Tests spend much of their time waiting for programs, so there are more workers than processors (two).
 WORKERS ?= 3
 test: WORKERS = 6
+test-all: WORKERS = 5
 # DEPTH=ci leaves out the tests marked `exhaustive`, and tries fewer examples.
 DEPTH ?= full
 SHALLOW := $(if $(filter ci,$(DEPTH)), and not exhaustive)
@@ -62,7 +63,7 @@ test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests
 	  -m 'not cluster$(SHALLOW)'
 
 cluster-test: $(VENV)/.check $(PAGE) ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge, chromium
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'cluster$(SHALLOW)' tests/providers tests/web/browser/test_places.py
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'cluster$(SHALLOW)' tests/providers tests/web/browser/test_places.py
 
 # These use all processors, so they run separately from tests with time limits.
 faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table

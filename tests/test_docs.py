@@ -262,6 +262,7 @@ def test_example_agent_kills_its_command_after_the_timeout(own_daemon):
     assert done.stderr == "agent: ended by SIGTERM\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_demo_passes_its_checks_without_a_terminal(tmp_path):
     done = run(DEMO, TMPDIR=str(tmp_path), FORCE_COLOR="")

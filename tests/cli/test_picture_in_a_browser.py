@@ -137,6 +137,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
     return {name: drawn.cells(row) for row, name in enumerate(ROWS)}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("row", "inked"),
     [

@@ -881,6 +881,7 @@ async def test_socket_path_may_be_relative(tmp_path, monkeypatch):
     await poll(lambda: not alive(pid))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_unread_host_responses_do_not_accumulate():
     code = (

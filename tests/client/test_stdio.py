@@ -246,6 +246,7 @@ async def test_bytes_after_the_first_response_are_passed_on(place):
         assert await agent.receive_some() == b"more, and more\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_ten_megabyte_messages_pass_in_both_directions(place):
     async with agent_by(place) as (running, agent):
@@ -272,6 +273,7 @@ async def test_agents_initialize_may_be_late_repeated_or_absent(place):
         assert (await agent.run("echo $A"))[0] == "1\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(place):
     async with agent_by(place) as (running, agent):

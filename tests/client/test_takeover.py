@@ -165,6 +165,7 @@ def test_attach_continues_after_a_takeover(tmp_path):
         window.until("got")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_creates_run_exactly_once_while_workers_are_killed(tmp_path):
     lines = "".join(f"line {n}\n" for n in range(1, 6))

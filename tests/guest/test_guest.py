@@ -7,6 +7,7 @@ import pytest
 from tests.support.guest import run_in_guest
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("tests", ["check_limits.py"])

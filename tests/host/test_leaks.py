@@ -112,6 +112,7 @@ async def run_many(agent, count):
         assert (output["output"], released) == (f"{number}\n", {})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @pytest.mark.parametrize("tracking", WAYS)
 async def test_500_sequential_terminals_leave_nothing(tmp_path, settings, tracking):

@@ -324,6 +324,7 @@ async def test_full_stdout_ends_the_host_without_a_crash(tmp_path, whose):
     assert "Traceback" not in stderr_of(tmp_path)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -452,6 +452,7 @@ def is_stopped(pid):
         return stat.read().rpartition(")")[2].split()[0] == "T"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_candidate_that_is_not_ready_in_time_leaves_the_old_worker_in_place(tmp_path):
     async with daemon(tmp_path) as started:
@@ -537,6 +538,7 @@ async def test_signal_shuts_the_daemon_down_while_no_worker_serves(tmp_path):
         assert not is_alive(terminal.pid)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_worker_and_programs_are_killed_when_shutdown_times_out(tmp_path):
     async with daemon(tmp_path) as started:

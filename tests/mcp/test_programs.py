@@ -168,6 +168,7 @@ async def test_less_finds_a_line(tmp_path):
     assert left.data["exitCode"] == 0
 
 
+@pytest.mark.exhaustive
 async def test_progress_bar_of_10_mb_is_one_line_at_its_end(tmp_path):
     script = "for n in range(400001): print(f'\\r{n:>20} of 400000', end='')"
     async with mcp_tools(tmp_path) as tools:

@@ -52,6 +52,7 @@ async def listed(path):
     return json.loads((await run(path, "ls", "--json")).out)
 
 
+@pytest.mark.exhaustive
 async def test_terminals_of_the_tools_belong_to_the_session(tmp_path, open_daemon, run_dir):
     path = open_daemon.path
     async with proxied(tmp_path, path) as editor:
@@ -103,6 +104,7 @@ async def test_terminals_of_the_tools_end_with_their_session(tmp_path, open_daem
         assert "exec sleep 60" not in blocks[-1]
 
 
+@pytest.mark.exhaustive
 async def test_tool_that_is_called_before_the_session_is_open_waits(tmp_path, open_daemon):
     path = open_daemon.path
     async with proxied(tmp_path, path, "--early") as editor:
@@ -113,6 +115,7 @@ async def test_tool_that_is_called_before_the_session_is_open_waits(tmp_path, op
         assert [one["sessionId"] for one in found] == [editor.session]
 
 
+@pytest.mark.exhaustive
 async def test_servers_of_the_editor_are_kept_and_the_tools_are_chosen(tmp_path, open_daemon):
     other = {"name": "other", "command": "/bin/false", "args": [], "env": []}
     async with proxied(tmp_path, open_daemon.path, options=["--tools", "codex"]) as editor:

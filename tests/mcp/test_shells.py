@@ -57,6 +57,7 @@ async def test_claude_bash_keeps_directory_and_variables(tmp_path):
     assert result.text == "/usr\nvalue\n"
 
 
+@pytest.mark.exhaustive
 async def test_claude_bash_that_takes_too_long_leaves_a_new_shell_for_the_next(
     tmp_path, monkeypatch
 ):
@@ -92,6 +93,7 @@ async def test_shell_runs_at_the_provider_of_the_agent(tmp_path, monkeypatch):
     assert terminal["provider"] == "landlock"
 
 
+@pytest.mark.exhaustive
 async def test_command_that_was_typed_late_is_reported_as_running(tmp_path, monkeypatch):
     (tmp_path / ".bashrc").write_text("sleep 1.5")
     monkeypatch.setattr(call, "BLOCK_MAX_S", 3.0)
@@ -104,6 +106,7 @@ async def test_command_that_was_typed_late_is_reported_as_running(tmp_path, monk
     assert waited.data["exitCode"] == 7
 
 
+@pytest.mark.exhaustive
 async def test_shell_that_is_not_ready_in_time_has_run_nothing(tmp_path, monkeypatch):
     (tmp_path / ".bashrc").write_text("read line")
     monkeypatch.setattr(call, "BLOCK_MAX_S", 0.5)
@@ -113,6 +116,7 @@ async def test_shell_that_is_not_ready_in_time_has_run_nothing(tmp_path, monkeyp
     assert "the command was not run in the shell" in late.text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("trap", ["", "trap '' INT; "], ids=["interrupted", "ended"])
 async def test_cancelled_command_leaves_a_name_that_can_be_used(tmp_path, trap):
     async with mcp_tools(tmp_path) as tools:
@@ -173,6 +177,7 @@ async def test_wait_for_a_shell_has_the_conditions_of_the_call(tmp_path):
         assert end.data["state"] == "running"
 
 
+@pytest.mark.exhaustive
 async def test_wait_for_several_ends_with_the_command_of_a_shell(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         other = await tools.call("terminal_bash", command="sleep 600", run_in_background=True)
@@ -196,6 +201,7 @@ async def test_parallel_calls_of_claude_bash_take_turns(tmp_path):
     assert sorted(results) == ["a\n", "b\n", "c\n"]
 
 
+@pytest.mark.exhaustive
 async def test_shell_that_was_set_aside_is_closed_when_its_end_was_reported(tmp_path):
     async with mcp_tools(tmp_path, "claude") as tools:
         slow = await tools.call("Bash", command="sleep 0.6", timeout=100)
@@ -209,6 +215,7 @@ async def test_shell_that_was_set_aside_is_closed_when_its_end_was_reported(tmp_
             assert (await user.request("terminal/list"))["terminals"] == []
 
 
+@pytest.mark.exhaustive
 async def test_new_output_of_a_shell_is_complete_after_a_flood(tmp_path, monkeypatch):
     monkeypatch.setattr(shell_process, "OUTPUT_BYTES", 10)
     command = f"echo 12345678901234; until test -e {tmp_path}/go; do sleep 0.05; done; echo new"

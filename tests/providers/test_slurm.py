@@ -186,7 +186,7 @@ async def cancel(cluster, job, node):
 @pytest.mark.parametrize(
     ("what", "ended_by"),
     [
-        (expire, EndedBy.TIME_LIMIT),
+        pytest.param(expire, EndedBy.TIME_LIMIT, marks=pytest.mark.exhaustive),
         (preempt, EndedBy.PREEMPTED),
         (take_down, EndedBy.NODE_FAILURE),
         (cancel, EndedBy.CANCELLED),
@@ -242,6 +242,7 @@ async def test_program_runs_on_without_the_daemon_of_its_node(jobs, idle_cluster
         await release(jobs, pool, one)
 
 
+@pytest.mark.exhaustive
 async def test_node_that_dies_is_told_from_an_exit(jobs, idle_cluster, workspace):
     async with running_pool() as pool:
         one = await start(jobs, pool, shell(workspace, "echo ready; sleep 1000"))
@@ -257,6 +258,7 @@ async def test_node_that_dies_is_told_from_an_exit(jobs, idle_cluster, workspace
         await release(jobs, pool, one)
 
 
+@pytest.mark.exhaustive
 async def test_controller_may_be_restarted_under_load(
     idle_cluster, jobs, runtime_directory, workspace
 ):
@@ -447,6 +449,7 @@ async def test_settings_are_checked_against_a_full_cluster(idle_cluster, runtime
             await provider.check()
 
 
+@pytest.mark.exhaustive
 async def test_cluster_that_does_not_answer_is_told(idle_cluster, runtime_directory):
     idle_cluster.end("slurmctld")
     try:

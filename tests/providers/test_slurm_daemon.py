@@ -302,6 +302,7 @@ async def test_clusters_are_tried_and_timed(far, settings):
         assert found["slurm:gone"]["state"] == "problem"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(400)
 async def test_end_of_the_daemon_leaves_none_of_many_jobs(far, settings, workspace):
     count = 150

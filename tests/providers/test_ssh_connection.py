@@ -279,6 +279,7 @@ async def test_killed_program_of_a_slow_host_is_not_lost(server, workspace, monk
         await release(ssh, pool, started)
 
 
+@pytest.mark.exhaustive
 async def test_host_that_hears_nothing_ends_its_programs(server, runtime_directory, workspace):
     """The connection is not closed: nothing comes through, as if the network was gone."""
     place = server.place(lost_timeout=10.0, connect_timeout=10.0)
@@ -297,6 +298,7 @@ async def test_host_that_hears_nothing_ends_its_programs(server, runtime_directo
         await release(ssh, pool, started)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_program_runs_after_the_host_has_given_up(
     server, runtime_directory, workspace, monkeypatch
@@ -402,6 +404,7 @@ async def test_server_that_allows_fewer_sessions_is_reported(
             await release(ssh, pool, first)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_two_hundred_terminals_run_at_once(server, runtime_directory, workspace):

@@ -267,6 +267,7 @@ async def test_terminal_is_lost_when_the_limit_has_passed(
         await release(ssh, pool, started)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_terminal_is_lost_when_the_limit_has_passed_after_ssh_has_noticed_the_loss(
     server, there, runtime_directory, workspace

@@ -88,6 +88,7 @@ async def test_job_is_stored_with_all_its_lines(monkeypatch):
         assert (directory / "id.job").exists()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("interpreter", "script"),
     [

@@ -73,6 +73,7 @@ def test_working_or_redrawing_program_does_not_wait(run, command):
     assert terminal.results() == {False}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 @pytest.mark.parametrize("command", [needs("top"), needs("htop"), needs("watch", "date")])
 def test_redrawing_program_never_waits(run, command):

@@ -10,7 +10,7 @@ from tests.support.daemon import blocking_daemon
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests of zsh and fish on asyncio as long: only `make test-all` runs them.
+    """Mark the tests of zsh and fish on asyncio as exhaustive: only `make test-all` runs them.
 
     bash is enough to test both event loops.
     """
@@ -21,6 +21,7 @@ def pytest_collection_modifyitems(items):
         params = item.callspec.params if hasattr(item, "callspec") else {}
         if params.get("backend") == "asyncio" and params.get("kind") in ("zsh", "fish"):
             item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.exhaustive)
 
 
 @pytest.fixture(scope="module")

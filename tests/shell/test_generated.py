@@ -60,6 +60,7 @@ async def raw_output(shell) -> bytes:
     return data
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
 @pytest.mark.timeout(60 if not EXAMPLES else 0)
 def test_generated_commands_end_exactly(kind, tmp_path):

@@ -146,6 +146,7 @@ async def test_many_connections_with_an_access_are_limited(tmp_path):
                 await trio.sleep(0.05)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_client_that_does_not_read_costs_little_and_delays_no_other(web, owner):
     terminal = await create(owner, "yes")
@@ -174,6 +175,7 @@ async def test_client_that_does_not_read_costs_little_and_delays_no_other(web, o
             await trio.sleep(0.1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_client_that_sends_and_does_not_read_is_not_read_either(web, owner):
     browser = await web.browser()

@@ -371,6 +371,7 @@ async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch)
     assert result.data["output"] == "hi\nhi\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 async def test_replaced_worker_ends_sessions_and_then_their_terminals(tmp_path):
     settings = {"profile": "open", "resume_timeout": 1.0}

@@ -154,6 +154,7 @@ def seconds_for(text):
     return time.process_time() - start
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_redaction_takes_linear_time_for_any_repeated_text():
     redact("".join(_LITERALS))  # compile the patterns

@@ -42,6 +42,7 @@ def test_emulator_survives_output_that_once_crashed_it(tmp_path):
         run_seeds(seed, 1, tmp_path / "progress")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.long
 def test_emulator_survives_random_output_and_sizes(tmp_path):
     end = time.monotonic() + SECONDS

@@ -3,6 +3,8 @@
 import re
 from urllib.parse import urlsplit
 
+import pytest
+
 from tests.support.blocking_agent import blocking_agent
 from tests.support.daemon import blocking_daemon
 from tests.web.browser.page import open_page
@@ -109,6 +111,7 @@ def test_page_goes_on_when_the_daemon_is_started_again(browser, tmp_path):
         page.close()
 
 
+@pytest.mark.exhaustive
 def test_change_of_a_list_of_200_terminals_draws_one_row(page, daemon):
     for _ in range(200):
         daemon.create("sleep", "1000")

@@ -8,6 +8,7 @@ from tests.web.browser.page import open_page
 REFUSED = "Failed to load resource: the server responded with a status of 403"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("width", [360, 1200])
 def test_log_out_ends_the_login_in_all_tabs(visit, width):
     page = visit("#/approvals", viewport={"width": width, "height": 740})
@@ -43,6 +44,7 @@ def test_used_link_leads_to_the_page_in_a_browser_that_is_logged_in(page, daemon
     forget_refusal(page)
 
 
+@pytest.mark.exhaustive
 def test_used_link_offers_nothing_in_another_browser(page, browser, daemon):
     link = daemon.request("web/open")["url"]
     page.page.goto(link)

@@ -26,6 +26,7 @@ exec sleep 1000""",
     "ruff": "echo 'Found 2 errors.'; exit 1",
     "npm": "exec sleep 1000",
 }
+pytestmark = pytest.mark.exhaustive
 SIZE = {"_meta": {"acpterm": {"cols": 80, "rows": 24}}}
 
 

@@ -56,6 +56,7 @@ def test_revoked_share_ends_at_once(follow, create, daemon):
     page.page.get_by_text("This share has ended").wait_for()
 
 
+@pytest.mark.exhaustive
 def test_share_and_user_are_logged_in_in_one_browser(page, create, daemon):
     terminal = create("sh", "-c", "echo ready; cat")
     share = daemon.request("share/create", terminalId=terminal, write=False, forMs=60_000)
@@ -88,6 +89,7 @@ def test_user_shares_a_terminal_on_the_page(page, browser, create, daemon):
     page.until(lambda: daemon.request("share/list")["shares"])
 
 
+@pytest.mark.exhaustive
 def test_link_has_the_origin_of_the_page(browser, create, daemon):
     login = daemon.request("web/open")["url"].replace("127.0.0.1", "localhost")
     page = open_page(browser, login)

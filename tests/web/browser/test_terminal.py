@@ -159,6 +159,7 @@ def test_titles_with_markup_and_bidi_controls_are_inert(page, create):
     assert not any(character in content for character in BIDI)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "query",
     [r"\x1b[6n", r"\x1b[c", r"\x1b[>c", r"\x1b]11;?\x1b\\", r"\x1b[?2026$p", r"\x1bP$qm\x1b\\"],
