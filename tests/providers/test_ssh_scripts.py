@@ -88,11 +88,12 @@ async def test_job_is_stored_with_all_its_lines(monkeypatch):
         assert (directory / "id.job").exists()
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("interpreter", "script"),
     [
-        pytest.param("perl", wait_scripts.WAIT_PL, marks=pytest.mark.long),
+        pytest.param(
+            "perl", wait_scripts.WAIT_PL, marks=[pytest.mark.long, pytest.mark.exhaustive]
+        ),
         ("/bin/sh", wait_scripts.WAIT_SH),
     ],
 )
