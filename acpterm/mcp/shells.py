@@ -250,9 +250,10 @@ class Shells:
             await self._end_command(named)
 
     async def _end_command(self, named: NamedShell) -> dict[str, object]:
-        """Interrupt a command; if that does not end it, end the shell.
+        """Interrupt the shell's command; if it does not end, end the shell.
 
-        Return the fields of `Completed` that have changed, with their new values.
+        Return fields of `Completed`, with which to update an earlier result of this command. These
+        are all fields if the command was seen to end, else only `state` and `detail`.
         """
         completed: Completed | None = None
         with anyio.move_on_after(_INTERRUPT_S), suppress(AcptermError):

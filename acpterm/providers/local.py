@@ -12,7 +12,7 @@ class LocalProvider:
     isolation: Final[Isolation] = "none"
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the command unchanged, without a token."""
+        """Return the command unchanged. It has no token, since nothing needs to be cleaned up."""
         return Prepared(command.argv, command.fallback_argv, command.env, command.cwd)
 
     async def clean_up(self, token: str) -> None:

@@ -23,8 +23,8 @@ def make(
     """Return a new provider of the given name, such as `landlock` or `ssh:build1`.
 
     Raises `ProviderError` for an unknown name, or if `image` is None for a provider that needs it.
-    `image` is the container image for `podman` and `docker`. `daemon` identifies the daemon, in
-    labels of containers and names of directories; None for a provider that is only checked.
+    `image` is the container image for `podman` and `docker`. `daemon` is the identity of this
+    daemon, for labels of containers and names of directories. It is None if only `check` is called.
     `placeholders` are shared by all providers of the daemon. `places` are the places of the
     settings, by the names of their providers.
     """

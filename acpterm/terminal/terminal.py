@@ -77,8 +77,8 @@ class Terminal:
     from the program. `turns` is the lock that all consumers of the worker share. `limit` is the
     maximum length of the text in bytes, and `size` the columns and rows. `view` is the form in
     which the creator reads the output: `text`, `raw` or `screen`. `created_time` and `started_at`
-    are the time of creation, in seconds since 1970 and in seconds since boot; None for now.
-    `lifetime_cause` is the limit from which the `lifetime` passed to `run` comes; None if it comes
+    are the time of creation, in seconds since 1970 and in seconds since boot. If they are None, the
+    current time is used. `lifetime_cause` is the limit from which the `lifetime` passed to `run` comes; None if it comes
     from no limit. `enforcement` has the limits of the terminal's programs; None if they have no
     limits. `remote` is the program if it runs on another host, else None. `on_exit` is called once,
     with the terminal, right after `exit` is set.

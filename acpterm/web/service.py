@@ -168,9 +168,11 @@ class WebService:
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
     ) -> tuple[Endpoint, T]:
-        """Start to listen if the server does not; return its endpoint, and what `make` returns.
+        """Make sure that the server listens, then call `make` with the `AccessStore`.
 
-        Raises `RpcError` if the server cannot listen, or if `make` cannot store a record.
+        Returns the server's endpoint and the result of `make`. `wanted` is the address at which to
+        listen if the server does not listen yet; if it is None, `listening_socket` chooses one.
+        Raises `RpcError` if the server cannot listen, or if `make` raises `AccessFileError`.
         """
         if self._running is None:
             raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")

@@ -60,6 +60,7 @@ async def connected(tmp_path, role) -> AsyncIterator[tuple[acpterm.Client, Worke
             yield client, accepted[0], daemon
 
 
+@pytest.mark.costly
 @ROLES
 @pytest.mark.parametrize("method", METHODS)
 @on_both_backends

@@ -228,6 +228,7 @@ async def test_program_that_ignores_sigterm_is_killed_after_the_grace(
     assert status["signal"] == "SIGKILL"
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "name", ["one process", "ignores SIGTERM", "ignores all that can be ignored"]
 )

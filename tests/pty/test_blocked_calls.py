@@ -22,6 +22,7 @@ STDIN = b"\0\0\0\0\x01\0\0\0"
 MINUTE, SECOND = (seconds.to_bytes(8, "little") + bytes(8) for seconds in (60, 1))
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("code", "expected"),
     [

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(not syscalls.KNOWN, reason="system calls are not
 NOBODY = 65534
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "command",
     [

@@ -1,8 +1,8 @@
 """Programs that execute text: shells, interpreters of other languages, and builtins of a shell.
 
-Text for a shell, such as the argument of `sh -c`, is judged like the line of a request. In code for
-another language, each string that may be a shell command is *suspected*: it counts only if it is
-dangerous, or if a rule asks about it or denies it.
+Text for a shell, such as the argument of `sh -c`, is judged like a command line that an agent
+requests. In code for another language, each string that may be a shell command is *suspected*: it
+counts only if it is dangerous, or if a rule asks about it or denies it.
 """
 
 import itertools

@@ -52,7 +52,8 @@ _log = structlog.get_logger("acpterm.provider")
 class SlurmProvider:
     """Runs programs on the cluster of `place`; `name` is the provider's, such as `slurm:gpu`.
 
-    `daemon` identifies the daemon; None for a provider that is only checked.
+    `daemon` is the identity of this daemon. By it, a later daemon recognizes the jobs that this one
+    has left. It is None if only `check` is called.
     """
 
     isolation: Final[Isolation] = "none"

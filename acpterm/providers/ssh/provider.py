@@ -46,8 +46,8 @@ _BRIDGE: Final = "acpterm.client.user.bridge"
 class SshProvider:
     """Runs programs on the host of `place`; `name` is the provider's, such as `ssh:build1`.
 
-    `daemon` identifies the daemon, so that its next worker finds the connections; None for a
-    provider that is only checked.
+    `daemon` is the identity of this daemon, by which its next worker finds the connections. It is
+    None if only `check` is called.
     """
 
     isolation: Final[Isolation] = "none"

@@ -2,12 +2,14 @@
 
 States:
 
-- *idle*: nothing was fed. The library's terminal object, the *native terminal*, is created only
-  when output is fed or a screen is requested, so it takes no memory before that.
-- *live*: the native terminal exists. If the output that a call of `feed` emulates has queries, the
-  replies to all of them are passed to one call of `on_reply`, at most `REPLIES_MAX_BYTES` bytes.
-  `resize` passes the report of the new size to `on_reply`, if the program has asked for such
-  reports. A reply is a number, a state or fixed text (see `replies`).
+- *idle*: no output was fed and no screen was requested. The library's terminal object, the *native
+  terminal*, does not exist yet, so it takes no memory.
+- *live*: the native terminal exists.
+
+Replies: `feed` collects the replies to all queries in its data, and calls `on_reply` once with all
+of them. Replies that would exceed `REPLIES_MAX_BYTES` bytes in one call are dropped. If the program
+has asked for reports of size changes, `resize` calls `on_reply` with such a report. A reply is a
+number, a state or fixed text (see `replies`).
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
 crashed the library; a smaller terminal shows a part of its native terminal's screen. Terminals of

@@ -91,7 +91,7 @@ class Style(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One cell of the screen."""
+    """The character and style of one position (row and column) of the screen."""
 
     data: str
     """A character with its combining characters; empty in the right half of a wide character."""
