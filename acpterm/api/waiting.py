@@ -118,8 +118,8 @@ async def collect(
     """Wait for the reaction of a program to input, and return the output after `since`.
 
     Wait at least `min_interval` seconds, then until there is no output for `settle_interval`
-    seconds, and at most `max_interval` seconds. If the program exits, return at once; if it waits
-    for input, return after `_INPUT_AFTER_S` at the earliest.
+    seconds, and at most `max_interval` seconds. If the program exits, return at once. If it waits
+    for input, return at once too, but not before `_INPUT_AFTER_S` or, if shorter, `min_interval`.
     """
     limits = _Limits(
         least=min_interval,

@@ -3,7 +3,7 @@
 A line is `{"t": SECONDS, "dir": "agent->client", "msg": …}`, with the time since the log was
 opened. A message that is not JSON is a string in `text` instead of `msg`. Only this user may read
 the file, since messages between agents and editors may contain secrets. A thread writes the file,
-so a slow disk delays no message until the send queue is full.
+so a slow disk delays messages only while the queue of lines to write is full.
 """
 
 import contextlib

@@ -46,7 +46,7 @@ class Launch(NamedTuple):
 
 @dataclass(eq=False)
 class Session:
-    """A terminal session.
+    """A session of an MCP client: one terminal, and how far the client has read its output.
 
     `position` is the position in the output, in bytes, at which the next read begins.
     `input_position` is the position at the last input; patterns are searched in the output after

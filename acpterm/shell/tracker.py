@@ -82,6 +82,7 @@ class _Command:
 class Tracker:
     """Tracks the commands of one shell.
 
+    The *current command* is the one that `expect` was last called for, even after it has ended.
     `nonce` is the nonce in the shell's marks. Of each command's output, converted to text, at most
     `output_bytes` bytes are retained.
     """
@@ -211,12 +212,12 @@ class Tracker:
 
     @property
     def output(self) -> str:
-        """The retained output, as text, of the current command, or of the last one if none runs."""
+        """The retained output of the current command, as text."""
         return self._command.text.text() if self._command else ""
 
     @property
     def output_begin(self) -> int:
-        """The number of bytes (UTF-8) of the command's output text that precede `output`."""
+        """The number of bytes (UTF-8) of the current command's text that precede `output`."""
         return self._command.text.dropped_bytes if self._command else 0
 
     @property
@@ -228,14 +229,15 @@ class Tracker:
 
     @property
     def lost(self) -> int:
-        """The number of bytes of the command's output that were skipped by `skip`."""
+        """The number of bytes of the current command's output that were skipped by `skip`."""
         return self._command.lost if self._command else 0
 
     @property
     def span(self) -> tuple[int, int]:
-        """The positions at which the command's output begins and ends.
+        """The positions at which the current command's output begins and ends.
 
-        While the command runs, the second position is the end of its output so far.
+        While the command runs, the second position is the end of its output so far. Before the
+        first command, both are `position`.
         """
         if self._command is None:
             return self.position, self.position

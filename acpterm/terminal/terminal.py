@@ -78,10 +78,10 @@ class Terminal:
     maximum length of the text in bytes, and `size` the columns and rows. `view` is the form in
     which the creator reads the output: `text`, `raw` or `screen`. `created_time` and `started_at`
     are the time of creation, in seconds since 1970 and in seconds since boot. If they are None, the
-    current time is used. `lifetime_cause` is the limit from which the `lifetime` passed to `run` comes; None if it comes
-    from no limit. `enforcement` has the limits of the terminal's programs; None if they have no
-    limits. `remote` is the program if it runs on another host, else None. `on_exit` is called once,
-    with the terminal, right after `exit` is set.
+    current time is used. `lifetime_cause` is the limit from which the `lifetime` passed to `run`
+    comes; None if it comes from no limit. `enforcement` has the limits of the terminal's programs;
+    None if they have no limits. `remote` is the program if it runs on another host, else None.
+    `on_exit` is called once, with the terminal, right after `exit` is set.
     """
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.

@@ -10,7 +10,9 @@ _WORD: Final = re.compile(
 
 
 def parse_compound_command(command: str) -> list[str]:
-    """Return the words of all commands that ``&&``, ``||``, ``;`` and ``|`` separate, in one list.
+    """Split a line at ``&&``, ``||``, ``;`` and ``|``; return the words of all its commands.
+
+    The result is one list of words, which does not show where a command begins.
 
     This is not a parser of shell syntax, and does not determine the levels of commands: the policy
     has a parser of its own.

@@ -170,7 +170,10 @@ class TerminalService:
         return self._judge.check(shell_string, None, "/").level
 
     def parse_compound_command(self, command: str) -> list[str]:
-        """Return the words of all commands that ``&&``, ``||``, ``;`` and ``|`` separate."""
+        """Split a line at ``&&``, ``||``, ``;`` and ``|``; return the words of all its commands.
+
+        The result is one list of words, which does not show where a command begins.
+        """
         return parse_compound_command(command)
 
     def require_active_terminal(self) -> TerminalProvider:

@@ -35,11 +35,11 @@ class JsonPrinter:
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def session(self, identifier: str) -> None:
-        """Print a `session` event."""
+        """Print a `session` event with the id of the agent's session."""
         self._event("session", sessionId=identifier)
 
     def update(self, update: Raw) -> None:
-        """Print an `update` event."""
+        """Print an `update` event with `update`, which is unchanged JSON of the agent."""
         self._event("update", update=update)
 
     def message(self, text: str) -> None:
@@ -55,7 +55,10 @@ class JsonPrinter:
         """Print nothing: `update` has printed the plan."""
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print an `output` event."""
+        """Print an `output` event with a terminal's next output, after `lost` missing bytes.
+
+        A character whose bytes are not complete yet is printed with the next output.
+        """
         if terminal not in self._decoders:
             self._decoders[terminal] = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._decoders[terminal].decode(data)
@@ -74,11 +77,11 @@ class JsonPrinter:
         self._event("exit", terminalId=terminal, exitCode=end.code, signal=end.signal)
 
     def notice(self, text: str) -> None:
-        """Print a `notice` event."""
+        """Print a `notice` event with a notice for the user."""
         self._event("notice", text=text)
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print an `end` event."""
+        """Print an `end` event: how the turn ended, and the exit status."""
         self._event("end", stopReason=stop_reason, status=status, error=error)
 
     def _event(self, name: str, **members: Any) -> None:

@@ -183,9 +183,9 @@ def placement(
     """Return the placement of a program; `resources` are what the request asks of a cluster.
 
     The program may write in one directory, whatever directory the request names: see
-    `AgentConnection.workspace`. Raises `RpcError`: -32600 if there is no such directory, and the
-    provider isolates the program; -32603 if the provider cannot be used; -32602 if the agent may
-    not ask for `resources`.
+    `AgentConnection.workspace`. Raises `RpcError`: -32600 if the provider isolates the program, but
+    there is no such directory; -32603 if the provider cannot be used; -32602 if the agent may not
+    ask for `resources`.
     """
     provider, workspace = judgement.provider, connection.workspace(session)
     if workspace is None and provider != "local" and not is_place(provider):

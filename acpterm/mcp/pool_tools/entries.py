@@ -18,8 +18,8 @@ class TerminalParams(Struct, kw_only=True):
 
 
 def entry_of(info: TerminalInfo, session: Session | None) -> PoolTerminal:
-    """Return the description of a terminal.
+    """Return a terminal as the pool tools describe it.
 
-    `session` is the agent's session for this terminal; None if there is none.
+    `session` is the MCP client's session for this terminal; None if the client has none.
     """
     return pool_terminal(info, None if session is None else session.argv)

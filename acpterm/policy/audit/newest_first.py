@@ -30,7 +30,7 @@ _PLACE_NUMBERS: Final = 4
 
 
 class Place(NamedTuple):
-    """The place of a line of the log."""
+    """Identifies one line of the log, also after its file was renamed by a rotation."""
 
     inode: int
     """The inode of the file."""

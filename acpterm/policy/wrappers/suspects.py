@@ -116,14 +116,18 @@ def _runner(command: Command) -> Unwrapped:
 
 
 def git(command: Command) -> Unwrapped:
-    """Return what git may execute: some options and subcommands make all arguments suspected."""
+    """Return what git may execute.
+
+    All arguments are suspected if one of them may make git execute commands, such as `bisect` or
+    `-c`. Otherwise return `NOTHING`.
+    """
     if any(_GIT_WORDS.fullmatch(word.text) for word in command.words[1:]):
         return suspicious(command)
     return NOTHING
 
 
 def alias(command: Command) -> Unwrapped:
-    """Return the values of aliases, which the line may execute later."""
+    """Return the values of aliases as suspected commands, since later commands may execute them."""
     values = [word.text.partition("=")[2] for word in command.words[1:SUSPECTED_MAX]]
     return Unwrapped(tuple(Inner((), value, "suspected") for value in values if value))
 

@@ -261,9 +261,10 @@ class RemoteKeeper:
         return self._link is not None and await self._link.release(identifier)
 
     async def _settle(self) -> None:
-        """End all abandoned programs and remove their terminals; return early if the route is lost.
+        """End all abandoned programs, and remove their terminals on the other host.
 
-        Raises `ProviderError` or `ControlLostError` if the host cannot be reached.
+        If the route is lost meanwhile, return early: the remaining programs stay abandoned. Raises
+        `ProviderError` or `ControlLostError` if the host cannot be reached.
         """
         for identifier in list(self._abandoned):
             control = await self._connections.control()

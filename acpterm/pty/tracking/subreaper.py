@@ -208,10 +208,10 @@ class Subreaper:
         return excluded | roots | {os.getpid()}
 
     async def run(self, busy: Callable[[], bool]) -> None:
-        """Reap orphans until cancelled; return at once if another process is the parent.
+        """Reap orphans until cancelled; return at once if another process adopts the orphans.
 
-        Nothing is reaped while `busy()` is true: then a program is being started, which could be
-        mistaken for an orphan.
+        `busy` returns whether a program is being started. Nothing is reaped meanwhile, since the
+        new process could be mistaken for an orphan.
         """
         if self.parent != os.getpid():
             return

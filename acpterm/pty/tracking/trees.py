@@ -183,8 +183,8 @@ class Trees:
     def enforce(self, name: str, limits: ResourceLimits) -> Enforcement | None:
         """Set the limits of a terminal's control group, before its program is started.
 
-        `name` is the id of the terminal, whose tree `new` has created. The result also lists the
-        limits that cannot be enforced here. Returns None if `limits` has no limit.
+        `name` is the id of the terminal, whose tree `new` has created. The result says which limits
+        are enforced, and why the others cannot be. Returns None if `limits` has no limit.
         """
         if limits == NO_LIMITS:
             return None
@@ -266,7 +266,7 @@ class Trees:
         return await end_leftovers(self.daemon, held)
 
     async def run(self) -> None:
-        """Reap orphans until cancelled; return at once if another process is the parent."""
+        """Reap orphans until cancelled; return at once if another process adopts the orphans."""
         await self._subreaper.run(lambda: any(busy() for busy in self._busy))
 
     def close(self) -> None:

@@ -2,14 +2,14 @@
 
 States:
 
-- *idle*: no output was fed and no screen was requested. The library's terminal object, the *native
-  terminal*, does not exist yet, so it takes no memory.
+- *idle*: no output was fed and no screen was requested. The *native terminal*, which is the
+  library's terminal object, does not exist yet, so it takes no memory.
 - *live*: the native terminal exists.
 
 Replies: `feed` collects the replies to all queries in its data, and calls `on_reply` once with all
-of them. Replies that would exceed `REPLIES_MAX_BYTES` bytes in one call are dropped. If the program
-has asked for reports of size changes, `resize` calls `on_reply` with such a report. A reply is a
-number, a state or fixed text (see `replies`).
+of them, if any. Replies that would exceed `REPLIES_MAX_BYTES` bytes in one call are dropped. If the
+program has asked for reports of size changes, `resize` calls `on_reply` with such a report. A reply
+is a number, a state or fixed text (see `replies`).
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
 crashed the library; a smaller terminal shows a part of its native terminal's screen. Terminals of
