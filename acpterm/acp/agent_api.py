@@ -162,7 +162,7 @@ class CheckResponse(Wire):
     `level` is the level of the command, and `parts` has the commands that it consists of.
     `decision` says whether the command would run: `allow`, `ask` or `deny`. `reason` says why the
     command is not allowed or not safe. `rule` is the rule or list that has decided; it is absent if
-    the level has decided. `profile` is the name of the profile.
+    the level has decided. `profile` is the name of the profile that gave the decision.
     """
 
     level: Level
@@ -174,7 +174,10 @@ class CheckResponse(Wire):
 
 
 class SetSessionRequest(Wire):
-    """The params of ``_acpterm/session/set``: set the default ``cwd`` of a session's terminals."""
+    """The params of ``_acpterm/session/set``: set the default ``cwd`` of a session's terminals.
+
+    ``_acpterm/session/open`` has the same params, and lets the session's programs write in `cwd`.
+    """
 
     session_id: SessionId
     cwd: Annotated[str, Meta(description="an absolute path")]

@@ -54,13 +54,13 @@ class CreateMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
 
     The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
-    milliseconds. `shell` is true if `command` is shell text, and false if it is a program. `format`
-    is the form in which ``terminal/output`` returns the output. `provider` requests that the
-    program runs in a stricter isolation than the user has selected (`landlock`, `bubblewrap`,
-    `podman` or `docker`), or in a place that the user's profile lists, such as `ssh:build1`. `name`
-    is a name for the terminal; if it ends with ``-#``, the ``#`` is replaced by the smallest number
-    from 1 on for which no terminal has the name. `resources` are requested from the cluster on
-    which the program runs, and are an error with any other provider.
+    milliseconds. `shell` is true if `command` is shell text, and false if it is a program; by
+    default, the host decides. `format` is the form in which ``terminal/output`` returns the output.
+    `provider` requests that the program runs in a stricter isolation than the user has selected
+    (`landlock`, `bubblewrap`, `podman` or `docker`), or in a place that the user's profile lists,
+    such as `ssh:build1`. `name` is a name for the terminal; if it ends with ``-#``, the ``#`` is
+    replaced by the smallest number from 1 on for which no terminal has the name. `resources` are
+    requested from the cluster on which the program runs, and are an error with any other provider.
     """
 
     cols: Cells | None = None
@@ -105,8 +105,8 @@ class OutputMeta(Wire):
 class ExitMeta(Wire):
     """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
 
-    `wall_ms` is the time from start to end, `cpu_ms` the CPU time, and `max_rss_bytes` the peak
-    memory. If a limit ended the program, `limit` is the name of the limit, and `limit_value` its
+    `wall_ms` is the time from start to end, `cpu_ms` the CPU time (absent if unknown), and
+    `max_rss_bytes` the peak memory (0 if unknown). If a limit ended the program, `limit` is the name of the limit, and `limit_value` its
     value in bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`).
     `host` is the host that the program ran on, if it is not this one.
     """

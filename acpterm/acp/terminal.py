@@ -35,8 +35,8 @@ class CreateTerminalRequest(Wire, omit_defaults=True):
     """The params of ``terminal/create``: start a command in a new terminal.
 
     If `args` is a list, even an empty one, `command` is a program; if `args` is None, `command` is
-    shell text. `output_byte_limit` is how much output is retained, in bytes of UTF-8; the oldest is
-    dropped.
+    shell text, or the name or path of a program. `output_byte_limit` is how much output is
+    retained, in bytes of UTF-8; the oldest is dropped. None: as much as the settings say.
     """
 
     session_id: SessionId

@@ -88,8 +88,8 @@ class TerminalInfo(Wire):
     calls that embed the terminal. `position` is the position of the end of the output. `attached`
     is the number of windows. `recording` is the path of the recording; null if there is none.
     `waiting_for_input` is null if acpterm cannot determine whether the program waits. `ending` is
-    true while the program, after a kill or release, has not exited yet.
-    `provider` says where the program runs, and `isolation` how it is isolated there. `host` is the
+    true while the program, after a kill or release, has not exited yet. `pid` is null after the
+    exit. `provider` says where the program runs, and `isolation` how it is isolated there. `host` is the
     name of the host that the program runs on; it is absent if that is this host. `level` is the
     level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for a command of the
     user. `hides_input` is true while a line is entered without echo, as a password is.
@@ -143,7 +143,7 @@ class UserCreateRequest(Wire, omit_defaults=True):
     has exited. `provider` says where the program runs; `local` by default. `resources` are
     requested from the cluster on which the program runs, and are an error with any other provider.
     If `name` ends with ``-#``, the ``#`` is replaced by the smallest number from 1 on for which no
-    terminal has the name.
+    terminal has the name. `cwd` is the client's directory by default.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -284,7 +284,11 @@ class ScreenResponse(Wire):
 
 
 class SessionInfo(Wire):
-    """A session with the ids of its terminals and tool calls; `agent` is the agent's name."""
+    """A session with the ids of its terminals and tool calls; `agent` is the agent's name.
+
+    `connection` is the id of the agent's connection. `cwd` is the default directory of the
+    session's terminals; null if the agent has set none.
+    """
 
     session_id: str
     connection: str
@@ -295,7 +299,7 @@ class SessionInfo(Wire):
 
 
 class SessionsResponse(Wire):
-    """The response to ``_acpterm/session/list``: the sessions of all agents' connections."""
+    """The response to ``_acpterm/session/list``: the sessions that have terminals or tool calls."""
 
     sessions: list[SessionInfo]
 

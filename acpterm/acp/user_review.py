@@ -98,8 +98,9 @@ class AuditReadResponse(Wire):
 
     policy.md describes the members of an entry. `next` is null if there are no older entries. If
     `next` is set, there may be older entries even if `entries` has fewer than `limit` entries or
-    none, because one request searches only a part of the log. `newest` is null if the log is empty.
-    `enabled` says whether the daemon writes the log.
+    none, because one request searches only a part of the log. `newest` is null if the log is empty,
+    and may be null in the response to a request with `before`. `enabled` says whether the daemon
+    writes the log.
     """
 
     entries: list[Raw]

@@ -10,9 +10,9 @@ from acpterm.acp.base import Wire
 class WebOpenRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/web/open``: start the HTTP server if necessary; return a login link.
 
-    `address` is used if the server does not listen yet. Without `address`, the server listens on
-    the address of the setting ``http``, else on the address used last, else on a free port of
-    127.0.0.1.
+    `address` is used if the server does not listen yet; the request is an error if the server
+    listens on another address already. Without `address`, the server listens on the address of the
+    setting ``http``, else on the address used last, else on a free port of 127.0.0.1.
     """
 
     address: Annotated[str, Meta(description="ADDRESS:PORT")] | None = None
@@ -32,10 +32,11 @@ class WebOpenResponse(Wire):
 class WebStatusResponse(Wire):
     """The response to ``_acpterm/web/status``.
 
-    `address` is the address that the server listens on; null if it does not listen. `origin` is the
-    scheme, host and port of the page's URL. `error` says why the server could not listen; null if
-    it did not try, or succeeded. `token_file` is the path of the file with the user's bearer token,
-    and `agent_token_file` the path of the file with the agents' bearer token.
+    `address` is the address that the server listens on, and `origin` the scheme, host and port of
+    the page's URL; both are null if the server does not listen. `error` says why the server could
+    not listen; null if it did not try, or succeeded. `token_file` is the path of the file with the
+    user's bearer token, and `agent_token_file` that of the file with the agents' bearer token; both
+    are null until the daemon has used these files.
     """
 
     address: str | None

@@ -1,4 +1,7 @@
-"""`acpterm kill`: kill the programs of terminals."""
+"""`acpterm kill`: kill the programs of terminals.
+
+In the daemon, `host.user.terminal_methods` handles the requests.
+"""
 
 import signal
 from collections.abc import Iterator, Mapping, Sequence

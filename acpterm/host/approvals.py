@@ -105,7 +105,8 @@ class ApprovalRecords:
     def asked(self, question: Question) -> None:
         """Store a new question; do nothing if `question.request` is None.
 
-        A repetition of such a request is not recognised, so no later worker could use the record.
+        Without the request's id, a repetition of the request is not recognised, so the next worker
+        could not use the record.
         """
         self._store(question, None)
 

@@ -91,7 +91,11 @@ class AuditTrail:
     def users_create(
         self, command: str, args: list[str] | None, *, directory: str, provider: str
     ) -> None:
-        """Record that the user requests a terminal. Commands of the user are not judged."""
+        """Record that the user requests a terminal, which will run `command` with `args`.
+
+        `directory` is the working directory, and `provider` the provider's name. The entry has no
+        judgement, since only agents' commands are judged.
+        """
         if self._log is not None:
             self._log.record(
                 "create",
@@ -172,7 +176,10 @@ def _identity(entry: TerminalEntry) -> dict[str, str | None]:
 
 
 def _agent_fields(agent: str | None, connection: str, session: str) -> dict[str, str | None]:
-    """Return the fields that identify an agent and its session, whose id is cut if too long."""
+    """Return the fields that identify an agent: its name, and the ids of connection and session.
+
+    `agent` is the name; None if the agent has sent none. A session id that is too long is cut.
+    """
     return {"agent": agent, "connection": connection, "session": session[:COMMAND_CHARS_MAX]}
 
 

@@ -212,8 +212,8 @@ class TerminalEntry:
     def over_since(self) -> float:
         """Since when only the terminal's output is left (`is_over`), in seconds of the boot clock.
 
-        While `is_over` is False, this is when the terminal was started. The boot clock cannot be
-        set, so that correcting the time of day does not change a terminal's age.
+        While the program of an unreleased terminal runs, this is the terminal's start. The boot
+        clock cannot be set, so that correcting the time of day does not change a terminal's age.
         """
         if self.record.released_at is not None:
             return self.record.released_at
@@ -252,7 +252,7 @@ class TerminalEntry:
     def store_launch(self) -> None:
         """Schedule the terminal's launch record, if there is one, to be stored.
 
-        It contains what the user created the terminal with.
+        `acpterm restart` starts the program again from the launch record.
         """
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)

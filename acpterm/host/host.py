@@ -76,8 +76,8 @@ class Host:
         """Serve one agent until it disconnects or the host is closed.
 
         `context` is the execution context of the agent's terminals. `holders` has the pid and the
-        start time of the process at the other end of `stream`, if they are known. `approver` is set
-        if the client asks the user the agent's questions: it is the client's request for a token.
+        start time of the process at the other end of `stream`, if known. `approver` describes a
+        client in this process that asks the user; None for others, which may send a token.
         """
         name = self.state.new_connection_name()
         # A connection is stored with its first request: a peer that sends nothing may be no agent.

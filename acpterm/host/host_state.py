@@ -228,8 +228,8 @@ class HostState:
     async def _clean_up(self, entry: TerminalEntry) -> None:
         """Remove what the provider has left of a terminal, once its processes have ended.
 
-        When the host is closed, this is done at once. If it fails, the record keeps the clean-up
-        token, with which the next worker tries again.
+        When the host is closed, do not wait for the processes. If the removal fails, the terminal's
+        record keeps the clean-up token, with which the next worker tries again.
         """
         token = entry.record.clean_up_token
         try:
@@ -277,7 +277,7 @@ class HostState:
             scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)
 
     def _watch(self, entry: TerminalEntry) -> None:
-        """Watch an agent's terminal that has the limit `idle`, so that it is killed when idle."""
+        """Start to watch a terminal for its limit `idle`, if the limit applies to the terminal."""
         limits = entry.record.limits
         if limits is None or limits.idle is None or entry.is_users:
             return

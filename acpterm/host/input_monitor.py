@@ -46,7 +46,7 @@ class InputMonitor:
         self._bus: Final = bus
 
     def check(self, entry: TerminalEntry) -> None:
-        """Publish an event if a terminal's program has begun or stopped waiting for input."""
+        """Publish an event if a program began or stopped waiting for input since the last check."""
         before, entry.waiting = entry.waiting, is_waiting(entry)
         if entry.waiting == before:
             return

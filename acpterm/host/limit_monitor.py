@@ -16,8 +16,8 @@ monitor notices this at the terminal's next deadline.
 
 The time of the last activity is not stored. After a take-over, each terminal counts as active at
 that moment, so it may be idle longer than its limit, but is never killed too early. The limit
-`wall` is not watched here: `Terminal` itself ends its lifetime, and the time of that is stored
-(`TerminalRecord.lifetime_end`).
+`wall` is not watched here: `Terminal` kills its program at the end of its lifetime, and that time
+is stored (`TerminalRecord.lifetime_end`).
 """
 
 import heapq

@@ -28,7 +28,7 @@ _JOINERS: Final = re.compile(
 def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> TerminalEntry:
     """Return the entry that `name` means; `entries` are in order of creation.
 
-    `name` is a name, an unambiguous prefix of an id, or @last for the newest terminal.
+    `name` is a terminal's name, an unambiguous prefix of an id, or @last for the newest terminal.
 
     With `own`, the user's terminals are preferred: those that the user has created or taken over.
     @last is then the newest of them. A name means an agent's terminal only if no terminal of the
@@ -75,8 +75,8 @@ def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
 def numbered(name: str, taken: Collection[str]) -> str:
     """Replace the `#` at the end of a name that ends with `-#` by a number; return the new name.
 
-    It is the smallest number, at least 1, that makes a name which is not in `taken`. Any other name
-    is returned unchanged.
+    The number is the smallest, at least 1, with which the new name is not in `taken`. A name with
+    another end is returned unchanged.
     """
     if not name.endswith(_NUMBER_MARK):
         return name
@@ -100,7 +100,7 @@ def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:
 def check_name(name: str) -> None:
     """Raise `RpcError` (-32602) if a terminal may not have this name.
 
-    A name must be printable and short, and must not look like an id or like @last.
+    A name must be printable, short and not empty. It must not look like an option, an id or @last.
     """
     is_reserved = name.startswith(("@", "-", "term_")) or _ID_PREFIX.fullmatch(name)
     if not name or is_reserved or not _is_printable(name) or len(name) > _NAME_MAX:

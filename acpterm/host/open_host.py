@@ -96,10 +96,10 @@ async def open_host(
 
     `context` is the default execution context of terminals. `keeper` is the worker's client for the
     keeper, already connected; this function calls `keeper.ready`. Without `keeper`, start a keeper
-    as a child of this process. `snapshot` has the previous worker's records. `supervision` has the
-    callbacks for failures. `daemon_info` describes the daemon that the host belongs to. If an
-    earlier daemon with the same agents' socket was killed, end the processes of its terminals that
-    still run.
+    as a child of this process. `snapshot` has the previous worker's records; None if there was no
+    previous worker. `supervision` has the callbacks by which the host ends its process; None for no
+    callbacks. `daemon_info` describes the daemon that the host belongs to. If an earlier daemon
+    with the same agents' socket was killed, end the processes of its terminals that still run.
 
     Raises `TrackingError` if the processes of terminals cannot be tracked as the settings require.
     Without `keeper`, raises `OSError` if no keeper can be started, and `KeeperLostError` if it

@@ -164,7 +164,8 @@ class HostPolicy:
         """Return the program of a restored terminal, if the program runs on another host.
 
         `provider` is the name of the provider, and `token` the terminal's clean-up token. Return
-        None if the program runs here, or if the settings do not have the place any more.
+        None if the program runs here, if there is no token, or if the settings do not have the
+        place any more.
         """
         try:
             return remote_program(self.provider(provider), token)

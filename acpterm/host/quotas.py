@@ -6,9 +6,9 @@ has given to the user still counts; otherwise an agent could start any number of
 terminal that is being started counts as well, so that simultaneous requests cannot exceed a limit
 together.
 
-The limits apply to each agent: all connections of one process count together. If the process is not
-known, each connection counts on its own. The agent chooses the names of its sessions, so an agent
-can evade `session_terminals` by using more sessions.
+`terminals` applies to all agents together, `session_terminals` to one session, and the other limits
+to one agent. All connections of one process count as one agent; if the process is not known, each
+connection counts as one. An agent can evade `session_terminals` by using more sessions.
 
 `check` is called before the user is asked, so that the user is not asked about a terminal that a
 limit forbids. The terminal is started within `starting`, which checks again, because other
@@ -74,7 +74,7 @@ class Starter(Protocol):
 
 
 class Quotas:
-    """Checks the limits on agents' terminals. `clock` is the clock of `Starter.starts`."""
+    """Checks the limits on agents' terminals. `clock` returns the time of the boot clock."""
 
     def __init__(self, registry: TerminalRegistry, clock: Callable[[], float] = boot_time) -> None:
         self._registry: Final = registry

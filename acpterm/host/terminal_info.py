@@ -1,6 +1,7 @@
 """Describes terminals and exit statuses on the wire.
 
-`terminal_info` and `exit_info` are for the user's clients, the other functions are for agents.
+`terminal_info` and `exit_info` are for the user's clients. The other functions describe an exit as
+ACP does, for agents, and for read requests of the user's clients.
 """
 
 import math

@@ -74,9 +74,9 @@ def read(
     """Return a coroutine that returns the output after the position `since`, or the screen.
 
     The coroutine first waits, at most `wait_ms` milliseconds, until there is output after `since`
-    or the program has exited; with `until_input`, it also stops waiting when the program waits for
-    input. `read` itself, not the coroutine, raises `RpcError` (-32602) if `since` is after the end
-    of the output, or if the terminal is too large for the requested screen.
+    or the program has exited; with `until_input`, it also stops when the program waits for input.
+    `read` itself raises `RpcError` (-32602) if `since` is after the end of the output, or if the
+    terminal is too large for a screen. For a screen, the coroutine raises as `current_screen` does.
     """
     terminal = entry.terminal
     view = params.format or terminal.view
@@ -161,7 +161,7 @@ def _response(
 def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
     """Set the size that a terminal has while no window is attached (see `Windows.resize`).
 
-    Raises `RpcError` (-32602) if the terminal has ended.
+    Raises `RpcError` (-32602) if the terminal has ended, or if the system refuses the size.
     """
     try:
         windows.resize(entry, cols, rows)

@@ -33,9 +33,10 @@ class WebInterface(Protocol):
     async def open(self, address: str | None) -> WebOpenResponse:
         """Start to listen if the server does not listen yet; return a new link to the page.
 
-        `address` is where to listen; None means the setting or the default. Raises `RpcError`:
-        -32602 if `address` is invalid, or if the server listens at another address already; -32603
-        if the server cannot listen.
+        `address` is where to listen. None means the address of the setting `http`, or else the
+        address used last, or else a free port of 127.0.0.1. Raises `RpcError`: -32602 if
+        `address` is invalid, or if the server listens at another address already; -32603 if the
+        server cannot listen.
         """
 
     def status(self) -> WebStatusResponse:
@@ -66,4 +67,7 @@ class WebInterface(Protocol):
         """End the shares of a terminal that was removed. Raises no error."""
 
     def revoked_shares(self) -> set[str]:
-        """Return the ids of shares that have ended, and whose end could not be stored yet."""
+        """Return the ids of shares that have ended, but whose end could not be stored yet.
+
+        Raises `RpcError` (-32603) if the server's files cannot be used.
+        """

@@ -33,7 +33,9 @@ From the keeper:
     terminate()                         a signal requests that the daemon shut down
     restart_failed(request, reason)
 
-`stored` is true if the service manager stores the descriptors that let programs outlive the keeper.
+`takeovers` is the number of workers that served before this one. `embedded` is true if the keeper
+is the worker's child. `stored` is true if the service manager stores the descriptors that let
+programs outlive the keeper. `started` is the program's start time in seconds since boot.
 `exit` has the fields of `exited` from `wait_status` to `end`; it is None while the program runs.
 `closed_end` is `end` of `closed`; it is None until the terminal is closed. `way` is how the program
 was started, such as `posix_spawn`. `wait_status` is None when the status is unknown, because the
@@ -61,8 +63,8 @@ Races and failures:
 - `forget` of a running program: its process group is killed, and no `exited` is sent.
 - `close`, `forget` or `delete` of an unknown name is ignored.
 - A worker does not read: the keeper queues messages to it, and continues.
-- A message of an unknown kind is ignored, and so are additional fields: a worker may be newer than
-  its keeper. A different VERSION is refused with `ProtocolError`.
+- A message of an unknown kind is ignored, and so are additional fields of a message (but not of the
+  tuple `program` in `spawn`): a worker may be newer than its keeper. A different VERSION is refused with `ProtocolError`.
 - The receiver cannot open all descriptors of a message (`Message.cut`): the keeper refuses such a
   spawn with EMFILE, and ignores such a `put`. The worker sends `forget` for such a `spawned`, and
   `refuse` if such a message arrives before `state_end`.

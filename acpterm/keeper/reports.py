@@ -29,7 +29,7 @@ class Spawned(NamedTuple):
     started: float
     """Start time in seconds since boot, as in /proc/PID/stat; 0.0 if unknown."""
     master: int | None
-    """The PTY's master; None if the terminal was closed before the response could be sent."""
+    """The PTY's master; None if the keeper closed it before it could send the response."""
     ring: int
     """A descriptor of the ring file."""
     way: str
@@ -44,7 +44,7 @@ class Found(NamedTuple):
     started: float
     """Start time in seconds since boot, as in /proc/PID/stat; 0.0 if unknown."""
     master: int | None
-    """The PTY's master; None once the terminal is closed."""
+    """The PTY's master; None once the keeper has closed it."""
     ring: int
     """A descriptor of the ring file."""
     exit: ExitReport | None
@@ -67,7 +67,7 @@ class TerminalEvents(Protocol):
     """Callbacks for the keeper's reports about one terminal. They must not block or raise."""
 
     def exited(self, report: ExitReport) -> None:
-        """Handle the program's exit; the keeper has reaped it. Called once, before `closed`."""
+        """Handle the exit of the program: the keeper reaped it. Called once, before `closed`."""
 
     def closed(self, end: int) -> None:
         """Handle the end of the output, at position `end`. Called once."""

@@ -97,7 +97,7 @@ class RingError(Exception):
 
 
 class RingFile:
-    """A ring file that is mapped into memory. The caller keeps ownership of the descriptor."""
+    """A ring file, mapped into memory as `mapped`. Does not own a descriptor of the file."""
 
     __slots__ = ("_map", "_record_area", "capacity", "data", "header")
 

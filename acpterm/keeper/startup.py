@@ -44,7 +44,8 @@ async def embedded_keeper(
     keeper does the same when this process ends in any other way.
 
     Raises `OSError` if the keeper cannot be started, and `KeeperLostError` if the keeper dies. If
-    the keeper dies while the block runs, `on_lost` is awaited first, then the block is cancelled.
+    the keeper dies while the block runs, `on_lost` is awaited unless it is None, and then the block
+    is cancelled.
     """
     process, sock = _start_embedded()
     client = KeeperClient(sock)

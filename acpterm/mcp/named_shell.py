@@ -14,9 +14,9 @@ from acpterm.mcp.tool_error import ToolError
 
 
 class NamedShell:
-    """A shell, and its session once it has started.
+    """A persistent shell, and the session of its terminal (`session`; None until it has started).
 
-    A task must hold `lock` while it runs or waits for a command. `cwd` is the directory of the
+    `client` is the connection to the host on which the shell runs. A task must hold `lock` while it runs or waits for a command. `cwd` is the directory of the
     shell, as far as it is known.
     """
 
@@ -32,9 +32,9 @@ class NamedShell:
         self.cwd = cwd
 
     def record(self, sessions: Sessions, command: str, completed: Completed) -> Session:
-        """Record the result of a command, and return the session of the shell.
+        """Record the command and its result in the shell and its session; return the session.
 
-        If the shell has a new terminal, add a session for it. Raises `ToolError` if the shell ended
+        If the shell has a new terminal, add a session for this terminal to `sessions`. Raises `ToolError` if the shell ended
         before it had a session.
         """
         terminal = self.shell.terminal

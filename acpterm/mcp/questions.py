@@ -147,9 +147,11 @@ class Jobs:
         params: types.CallToolRequestParams,
         work: Callable[[Ask], Awaitable[types.CallToolResult]],
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Begin or continue the job of a request; return its result or its next question.
+        """Begin or continue a job; return the result of the job, or its next question.
 
-        Raises `MCPError` if the request continues a job that is unknown or over.
+        `params` are the params of a request. If they have a `request_state`, the request continues
+        the job with this state, and answers its question. Otherwise a new job does `work`. Raises
+        `MCPError` if no job has this state.
         """
         if params.request_state is None:
             job = Job()

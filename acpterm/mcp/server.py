@@ -67,7 +67,7 @@ class TerminalServer:
         self._sessions: Sessions | None = None
 
     def sessions(self, ctx: ServerRequestContext[Any]) -> Sessions:
-        """Return the sessions of the client; create them with its name at the first call."""
+        """Return the client's `Sessions`; the first call creates it, with the client's name."""
         if self._sessions is None:
             agent = _client_name(ctx)
             provider = _tool_settings(self._settings, agent).provider

@@ -152,7 +152,10 @@ class Sessions:
         return self.add(terminal, launch.command, cwd)
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
-        """Add a session for a terminal that exists, and return the session."""
+        """Add a session for a terminal that exists, and return the session.
+
+        `command` is the command that runs in the terminal, and `cwd` its directory.
+        """
         session = Session(terminal.name or terminal.id, terminal, command, cwd)
         # The host may use the name of a released terminal again.
         self._sessions.pop(session.id, None)
@@ -212,7 +215,7 @@ class Sessions:
         )
 
     def all(self) -> list[Session]:
-        """Return all sessions that can be read, in the order of their start."""
+        """Return all sessions that can be read, in the order in which they were added."""
         return list(self._sessions.values())
 
     def active(self) -> list[Session]:

@@ -28,11 +28,11 @@ def command_reply(
     text: str | None = None,
     note: str | None = None,
 ) -> Reply:
-    """Return the result of a command.
+    """Return the reply about a command, whose result so far is `completed`.
 
-    Its text is `text`, or by default `heading` and the output. The output is cropped to `limit`
-    characters. `next_call` is the call that the first line suggests. `note` says how to read the
-    output that was left out, by default with `terminal_output`.
+    The text of the reply is `text`, which is not cropped; if `text` is None, `heading` and the
+    output, cropped to `limit` characters. The first line of the reply suggests the call
+    `next_call`. `note` says how to read the output that was left out; None: with `terminal_output`.
     """
     output = crop(completed.output, limit)
     if note is None:

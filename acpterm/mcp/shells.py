@@ -83,12 +83,13 @@ class Shells:
         cwd: str | None = None,
         at_limit: AtLimit = "continue",
     ) -> Ran:
-        """Run a command in the shell `name`; start the shell in `cwd` if there is none.
+        """Run a command in the shell `name`, which is started if it does not exist.
 
         Return the result when the command ends or waits for input, when it has run for `timeout_s`,
         or when the call has to return; `at_limit` says what happens to a command that has not
-        ended. Raises `ToolError` if the shell is busy or in a directory other than `cwd`, and
-        `AcptermError` if the command is refused.
+        ended. `cwd` is the directory of the shell; None for any directory (see `_get`). Raises
+        `ToolError` if the shell is busy or in another directory, or if the command has not begun
+        when the call has to return. Raises `AcptermError` if the command is refused.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
@@ -116,10 +117,11 @@ class Shells:
     async def _run(
         self, call: "Call", named: NamedShell, command: str, timeout_s: float
     ) -> Completed:
-        """Run a command; return its result when it ends, or when the call has to return.
+        """Run a command in the shell `named`, and return the result.
 
-        If cancelled, kill the command. Raises `ToolError` if the command has not begun
-        when the call has to return.
+        Return when the command ends or waits for input, when it has run for `timeout_s`, or when
+        the call has to return. If cancelled, kill the command. Raises `ToolError` if the command
+        has not begun when the call has to return.
         """
         completed: Completed | None = None
         deadline = anyio.current_time() + call.remaining
@@ -193,7 +195,9 @@ class Shells:
     async def _get(self, call: "Call", name: str, cwd: str | None) -> NamedShell:
         """Return the shell `name`, idle or not started; create it if there is none.
 
-        Raises `ToolError` if it is busy, or if it runs in a directory other than `cwd`.
+        A new shell starts in `cwd`. If `cwd` is None, a new shell starts in the directory of the
+        shell of this name that was set aside last, or else in that of the sessions. Raises
+        `ToolError` if the shell is busy, or if it runs in a directory other than a given `cwd`.
         """
         client = await call.sessions.client()
         await self._sweep(call, client)

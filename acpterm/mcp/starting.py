@@ -123,9 +123,9 @@ class Starts:
         timeout_s: float,
         approval_s: float = math.inf,
     ) -> Session:
-        """Start a program, and return its session.
+        """Start a program in a new session of `sessions`; return the session.
 
-        Raises `ToolError` if the program cannot start, and `ApprovalPendingError` if it has not
+        `ask` is as in `Start`. Raises `ToolError` if the program cannot start, and `ApprovalPendingError` if it has not
         started after `timeout_s` seconds, or after `approval_s` seconds if the user is asked. If
         cancelled, discard the start.
         """
@@ -148,7 +148,8 @@ class Starts:
     async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
         """During the block, let `decide` call `ask` to ask the user about the command of `launch`.
 
-        The block sends the command to the host, which may then ask a question about it.
+        The block sends the command to the host, which may then ask a question about it. If `ask` is
+        None, because the client cannot ask its user, `decide` returns None.
         """
         start = Start(launch, ask)
         self._running.append(start)

@@ -80,7 +80,11 @@ def state_of(view: View) -> State:
 
 
 def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -> str:
-    """Return the first line of a result. `next_calls` are the calls that it suggests."""
+    """Return the first line of a result.
+
+    While the program runs, the line suggests `next_calls`, unless the program probably waits for a
+    password.
+    """
     parts = [_what(session, view)]
     if view.exit is None:
         if not view.is_secret:

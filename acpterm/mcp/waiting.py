@@ -124,7 +124,8 @@ async def type_into(
 ) -> None:
     """Type text and then keys into a session. Raises `ToolError` if that is not possible.
 
-    Patterns of later waits are searched in the output from now on.
+    Later waits search for their patterns only in the output that follows this input. `keys` are
+    names of keys, in a list or separated by blanks.
     """
     now = await session.terminal.read(session.position, max_bytes=1)
     if now.exit is None:

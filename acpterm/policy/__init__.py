@@ -8,7 +8,8 @@ Judgement of a command:
   commands, and how lists and rules match it;
 - `decision`: the decision on a command, by lists, rules and the profile; `rules`: the user's prefix
   rules; `prefix`: the words that "always allow" is for;
-- `syntax`, `words`, `wrappers`, `arguments`: knowledge about shells and programs.
+- `syntax`, `words`, `wrappers`, `arguments`: knowledge about shells and programs. The lists of safe
+  programs and dangerous patterns are in `config.profiles`.
 
 Questions to the user:
 

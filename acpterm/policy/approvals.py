@@ -228,7 +228,7 @@ class Approvals:
     def restore(
         self, question: Question, answer: Answer | None = None, *, grace: float = 0.0
     ) -> None:
-        """Add an unclaimed question of an earlier worker, with `answer` unless it is None.
+        """Add an unclaimed question of an earlier worker, and its answer if it has one already.
 
         The question counts as attended for the next `grace` seconds.
         """

@@ -35,10 +35,11 @@ TEXTS_MAX: Final = 4096
 """Maximum characters of all shell texts of a command, in addition to four times the length of its
 line."""
 DANGEROUS_NAMES: Final = (
-    "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "doas", "pkexec", "su", "mkfs", "fdisk",
-    "shred", "reboot", "shutdown", "halt", "poweroff", "eval", "find", "git",
+    "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "sudoedit", "doas", "pkexec", "su",
+    "runuser", "mkfs", "mkfs.ext2", "mkfs.ext3", "mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mkfs.vfat",
+    "fdisk", "wipefs", "shred", "reboot", "shutdown", "halt", "poweroff", "eval", "find", "git",
 )  # fmt: skip
-"""Names of dangerous programs.
+"""Names of the programs in `config.profiles.DANGEROUS_PATTERNS`, and of similar ones.
 
 A line that is too long to be judged is dangerous if it contains one of them. If the name of a
 program is a pattern, such as `/bin/r?`, the names that match it are tried.
@@ -55,7 +56,7 @@ class Classifier:
     """Finds the parts of one command, and their levels, by a profile's lists and the user's rules.
 
     Call `program` or `line` once. `found` then has the parts, and `texts` all shell texts that were
-    parsed, beginning with the line.
+    parsed. After `line`, the first of these texts is the line itself.
     """
 
     def __init__(self, lists: Lists, rules: tuple[Rule, ...]) -> None:

@@ -1,4 +1,7 @@
-"""The types of a question to the user (may a command run?) and of its answer: data only."""
+"""The types of a question to the user (may a command run?) and of its answer.
+
+Data only: `approvals` has the pending questions.
+"""
 
 from typing import Literal, TypeAlias
 
@@ -23,8 +26,8 @@ Prefix: TypeAlias = tuple[str, ...]
 class Question(Struct, frozen=True, kw_only=True):
     """A question to the user: whether an agent may run `command` in `directory`.
 
-    `id` identifies the question. `session` is the id of the agent's session. `agent` is the name
-    that the agent has sent; None if it has sent none.
+    A client answers the question by its `id`. `session` is the id of the agent's session. `agent`
+    is the name that the agent has sent; None if it has sent none.
     """
 
     id: str

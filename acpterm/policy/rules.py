@@ -42,7 +42,7 @@ class Rule(NamedTuple):
     """The user's reason for the rule; may be empty."""
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Return whether a command begins with the words of the pattern."""
+        """Return whether `words`, the words of a command, begin with the words of the pattern."""
         return len(words) >= len(self.pattern) and all(
             word in alternatives for word, alternatives in zip(words, self.pattern, strict=False)
         )

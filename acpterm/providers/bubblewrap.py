@@ -49,7 +49,7 @@ def _find_tools() -> tuple[Tools, object]:
 class BubblewrapProvider:
     """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`.
 
-    `placeholders` are shared by all providers of the daemon.
+    `placeholders` are shared by all providers of the daemon; None: the provider has its own.
     """
 
     name: Final = "bubblewrap"
@@ -82,7 +82,10 @@ class BubblewrapProvider:
             raise
 
     async def clean_up(self, token: str) -> None:
-        """Remove the placeholders of a terminal's sandbox. Idempotent; does not raise."""
+        """Remove the placeholders of the sandbox that `token` (`Prepared.token`) identifies.
+
+        Idempotent; does not raise.
+        """
         await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:

@@ -49,8 +49,9 @@ _log = structlog.get_logger("acpterm.provider")
 class ContainerProvider:
     """Runs programs in containers of `image`, by podman or docker. Implements `provider.Provider`.
 
-    `daemon` identifies this daemon in the labels of containers. If it is None, no later daemon
-    removes containers that are left. `placeholders` are shared by all providers of the daemon.
+    Containers get the identity `daemon` of this daemon as a label: by it, a later daemon finds and
+    removes containers that this one has left. None: no later daemon removes them. `placeholders`
+    are shared by all providers of the daemon; None: the provider has its own.
     """
 
     isolation: Final[Isolation] = "container"
@@ -71,10 +72,11 @@ class ContainerProvider:
         self._trying: Final = trio.Lock()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the argv that runs a command in a new container, with its token.
+        """Return the argv that runs a command in a new container, and the token for `clean_up`.
 
-        The first call runs a trial of the engine, which takes up to some seconds. Raises
-        `ProviderError` if the engine does not work, or if the workspace cannot be mounted.
+        Until a trial of the engine has succeeded, each call runs one, which takes up to some
+        seconds. Raises `ProviderError` if the engine does not work, or if the workspace cannot be
+        mounted.
         """
         setup = await self._tried()
         return await off_loop.prepare(
@@ -92,9 +94,9 @@ class ContainerProvider:
             raise
 
     async def clean_up(self, token: str) -> None:
-        """Remove the container of a terminal, if it still exists, and its placeholders.
+        """Remove the container that `token` identifies, if it still exists, and the placeholders.
 
-        Does not raise.
+        `token` is `Prepared.token`. Does not raise.
         """
         await self._engine.remove(container_name(token))
         await off_loop.clean_up(partial(self._placeholders.remove, token))

@@ -107,10 +107,10 @@ async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[S
 
 
 def describe(version: str, setup: Setup, output: str) -> str:
-    """Return a line that describes a container, from the output of `_PROBE` in it.
+    """Return a line for the user that describes how a container isolates its command.
 
-    `version` is the engine's name and version. Raises `ProviderError` if the output shows that the
-    container does not isolate the command.
+    `version` is the engine's name and version, and `output` what the script `_PROBE` has printed in
+    the container. Raises `ProviderError` if `output` shows that the command is not isolated.
     """
     found: dict[str, list[str]] = {}
     for key, _, value in (line.partition(": ") for line in output.splitlines()):

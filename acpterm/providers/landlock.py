@@ -19,8 +19,8 @@ executes the program. The rules for programs are:
 
 These are not restricted: programs see other processes and their command lines in /proc; they can
 change the permissions, times and extended attributes of the user's own files anywhere (chmod(2));
-and they can read a secret that is created later, unless it is in the same directory as one that
-existed before. Programs cannot open new pseudo-terminals, as script(1) and tmux do.
+and they can read a secret that is created later, unless another secret existed before in the same
+directory or below it. Programs cannot open new pseudo-terminals, as script(1) and tmux do.
 """
 
 import os
@@ -73,7 +73,7 @@ class LandlockProvider:
         return await off_loop.prepare(partial(_with_tmpdir, command), _remove)
 
     async def clean_up(self, token: str) -> None:
-        """Remove a terminal's private directory. Idempotent; does not raise."""
+        """Remove the private directory at the path `token`. Idempotent; does not raise."""
         await off_loop.clean_up(partial(_remove, token))
 
     async def check(self) -> str:

@@ -12,7 +12,7 @@ class LocalProvider:
     isolation: Final[Isolation] = "none"
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the command unchanged. It has no token, since nothing needs to be cleaned up."""
+        """Return the command unchanged, and no token: the caller need not call `clean_up`."""
         return Prepared(command.argv, command.fallback_argv, command.env, command.cwd)
 
     async def clean_up(self, token: str) -> None:

@@ -49,8 +49,8 @@ def shared_directory(kind: str, key: str, *more: str) -> str:
 def client_environment(env: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a place's client, such as ssh, which runs on this machine.
 
-    Of the command's environment `env` it has only `TERM`: other variables that an agent requested
-    could change what the client does.
+    It has `TERM` of the command's environment `env`, and `PATH`, `HOME` and `USER` of this process.
+    Other variables, which an agent may have requested, could change what the client does.
     """
     own = {name: os.environ[name] for name in ("PATH", "HOME", "USER") if name in os.environ}
     return {**own, "TERM": env.get("TERM", "dumb")}

@@ -46,9 +46,10 @@ _PATH_MAX: Final = 240
 
 
 class _Sandboxes:
-    """The sandboxes that this process has prepared in one workspace, by their `tokens`.
+    """The sandboxes that this process has prepared in one workspace.
 
-    Hold `lock` while using `tokens`, or the placeholders of the workspace.
+    `tokens` has a token of each (`Placeholders.protect`). Hold `lock` while using `tokens`, or the
+    placeholders of the workspace.
     """
 
     def __init__(self) -> None:
@@ -109,9 +110,10 @@ class Placeholders:
 
 
 def _check_token(path: str, workspace: str) -> None:
-    """Raise `ProviderError` if the real path `workspace` is too long for a token, or not UTF-8.
+    """Raise `ProviderError` if the real path `workspace` is too long, or is not UTF-8.
 
-    `path` is the path before symbolic links were resolved; the error message names it.
+    The token that `protect` returns contains this path. `path` is the path before symbolic links
+    were resolved; the error message names it.
     """
     problem = None
     try:

@@ -82,7 +82,10 @@ class Command(NamedTuple):
     resources: SlurmResources | None = None
     """The resources of a cluster that the request asks for; None for those of the place."""
     umask: int | None = None
-    """The umask of the program on another host; None for the umask of a login there."""
+    """The umask of a program on another host, combined with that of a login there.
+
+    A permission is removed if either umask removes it. None: the login's umask alone.
+    """
 
 
 class Prepared(NamedTuple):

@@ -53,7 +53,8 @@ class Trial:
 def file_identity(name: str, *paths: str) -> object:
     """Return a value that differs after one of the files `paths` was replaced or changed.
 
-    `name` is the provider's name. Raises `ProviderError` if one of the files does not exist.
+    Raises `ProviderError` if one of the files does not exist. `name` is the provider's name, for
+    the error message.
     """
     try:
         found = [os.stat(path) for path in paths]
@@ -66,7 +67,8 @@ def file_identity(name: str, *paths: str) -> object:
 async def trial_directory(name: str) -> AsyncIterator[str]:
     """Create an empty directory for a trial, and remove it at the end of the block.
 
-    `name` is the provider's name. Raises `ProviderError` if the directory cannot be created.
+    `name` is the provider's name, for the error message. Raises `ProviderError` if the directory
+    cannot be created.
     """
     try:
         directory = tempfile.mkdtemp(prefix="acpterm-trial-")
@@ -87,9 +89,9 @@ async def run_trial(
 ) -> str:
     """Run `argv`, a trial such as `true` in a sandbox; return what it prints on stdout.
 
-    `name` is the provider's name. If `argv` fails, `cause` gets the error output, and returns why
-    the sandbox has failed, and what the user can do. Raises `ProviderError` if `argv`
-    cannot be run, fails, or does not exit within `_TIMEOUT_S`.
+    Raises `ProviderError` if `argv` cannot be run, fails, or does not exit within `_TIMEOUT_S`.
+    `name` is the provider's name, for the error message. If `argv` fails, `cause` gets the error
+    output, and returns a text for the message: why it has failed, and what the user can do.
     """
     try:
         with trio.fail_after(_TIMEOUT_S):

@@ -144,7 +144,7 @@ def outermost(paths: Iterable[str]) -> list[str]:
 
 
 def is_below(path: str, directory: str) -> bool:
-    """Return whether `path` is `directory`, or is below it. Both are real paths."""
+    """Return whether `path` is `directory` or below it, without resolving symbolic links."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
@@ -189,7 +189,7 @@ def _homes(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the home directories in which to search for secrets.
 
     They are `HOME` of `env` and those of `user_homes`; if acpterm runs as root, also `/root` and
-    the directories in `/home`.
+    the first 20 directories in `/home`, sorted by name.
     """
     homes = [env.get("HOME", ""), *user_homes()]
     if os.geteuid() == 0:

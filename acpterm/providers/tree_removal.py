@@ -2,7 +2,7 @@
 
 The tree may be deeper than the recursion limit, its paths longer than the kernel accepts, and its
 directories without permissions. So each directory in it is moved to the top directory before it is
-emptied. Then no path has more than two components, and two file descriptors are enough.
+emptied. Then no path has more than two components, and three file descriptors are enough.
 """
 
 import contextlib

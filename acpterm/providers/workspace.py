@@ -153,8 +153,9 @@ def _add_repository(
 ) -> None:
     """Add paths of the repository at `directory`, and of its submodules, to the three lists.
 
-    If not all submodules can be found (`submodules_of`), their common directory is added to
-    `protected`: git then cannot change any of them.
+    The lists become the fields of `Workspace`. If not all submodules can be found
+    (`submodules_of`), the directory `modules`, which contains all of them, is added to `protected`:
+    git then cannot change any of them.
     """
     found, is_complete = submodules_of(directory)
     for repository in (directory, *found) if is_complete else (directory,):

@@ -69,7 +69,7 @@ def pid_namespace() -> int:
 
 
 def resident_memory() -> int | None:
-    """Return the resident memory of this process in bytes; None if it is unknown."""
+    """Return the resident memory of this process in bytes; None on systems other than Linux."""
     if not AVAILABLE:
         return None
     with open("/proc/self/statm") as file:

@@ -75,7 +75,10 @@ class Master:
 
     @property
     def takes_input(self) -> bool:
-        """Whether input may be written: the raw mode was set, or `waits_for_raw` is false."""
+        """Whether input may be written: the raw mode was set, or `waits_for_raw` is false.
+
+        Also true after `close`, so that no caller waits for the raw mode any more.
+        """
         if self.closed:
             return True
         if self._waits_for_raw:
@@ -96,7 +99,7 @@ class Master:
             return 0
 
     def resize(self, cols: int, rows: int) -> None:
-        """Set the terminal size in cells. The foreground process group gets SIGWINCH."""
+        """Set the size in cells. If it is new, the foreground process group gets SIGWINCH."""
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("4H", rows, cols, 0, 0))
 
     @property

@@ -7,7 +7,9 @@ from typing import NamedTuple
 class Program(NamedTuple):
     """The specification of a program to start: its arguments and its execution context.
 
-    The keeper receives it as a tuple of these fields.
+    The keeper receives it as a tuple of exactly these fields: a running keeper of an earlier
+    version does not accept a longer one. Send a new value as another field of the message `spawn`
+    (`keeper.protocol`), which such a keeper ignores.
     """
 
     argv: Sequence[str]

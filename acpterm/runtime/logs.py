@@ -168,8 +168,8 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
 
     Returns whether a file was emptied.
 
-    `fd` is the descriptor to which this process logs. If `fd` refers to another file than `path`,
-    nothing is done; if it refers to a log file that was removed, that file is emptied.
+    `fd` is the descriptor to which this process logs. If `fd` is a log file that was removed, this
+    file is emptied instead of `path`. If `fd` is any other file than `path`, nothing is done.
 
     Before `path` is emptied, its last `LOG_BYTES_MAX` bytes are copied to `PATH.1`. `path` is not
     renamed, because the keeper also appends to it. A line logged during the copy may be missing in

@@ -56,7 +56,8 @@ class Kind(NamedTuple):
     ) -> Setup:
         """Return how to start the shell, with the private directory `directory`.
 
-        `env` is the environment that the shell will be started with. The user's own rc files are
+        `nonce` authenticates the shell's marks and reports. `env` is the environment that the shell
+        will be started with; zsh's rc files restore ZDOTDIR from it. The user's own rc files are
         read first, unless `user_rc` is false.
         """
 

@@ -15,8 +15,8 @@ _LINE = (
 def command_file(n: int, command: str, flags: str, end: str) -> str:
     """Return the contents of the file of command `n`, whose text is `command`.
 
-    `flags` is the shell's last known ``$-``. `end` is the shell text that saves exit code and pipe
-    status after the command.
+    `flags` is the shell's last known ``$-``; the contents depend on its options `v` and `x`.
+    `end` is the shell text that saves exit code and pipe status after the command.
     """
     if "v" in flags:
         # With `set -v` the shell prints each line of the file: print none but the command's.

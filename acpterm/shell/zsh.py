@@ -165,6 +165,6 @@ _END = '\n\n{ __acpterm_end "$?" "${pipestatus[@]}"; } >/dev/null 2>&1\n'
 def command_file(n: int, command: str, flags: str) -> str:
     """Return the contents of the file of command `n`, whose text is `command`.
 
-    `flags` is the shell's last known ``$-``.
+    `flags` is the shell's last known ``$-``; the contents depend on its options `v` and `x`.
     """
     return posix.command_file(n, command, flags, _END)

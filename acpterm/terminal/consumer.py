@@ -72,7 +72,7 @@ class Turns:
 class Consumer:
     """Feeds the output in one terminal's ring to the text, the emulator and the timeline.
 
-    Calls `on_change` after each slice of output, and after each new terminal size.
+    Calls `on_change` after each slice of output. All consumers of a worker share `turns`.
     """
 
     __slots__ = (
@@ -116,7 +116,10 @@ class Consumer:
         self._wake.set()
 
     def resize(self, cols: int, rows: int, position: int) -> None:
-        """Apply a new terminal size once all output before `position` is consumed."""
+        """Apply a new terminal size to emulator and timeline, once `position` is reached.
+
+        `position` is reached when all output before it is consumed.
+        """
         self._sizes.append((position, cols, rows))
         self._apply_sizes()
 
@@ -175,9 +178,9 @@ class Consumer:
         self._step(SLICE_BYTES)
 
     def _step(self, max_bytes: int) -> None:
-        """Consume at most `max_bytes` bytes of output; then apply the new terminal size, if due.
+        """Consume at most `max_bytes` bytes of output; then apply the new sizes that are due.
 
-        Consumes no output after the position at which the next new size applies.
+        Consumes no output after the position at which the next new terminal size applies.
         """
         if self._sizes:
             max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))

@@ -121,7 +121,8 @@ class Keyboard:
         """Wait until the PTY has taken the input for which `type` returned `typed`.
 
         If the wait is cancelled, the input is typed all the same. Raises
-        `trio.ClosedResourceError` if the input was dropped, or if the terminal is closed.
+        `trio.ClosedResourceError` if the input is dropped, or if the terminal is closed before the
+        PTY has taken the input.
         """
         while self._passed < typed:
             if self._master.closed:

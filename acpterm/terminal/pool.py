@@ -56,8 +56,8 @@ class Pool:
     """The terminals of one worker. `terminals` has those that are not released, by their ids.
 
     `keeper` spawns and owns the programs, and `trees` tracks their processes; the caller runs both.
-    `grace` is the time in seconds between SIGTERM and SIGKILL. `on_exit` is called once for each
-    terminal, when its program has exited.
+    `grace` is the time in seconds between SIGTERM and SIGKILL. `on_exit` is called once with each
+    terminal, when the terminal's program has exited.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Pool:
 
         The id of the terminal is added to the program's environment. `record` is the terminal's
         state for the next worker, which the keeper stores in the same step in which it starts the
-        program. `limits` apply to the terminal's programs. If a limit cannot be enforced here and
-        `strict` is true, nothing is started and `LimitError` is raised. If `strict` is false, the
-        program is started all the same; the limit is logged as a warning, and listed in the
+        program. `limits` apply to the terminal's programs. If this system cannot enforce a limit
+        and `strict` is true, nothing is started and `LimitError` is raised. If `strict` is false,
+        the program is started all the same; the limit is logged as a warning, and listed in the
         terminal's `enforcement`.
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
@@ -152,8 +152,8 @@ class Pool:
         """Return a `Terminal` for a terminal that an earlier worker created.
 
         `found` is what the keeper knows about the terminal, and `tree` tracks its processes.
-        `limits` are those with which it was created; they stay in force while no worker runs. Text
-        and screen are rebuilt from the output that the ring retains.
+        `limits` are the limits with which the terminal was created; they stay in force while no
+        worker runs. Text and screen are rebuilt from the output that the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         enforcement = self._trees.enforce_again(found.name, limits)
@@ -177,7 +177,7 @@ class Pool:
             self._keeper.forget(terminal.id)
 
     def forget(self, terminal: Terminal) -> None:
-        """Make the keeper drop a released terminal's output now, or once the terminal is closed."""
+        """Make the keeper drop a released terminal's output as soon as the terminal is closed."""
         terminal.retained = False
         if terminal.is_closed:
             self._keeper.forget(terminal.id)

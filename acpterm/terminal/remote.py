@@ -3,7 +3,7 @@
 The keeper runs a client, such as `ssh`, on the terminal's PTY. A request to signal or end the
 program acts on the program on the other host, and not on the client. The client ends when the
 program ends. How the program ended is queried from the other host, because the client's exit status
-does not tell all of it.
+alone does not show it.
 
 If the host cannot be reached any more, `end` gives up, the client is killed like a local program,
 and the exit is reported as lost.
@@ -40,6 +40,14 @@ class RemoteProgram(Protocol):
     @property
     def is_queued(self) -> bool:
         """Whether the program has not started yet because it waits for a cluster's resources."""
+
+    @property
+    def answers_queries(self) -> bool:
+        """Whether a terminal on the other host answers the program's queries.
+
+        Queries are escape sequences that request a reply of the terminal. This terminal must then
+        not reply to them.
+        """
 
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` when `host` or `is_queued` has changed; return once the program has ended.

@@ -20,17 +20,17 @@ class TerminalSpec(NamedTuple):
     ring_size: int = _MIB
     """The number of bytes of raw output to retain."""
     lifetime: float = math.inf
-    """Seconds after which the program is killed; infinite for never."""
+    """Seconds from creation or adoption until the program is killed; infinite for no limit."""
     lifetime_cause: Cause | None = None
     """The limit that sets the lifetime; None if none does."""
     view: str = "text"
     """The view that the terminal's creator reads: `text`, `raw` or `screen`."""
     created_time: float | None = None
-    """The time of creation in seconds since 1970; None for now."""
+    """The time of creation in seconds since 1970; None: the current time."""
     started_at: float | None = None
-    """The time of creation in seconds since boot (`pty.processes.now`); None for now."""
+    """The time of creation in seconds since boot (`pty.processes.now`); None: the current time."""
     ended_by: EndedBy | None = None
-    """What has killed the program of an adopted terminal, or has begun to; None if nothing has."""
+    """What has begun to kill the program of an adopted terminal; None if nothing has."""
     cause: Cause | None = None
     """The limit because of which the program was killed (`ended_by`); None if it was no limit."""
     remote: RemoteProgram | None = None

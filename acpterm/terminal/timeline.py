@@ -128,7 +128,7 @@ class Timeline:
         """Return the change of the terminal size with this number; the first change has number 0.
 
         If that change is no longer kept, returns the oldest change that is kept. Returns None if
-        the size has not yet changed so many times.
+        there is no change with this number yet.
         """
         index = max(0, number - self.first_resize)
         return self._resizes[index] if index < len(self._resizes) else None

@@ -86,7 +86,7 @@ class AccessFile:
         self.agent_token_path: Final = os.path.join(directory, AGENT_TOKEN_NAME)
 
     def read(self) -> AccessRecords:
-        """Return the stored records; empty ones if there are none."""
+        """Return the stored records; empty ones if there is no file, or if it cannot be read."""
         try:
             with open(self._path, "rb") as file:
                 return msgspec.json.decode(file.read(), type=AccessRecords)

@@ -11,7 +11,8 @@
 `Guard` determines what the request may use, its `Access`. `Protected` then refuses a request whose
 access is not enough for the path. A cookie counts only together with the page's key, and only with
 an `Origin`, which browsers send with each WebSocket and each POST. If a browser sends a cookie of
-the user and one of a share, the key selects the login.
+the user and one of a share, the key selects the login. Which methods a share may call is decided
+by `host.user.shared_terminal`.
 """
 
 from typing import Final

@@ -84,7 +84,11 @@ class McpSessions:
         cwd: str,
         profile: str | None,
     ) -> None:
-        """Serve one request. `tools`, `cwd` and `profile` apply if it begins a session."""
+        """Serve one request; `tools`, `cwd` and `profile` apply if the request begins a session.
+
+        `tools` is the name of a set of tools, `cwd` the directory that the agent works in, and
+        `profile` an additional profile; None for no additional one.
+        """
         if not _is_tool_set(tools):
             known = ", ".join(TOOL_SET_NAMES)
             await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
@@ -236,7 +240,8 @@ def _failure(
 ) -> Response:
     """Return a response with this HTTP status and a JSON-RPC error.
 
-    `code`, `message` and `data` are those of the error; `identifier` is the id of the request.
+    `code`, `message` and `data` are those of the error; without `data`, the error has no such
+    member. `identifier` is the id of the request; None if it has none or if it is not known.
     """
     error = {"code": code, "message": message} | ({} if data is None else {"data": data})
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": identifier, "error": error})

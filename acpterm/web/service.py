@@ -161,7 +161,10 @@ class WebService:
         self._end_shares(lambda share: share.terminal_id == terminal_id)
 
     def revoked_shares(self) -> set[str]:
-        """Return the ids of shares that have ended, but whose end could not be stored yet."""
+        """Return the ids of shares that have ended, but whose end could not be stored yet.
+
+        Raises `RpcError` if a file of the server cannot be read.
+        """
         with _failing():
             return self._store().revoked_shares
 

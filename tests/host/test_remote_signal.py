@@ -14,6 +14,8 @@ from tests.support.user import user_of
 class Program:
     """A program that no signal reaches."""
 
+    answers_queries = False
+
     def __init__(self, *, is_queued):
         self.host = None if is_queued else "node1"
         self.is_queued = is_queued

@@ -78,6 +78,18 @@ async def test_program_runs_in_a_terminal_of_the_daemon_there(
         await until(lambda: kept_terminals(there) == [])
 
 
+async def test_query_of_a_kept_program_is_answered_once(
+    server, there, runtime_directory, workspace
+):
+    line = "stty raw -echo; printf '\\033[6n'; timeout --foreground 2 cat | od -An -c; echo ready"
+    async with ssh_provider(keeping(server)) as ssh, running_pool() as pool:
+        started = await start(ssh, pool, shell(workspace, line))
+        await ready(started.terminal)
+        text = started.terminal.text.text()
+        assert text.count("R") == 1, text
+        await release(ssh, pool, started)
+
+
 async def test_kept_program_is_lost_if_its_directory_there_has_been_removed(
     server, there, runtime_directory, workspace
 ):

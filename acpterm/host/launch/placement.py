@@ -162,7 +162,8 @@ def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> 
     """Return the name of the strictest provider among `selected` and `others`.
 
     In `others`, None is ignored. Of two providers of which neither is stricter, such as podman and
-    docker, the first one counts. `network` says whether all profiles allow the network.
+    docker, the first one counts. `network` says whether all profiles allow the network, since
+    `stricter_than` depends on that.
     """
     for other in others:
         if other in stricter_than(selected, network=network):
@@ -198,8 +199,8 @@ def stricter(
 
     `selected` is the provider of the profile. `requested` is the provider that the agent requests;
     None if it requests none. The agent may request a provider that is stricter than `selected`, or
-    one of `places`. `network` says whether the profile allows the network. Raises `RpcError`
-    (-32602) if `requested` is unknown or not allowed.
+    one of `places`. `network` says whether the profile allows the network, since `stricter_than`
+    depends on that. Raises `RpcError` (-32602) if `requested` is unknown or not allowed.
     """
     if requested is None or requested == selected or requested in places:
         return selected if requested is None else requested

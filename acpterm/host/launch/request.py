@@ -47,8 +47,9 @@ class LaunchRequest:
     says whether `command` is shell text; None decides by the rules of `launch.command`. `stdin` is
     the path of a file to use as stdin instead of the terminal.
 
-    The constructor checks the values without access to the file system, and raises `RpcError`
-    (-32602) for a command or an environment that no program can be given.
+    The constructor does not access the file system, so it does not check `cwd`, the working
+    directory. It raises `RpcError` (-32602) for a command or an environment that no program can be
+    given, and for a `stdin` that is no absolute path.
     """
 
     def __init__(
@@ -139,9 +140,9 @@ class LaunchRequest:
         """Start the program on a new terminal, and return the terminal.
 
         `placement` says where the program runs. `record` is stored together with the terminal,
-        after all pending changes in `writer`. Raises `RpcError` (-32603) if the provider cannot be
-        used, if the system lacks a resource, if the host is shutting down, or, if `strict`, if a
-        limit in `record` cannot be enforced here.
+        after all pending changes in `writer`, if given. Raises `RpcError` (-32603) if the provider
+        cannot be used, if the system lacks a resource, or if the host is shutting down. With
+        `strict`, also raises it if a limit in `record` cannot be enforced here.
         """
         program = Program(
             argv=self._argv,

@@ -45,9 +45,10 @@ def seconds(milliseconds: int) -> float:
 
 
 def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute and has at most `PATH_MAX` characters.
+    """Raise `RpcError` (-32602) unless `path` is absolute, not too long, and without NUL.
 
-    `name` is the name of the param, and `expected` what the path should name, for the message.
+    At most `PATH_MAX` characters are allowed. `name` is the name of the param, and `expected` what
+    the path should name, for the message.
     """
     if len(path) > PATH_MAX:
         problem = f"has {len(path)} characters, and {PATH_MAX} is the most"

@@ -64,7 +64,8 @@ class CastFile:
     def open(self, first: bytes) -> None:
         """Create the file, with `first` as its first line. Raises `OSError` if that fails.
 
-        Before that, remove the oldest recordings, so that at most `record_files` exist afterwards.
+        Before that, remove the oldest recordings of the same kind, an agent's or the user's, to
+        stay within the limit `record_files` (see `_remove_old`).
         """
         with self._lock, self._creating:
             if self.closing:
@@ -85,7 +86,7 @@ class CastFile:
     def resume(self, size: int) -> None:
         """Open the file that the previous worker wrote, and truncate it to `size` bytes.
 
-        Raises `OSError` if the file cannot be opened, or has fewer than `size` bytes.
+        Raises `OSError` if the file cannot be opened, is no regular file, or is shorter than that.
         """
         with self._lock:
             if self.closing:

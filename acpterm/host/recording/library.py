@@ -30,7 +30,7 @@ _STAMP_CHARS: Final = len("20260131T103000Z-")
 
 
 class Header(msgspec.Struct):
-    """The first line of a recording."""
+    """The first line of a recording: the terminal's columns and rows, and the command as title."""
 
     width: int
     height: int
@@ -99,7 +99,10 @@ def read_piece(directory: str, name: str, offset: int) -> Piece:
 
 
 def _recording(directory: int, name: str) -> Recording | None:
-    """Return a recording; None if its file cannot be read, or was removed meanwhile."""
+    """Return the recording in the file `name`; None if the file cannot be read or was removed.
+
+    `directory` is the directory's descriptor.
+    """
     is_agents = name.endswith(AGENT_SUFFIX)
     try:
         started = time.strptime(name[: _STAMP_CHARS - 1], _STARTED)
@@ -129,7 +132,8 @@ def _header(line: bytes) -> Header | None:
 def _last_time(file: int, size: int) -> float | None:
     """Return the time of the last event, in seconds: the duration of the recording.
 
-    Return 0 if there is no event, and None if the last one cannot be read.
+    `file` is the file's descriptor, and `size` its size in bytes. Return 0 if there is no event,
+    and None if the last event cannot be parsed.
     """
     for most in _LAST_LINE_BYTES:
         # Skip an incomplete line, which is still being written.
@@ -159,9 +163,10 @@ def _opened(directory: str) -> Iterator[int]:
 
 @contextmanager
 def _file(directory: int, name: str) -> Iterator[tuple[int, int]]:
-    """Open a recording during the block; yield its descriptor and its size in bytes.
+    """Open the file `name` during the block; yield the file's descriptor and its size in bytes.
 
-    Raises `OSError` if the file cannot be opened, or is no regular file.
+    `directory` is the directory's descriptor. Raises `OSError` if the file cannot be opened, or is
+    no regular file.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(name, flags, dir_fd=directory)

@@ -101,8 +101,8 @@ class Recorder:
         """Continue the recording of a terminal in the file at `path`, after a take-over.
 
         `progress` is the record of the previous worker. `on_progress` is called after each write
-        with the new record, and with None when the recording ends. Output that was printed but not
-        recorded before gets the time of the take-over.
+        with the new record, and with None when the recording ends. Output that the previous worker
+        has not recorded gets the time of the take-over.
         """
         file = CastFile(path, self._settings)
         walk = Walk(terminal, progress.position)

@@ -1,7 +1,8 @@
 """The methods that a visitor, who has the link of a share, may call, and their handlers.
 
 They are for one terminal, that of the share: a request that names another terminal fails. Each
-connection has a dispatch table of its own (`share_methods_table`). A visitor's window changes the
+connection has a dispatch table of its own (`share_methods_table`). That of a read-only share has no
+`_acpterm/terminal/write`, so typing is answered with -32601. A visitor's window changes the
 size of the terminal only if the share allows typing. Input is recorded in the audit log with `by` =
 `share`.
 """

@@ -40,8 +40,10 @@ def adopt_all(
 ) -> None:
     """Adopt all descriptors that the service manager has passed to this process.
 
-    Adds a terminal to `terminals` for each ring, with its PTY master; stores all other descriptors
-    in `store`, for the worker.
+    `environ` has the variables of sd_listen_fds(3). Adds a terminal to `terminals` for each ring,
+    with its PTY master. Puts all descriptors except rings and masters into `store`, for the worker.
+    Records in `notifier` which descriptors the manager stores, and makes the manager remove rings
+    and masters that cannot be used.
     """
     masters: dict[str, int] = {}
     rings: dict[str, int] = {}

@@ -39,8 +39,9 @@ class Keeper:
     An *entry* is a value with descriptors, stored under a key. Each new worker is sent all
     terminals and entries, and from then on a report when a program exits or an output ends.
 
-    `embedded` is true if this process is the child of its worker. With `pidfds`, the exit of a
-    program is detected by a pidfd where the system has pidfds, otherwise by SIGCHLD.
+    `embedded` is true if this process is the child of its worker. `notifier` is the link to the
+    service manager; None if there is no manager to notify. The exit of a program is detected by a
+    pidfd; by SIGCHLD if `pidfds` is false or the system has no pidfds.
     """
 
     def __init__(

@@ -129,9 +129,10 @@ class Loop:
         _heapq.heappush(self._timers, entry)
 
     def on_signal(self, number: int, handler: Handler) -> None:
-        """Call `handler` from the loop after each signal `number`.
+        """Call `handler` from the loop when the signal `number` has come.
 
-        Handlers of one signal are called in the order in which they were added.
+        Signals that come during one turn may cause a single call. The handlers of one signal are
+        called in the order in which they were added.
         """
         if self._signal_pipe is None:
             self._signal_pipe, write_end = os.pipe()

@@ -87,7 +87,8 @@ def _open_standard_fds() -> None:
 class Embedded:
     """A keeper that is the child of its worker. Kills all programs when the worker exits.
 
-    The keeper ignores signals, because the worker decides when the keeper exits.
+    `sock` is the keeper's end of the socket to the worker, and `parent` the pid of the worker. The
+    keeper ignores signals, because the worker decides when the keeper exits.
     """
 
     def __init__(self, loop: Loop, sock: _socket.socket, *, parent: int) -> None:

@@ -159,7 +159,7 @@ class Notifier:
     def flush(self, timeout_s: float) -> None:
         """Try to send the queued messages; block for at most `timeout_s` seconds.
 
-        Messages that are still queued then are not sent.
+        Messages that could not be sent in this time stay in the queue.
         """
         deadline = time.monotonic() + timeout_s
         while self._queue and time.monotonic() < deadline:

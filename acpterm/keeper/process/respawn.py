@@ -23,7 +23,8 @@ _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 class Respawn:
     """The restart policy: calls `start` after each death of a worker, with a growing delay.
 
-    Gives up after `DEATHS_MAX` deaths within `WINDOW_S` seconds, until `reset` is called.
+    Gives up after `DEATHS_MAX` deaths within `WINDOW_S` seconds, until `reset` is called. Reports
+    this to the service manager (`notifier`) and in the lock file, whose descriptor is in `store`.
     """
 
     def __init__(

@@ -100,7 +100,10 @@ class Worker:
             os.kill(self.pid, number)
 
     def is_stopped(self) -> bool:
-        """Return whether the process is stopped (by SIGSTOP) or has exited."""
+        """Return whether the process is stopped (by SIGSTOP) or has exited.
+
+        On macOS, return only whether the process has exited.
+        """
         if sys.platform == "darwin":
             return self.ended  # Python has no waitid on macOS before 3.13.
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT

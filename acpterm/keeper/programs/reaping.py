@@ -40,9 +40,9 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Child:
-    """The process of a program. Owns its pidfd, which is None if the system has no pidfds.
+    """The process of a program. Owns the process's `pidfd`; None if no pidfd is used.
 
-    `started` is the start time in seconds since boot.
+    `started` is the start time of the process in seconds since boot; 0.0 if it is unknown.
     """
 
     __slots__ = ("_pidfd", "_wait_result", "pid", "started")

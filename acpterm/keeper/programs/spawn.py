@@ -161,10 +161,11 @@ def _can_execute(path: str) -> bool:
 def _limit_changes(
     limits: Sequence[tuple[int, int, int]],
 ) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
-    """Return the limits to change in the keeper around a spawn, since the child inherits them.
+    """Return the changes of the keeper's limits by which a spawned child inherits `limits`.
 
-    Each item has the resource, the soft and hard limit of the program, and the soft and hard limit
-    of the keeper, to be restored after the spawn.
+    `limits` has the resource, the soft and the hard limit for each limit of the program. Each
+    change has the resource, the program's soft and hard limit to set before the spawn, and the
+    keeper's soft and hard limit to restore after the spawn.
 
     Returns None if a change could harm the keeper: use another way to spawn.
     """

@@ -46,10 +46,11 @@ _TRIM_BYTES = 64 * 1024
 class Terminal:
     """One terminal in the keeper. Owns the PTY's `master` and the ring's descriptor `ring_fd`.
 
-    The constructor adds the terminal to `terminals`. `master` is None once it is closed, and `ring`
-    is None once the ring is unmapped. `ended` is whether the child has ended. `exit` is the report
-    of the child's exit; None until the child is reaped. `closed_end` is the position at which the
-    output ends; None until the terminal is closed.
+    The constructor adds the terminal to `terminals`, and gets the ring as a pair: `ring_fd` and the
+    mapped ring. `master` is None once it is closed, and `ring` is None once the ring is unmapped.
+    `ended` is whether the child has ended. `exit` is the report of the child's exit; None until the
+    child is reaped. `closed_end` is the position at which the output ends; None until the terminal
+    is closed.
     """
 
     __slots__ = (

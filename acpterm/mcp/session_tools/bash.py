@@ -82,7 +82,11 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kills: bool) -> Reply:
-    """Run the command in the persistent shell `name`."""
+    """Run the command in the persistent shell `name`, and return the result of the call.
+
+    `limit` is the time limit of the command in seconds. At the limit, the command is killed if
+    `kills` is true, and otherwise continues in the shell.
+    """
     session, completed, was_killed = await call.shells.run(
         call,
         name,
@@ -115,7 +119,8 @@ async def _whole(call: Call, session: Session, view: View, max_output: int | Non
 
     If a command prints much, the host retains more of the output as text than as bytes, and the
     output in `view` comes from the bytes. The part that is shown has at most `max_output`
-    characters; if that is None, as many as the setting `tool_crop_output` says.
+    characters; if that is None, as many as the setting `tool_crop_output` says. `view.lost` becomes
+    1 if the beginning of the text is not retained, otherwise 0.
     """
     whole = await session.terminal.output()
     view.text = whole.text

@@ -36,7 +36,9 @@ class Params(Struct, kw_only=True):
 class Page(Struct, kw_only=True):
     """The structured content of `terminal_output`. `firstLine` is counted from 0.
 
-    With `grep`, only the matching lines count as lines.
+    `lines` is the number of lines in `output`, and `totalLines` the number that the call could
+    return in several pages. With `grep`, only the matching lines count as lines. `position` is the
+    end of the text that was read. `complete` says whether the program has ended.
     """
 
     id: str
@@ -107,9 +109,9 @@ async def _read(session: Session, since: int | None) -> _Text:
 
 
 def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
-    """Return the index of the first line of the page, and the lines of the page.
+    """Return the index in `lines` of the first line of the page, and the lines of the page.
 
-    If the call has no parameter for paging, return all lines. Otherwise, the page has at most
+    `lines` has the lines to choose from, each with its number in the output, from 0. If the call has no parameter for paging, return all lines. Otherwise, the page has at most
     `PAGE_CHARS_MAX` characters, but at least one line.
     """
     if (params.offset, params.limit, params.grep) == (None, None, None):

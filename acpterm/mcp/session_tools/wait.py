@@ -168,7 +168,11 @@ async def _program(call: Call, session: Session, conditions: _Conditions) -> Wai
 
 
 async def _command(call: Call, session: Session, conditions: _Conditions) -> Waited | Completed:
-    """Wait for the command that runs in a persistent shell."""
+    """Wait for the command in the persistent shell of `session`; return its result.
+
+    Of the conditions, only `until_input` and `timeout` apply. If no command runs in the shell any
+    more, wait for the session as `_program` does.
+    """
     found = await call.shells.wait(
         call, session, conditions.timeout, until_input=conditions.until_input
     )

@@ -132,7 +132,9 @@ def require(program: str) -> None:
 def require_config(place: SlurmPlace) -> None:
     """Raise `ProviderError` if the file of Slurm's configuration cannot be read.
 
-    Without this file, Slurm's commands search the network for a configuration, for a long time.
+    The settings of the place, or else `SLURM_CONF`, have the file's path; without a path, nothing
+    is checked. If the file were missing, Slurm's commands would search the network for a
+    configuration, for a long time.
     """
     path = environment(place, {}).get("SLURM_CONF")
     if path is None:

@@ -32,9 +32,10 @@ async def ended_by(
 ) -> EndedBy | None:
     """Return what ended a job, from its final state in Slurm.
 
-    `run` runs a command of Slurm. If the job still runs, returns None if `may_run` is true, and
-    otherwise waits for its end. Also returns None if the job has ended normally, if Slurm does not
-    know it any more, or if Slurm reports no final state within `SETTLE_TIMEOUT_S`.
+    `run` runs a command of Slurm. `may_run` says what to do while the job still runs: return None
+    (True), or wait for the job's end (False). Also returns None if the state names no cause, such
+    as `COMPLETED`, if Slurm does not know the job any more, or if Slurm reports no final state
+    within `SETTLE_TIMEOUT_S`.
     """
     argv = ["scontrol", "--oneliner", "show", "job", job]
     with trio.move_on_after(SETTLE_TIMEOUT_S):

@@ -106,6 +106,11 @@ class SlurmProgram:
         """Whether the program has not started yet, and srun has not ended."""
         return not self._has_exited and self.host is None
 
+    @property
+    def answers_queries(self) -> bool:
+        """False: the client passes queries on to the local terminal."""
+        return False
+
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` when the program starts; return only when the program's node has failed.
 
@@ -146,8 +151,8 @@ class SlurmProgram:
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left.
 
-        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that is impossible, the
-        job is cancelled; the result then says whether Slurm has accepted that.
+        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, `_cancel`
+        cancels the job or the step; the result then says whether Slurm has accepted that.
         """
         self._is_being_ended = True
         if self._is_complete or self._is_cancelled or self._cancelling is not None:
@@ -212,8 +217,7 @@ class SlurmProgram:
     async def clean_up(self) -> None:
         """Cancel the job, or the step, unless it has ended; then remove the file of the messages.
 
-        Raises `ProviderError` if it cannot be cancelled: then the file, which names the job, is
-        kept.
+        Raises `ProviderError` if that fails: then the file, which names the job, is kept.
         """
         if self._cancelling is not None:
             await self._cancelling.wait()
@@ -226,7 +230,7 @@ class SlurmProgram:
             os.unlink(self.log)
 
     async def _cancel(self) -> bool:
-        """Cancel the job; in a shared job, only the step. Return whether Slurm has accepted it."""
+        """Cancel the job, or only the step of a shared job; return whether Slurm accepts that."""
         found = self._now
         if not self._shares_job:
             words = [f"--name={self.name}"] if found.job is None else [found.job]

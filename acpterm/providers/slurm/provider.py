@@ -173,10 +173,10 @@ class SlurmProvider:
         )
 
     def program(self, token: str) -> SlurmProgram:
-        """Return the program of a terminal, created on first use.
+        """Return the program of the terminal that `token` (`Prepared.token`) identifies.
 
-        `token` may be from an earlier worker. Raises `ProviderError` if the private directory
-        cannot be created.
+        `token` may be from an earlier worker. Raises `ProviderError` if the directory for srun's
+        messages cannot be created.
         """
         if token not in self._programs:
             identifier, _, shared = token.partition(" ")

@@ -65,9 +65,10 @@ class Master:
     def argv(self, *options: str, command: str) -> list[str]:
         """Return the argv of ssh that runs `command` in a new session of the connection.
 
-        The login shell on the other host evaluates `command`. No configuration is read, since the
-        connection exists already. If it is lost, ssh must not connect again by itself: with
-        `ProxyCommand=false`, ssh fails instead.
+        The login shell on the other host evaluates `command`. `options` are more options of ssh,
+        such as `-tt`. No configuration is read, since the connection exists already. If the
+        connection is lost, ssh must not connect again by itself: with `ProxyCommand=false`, ssh
+        fails instead.
         """
         fixed = ("-F", "none", "-S", self.path, "-e", "none")
         log = ("-o", "LogLevel=ERROR", "-o", "ProxyCommand=false")
@@ -134,7 +135,7 @@ class Master:
         raise ProviderError(f"no connection to {self._host}: {_with_advice(text)}")
 
     async def stop(self) -> None:
-        """End the connection and all its sessions; do nothing if it is the user's own.
+        """End the connection and all its sessions; do nothing if the user has started the master.
 
         Does not raise.
         """
@@ -153,7 +154,7 @@ class Master:
             raise ProviderError(f"no forward to {there} on {self._host}: {problem}")
 
     async def cancel_forward(self, path: str, there: str) -> None:
-        """Stop forwarding that `forward` has started. Idempotent; does not raise."""
+        """Undo `forward` with the same arguments. Idempotent; does not raise."""
         await self._request("cancel", "-L", f"{path}:{there}")
 
     async def _request(self, command: str, *options: str) -> str | None:
@@ -171,10 +172,10 @@ class Master:
 
 
 async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[str]]:
-    """Return the master that the user has started, or None; and options for `Master.start`.
+    """Return the user's own master, None if none listens; and options for `Master.start`.
 
-    Both are read from the user's configuration of ssh. Raises `ProviderError` if ssh is not
-    installed, or if it cannot read its configuration.
+    Both follow from the configuration of ssh (`config_options`). Raises `ProviderError` if ssh is
+    not installed, or cannot read the configuration.
     """
     if shutil.which("ssh") is None:
         raise ProviderError("there is no ssh on the PATH: install openssh-client")

@@ -69,8 +69,16 @@ class SshProgram:
         """False: a host starts a program at once."""
         return False
 
+    @property
+    def answers_queries(self) -> bool:
+        """False: the client passes queries on to the local terminal."""
+        return False
+
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Wait until cancelled: `host` and `is_queued` never change. ssh ends with the program."""
+        """Wait until cancelled, since the client of the program ends by itself.
+
+        Never calls `changed`, since `host` and `is_queued` never change.
+        """
         del changed
         await trio.sleep_forever()
 
@@ -157,6 +165,11 @@ class KeptProgram(SshProgram):
             self._keeper.keep(self._identifier)
         else:
             self._keeper.let_go(self._identifier)
+
+    @property
+    def answers_queries(self) -> bool:
+        """True: the emulator of the daemon on the other host answers them."""
+        return True
 
     async def _end(self, grace: float) -> str | None:
         """Request the end of the program; return the host's reply, `ended` on success.

@@ -76,7 +76,7 @@ class SshProvider:
     def _keeper(self) -> RemoteKeeper:
         """The `RemoteKeeper`, which uses acpterm's daemon on the host; created on first use.
 
-        Raises `ProviderError` if the private directory cannot be created.
+        Raises `ProviderError` if the private directory of the connections cannot be created.
         """
         if self._made_keeper is None:
             directory = private_directory("ssh", self.name, self._daemon)
@@ -141,10 +141,10 @@ class SshProvider:
         return [sys.executable, "-P", "-m", _BRIDGE, *words, *checked]
 
     def program(self, token: str) -> SshProgram:
-        """Return the program of a terminal, created on first use.
+        """Return the program of the terminal that `token` (`Prepared.token`) identifies.
 
-        `token` may be from an earlier worker. Raises `ProviderError` if the private directory
-        cannot be created.
+        `token` may be from an earlier worker. Raises `ProviderError` if the private directory of
+        the connections cannot be created.
         """
         if token not in self._programs:
             identifier, _, master = token.partition(" ")

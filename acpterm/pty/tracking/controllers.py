@@ -61,7 +61,8 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
 def disable(base: str) -> None:
     """Disable all controllers for the groups in `base`, which removes the groups' limits.
 
-    Then a process can be started in the parent group of `base`. Errors are ignored.
+    Then a process can be started in the parent group of `base`. If that group is the root of the
+    hierarchy, this is possible anyway, and nothing is disabled. Errors are ignored.
     """
     own = os.path.dirname(base)
     if _is_root(own):

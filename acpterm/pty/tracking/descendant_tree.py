@@ -246,8 +246,8 @@ class DescendantTree:
     def _check_root(self, found: list[ProcStat]) -> None:
         """Record that the program was reaped, if another process in `found` now has its pid.
 
-        `found` are all processes of the system. This check is needed because the pid may be reused
-        before the keeper's report that the program was reaped arrives.
+        `found` are all processes of the system. The check is needed, since the pid may be reused
+        before this process is notified that the program was reaped.
         """
         for process in found:
             if process.pid == self.root and not self._is_root(process):

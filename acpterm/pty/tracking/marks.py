@@ -31,10 +31,13 @@ TERMINAL: Final = "ACPTERM_TERMINAL_ID"
 DAEMON: Final = "ACPTERM_DAEMON"
 """The environment variable with the identity of the daemon that created the terminal."""
 STARTED_DETACHED: Final = "ACPTERM_DETACHED"
-"""The environment variable that marks a daemon that a command has started."""
+"""The environment variable that marks a process that acpterm has started outside of terminals.
+
+It marks a daemon that a command has started, and a place's client without a terminal, such as ssh.
+"""
 # The first is `keeper.protocol.KEEPER_FD_VARIABLE`, which this layer cannot import.
 DETACHED: Final = ("ACPTERM_KEEPER_FD", STARTED_DETACHED)
-"""Environment variables that only daemons and workers have: a process with one is *detached*.
+"""Environment variables of acpterm's own processes: a process with one is *detached*.
 
 A detached process is never treated as an orphan of a terminal.
 """
@@ -146,7 +149,7 @@ class Marks(NamedTuple):
     tag: int | None
     """The soft `RLIMIT_LOCKS`; None if it is not one that `marks.tag` could return."""
     detached: bool
-    """Whether the process is a daemon or worker: a variable of `DETACHED` is in its environment."""
+    """Whether the process has a variable of `DETACHED` in its environment."""
 
 
 def read(pid: int) -> Marks:

@@ -1,4 +1,4 @@
-"""The interface `ProcessTree` to all processes of one terminal, and how to end these processes.
+"""The interface `ProcessTree` to all processes of one terminal, and `end`, which ends them.
 
 `trees.Trees` creates the trees. A tree is a `descendant_tree.DescendantTree`, combined with a
 `cgroup_tree.CgroupTree` if control groups can be created. A tree signals exactly its own processes.
@@ -50,11 +50,11 @@ class ProcessTree(Protocol):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Variables for the environment of the terminal's program, set after its other ones."""
+        """Variables that the terminal's program gets; they override others of the same name."""
 
     @property
     def rlimits(self) -> Rlimits:
-        """Limits (resource, soft, hard) for the terminal's program, set after its other limits."""
+        """Limits (resource, soft, hard) that the program gets; they override its other limits."""
 
     def started(self, pid: int, started: float | None = None) -> None:
         """Record that the program was started, with its pid.

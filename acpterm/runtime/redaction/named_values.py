@@ -26,7 +26,7 @@ _SET: Final = r"(?<![\w-])(?:set|setenv|add)\s{1,4}+([^\s\"'=]{2,200}+)\s{1,4}+"
 def redact_named(text: str, lower: str) -> str:
     """Redact each secret in `text` that follows the name of a secret; return the result.
 
-    `lower` is `text` in lower case.
+    `lower` is `text` in lower case, which the caller has computed for its own checks.
     """
     text = _replace(text, _NAME, _after_name)
     if "set" in lower or "add" in lower:

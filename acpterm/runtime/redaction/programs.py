@@ -104,7 +104,8 @@ def options_of(argument: str) -> Options | None:
 def attached_secret(argument: str, options: Options) -> int | None:
     """Return the index at which the secret in `argument` starts, such as 2 in `-pSECRET`.
 
-    Returns None if `argument` contains no secret.
+    `options` are the secret options of the program (`options_of`). Returns None if `argument`
+    contains no secret.
     """
     name, equals, _ = argument.partition("=")
     if equals and name.lstrip("-") in options and name[2:]:
@@ -122,7 +123,8 @@ def attached_secret(argument: str, options: Options) -> int | None:
 def secret_in_next(argument: str, options: Options) -> Form | None:
     """Return the form of the option `argument` if the next argument may be its secret value.
 
-    Returns None if the next argument cannot be the value of the option.
+    `options` are the secret options of the program (`options_of`). Returns None if the next
+    argument cannot be the value of the option.
     """
     name = argument.lstrip("-")
     if name not in options and not argument.startswith("--") and _COMBINED.fullmatch(name):
@@ -149,7 +151,10 @@ def _events() -> re.Pattern[str]:
 
 
 def _secret_after(text: str, match: re.Match[str], options: Options) -> tuple[int, int] | None:
-    """Return the start and end of the secret of the option in `match`; None if there is none."""
+    """Return the start and end of the secret of the option in `match`; None if there is none.
+
+    `options` are the secret options of the program to which the option belongs.
+    """
     if not options:
         return None
     option, end = match["option"], match.end()

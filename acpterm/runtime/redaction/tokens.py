@@ -10,7 +10,7 @@ REDACTED: Final = "[redacted]"
 
 
 class TokenKind(NamedTuple):
-    """A kind of token: the literal it starts with, and the pattern of the rest, which is secret."""
+    """A kind of token: the literal by which it is found, and the pattern of the secret after it."""
 
     literal: str
     body: str
@@ -180,7 +180,10 @@ def literals_in(text: str) -> list[str]:
 
 
 def redact_tokens(text: str, literals: list[str]) -> str:
-    """Redact all tokens in `text` that begin with one of `literals`; return the result."""
+    """Redact the tokens in `text` that are found by `literals`; return the result.
+
+    `literals` are those of `literals_in`: the empty string stands for Discord's tokens.
+    """
     for literal in literals:
         text = _pattern(literal).sub(rf"\1{REDACTED}", text)
     return text
@@ -193,7 +196,7 @@ def _search_discord() -> Callable[[str], re.Match[str] | None]:
 
 @cache
 def _pattern(literal: str) -> re.Pattern[str]:
-    """Return the pattern of the tokens that begin with `literal`.
+    """Return the pattern of the tokens that are found by `literal`; empty for Discord's tokens.
 
     Group 1 is the part that is not redacted.
     """

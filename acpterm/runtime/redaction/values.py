@@ -46,10 +46,10 @@ def is_reference(value: str) -> bool:
 
 
 def may_be_secret(value: str, certainty: Strength, *, is_certain: bool) -> bool:
-    """Return whether `value` is a secret. `certainty` is the strength of the name before it.
+    """Return whether `value` is a secret. `certainty` is the strength of the name before `value`.
 
-    `is_certain` is true if `value` certainly belongs to the name, as in `NAME=value`, and false if
-    it may not, as in `name: value`, which can be prose or code.
+    `is_certain` says whether `value` certainly belongs to that name: true for `NAME=value`, and
+    false for `name: value`, which can be prose or code.
     """
     is_given = is_certain and certainty is not Strength.WEAK
     if not is_given and not _has_digit_and_letter(value, 6):

@@ -172,8 +172,8 @@ class Controls:
     def _begin(self, data: bytes) -> bytes:
         """Return `data`, which begins with ESC and has no other ESC, without its escape sequence.
 
-        If the sequence erases in the line, one character takes its place. If the sequence is
-        incomplete, the next output continues it.
+        If the sequence is translated (EL, CHA), the character that stands for it takes its place.
+        If the sequence is incomplete, the next output continues it.
         """
         data = _mark_erasures(data)
         if data[0] != 0x1B:
@@ -274,7 +274,7 @@ def is_ground(data: bytes | bytearray) -> bool:
 
 
 def _strip_cut(data: bytes) -> bytes:
-    """Return `data` without escape sequences; an erasure in the line becomes one character.
+    """Return `data` without escape sequences; EL and CHA become the characters they stand for.
 
     `data` is empty or begins with ESC. In the output an ESC follows `data`, so the last sequence in
     `data` ends there, even if it is incomplete.

@@ -135,8 +135,8 @@ class TextView:
     def _parts(self) -> tuple[int, bytes]:
         """Return the number of bytes of finished lines that are in the text, and the current line.
 
-        Together they fit into the limit. If the current line alone exceeds the limit, its beginning
-        is cut off, and the number is 0.
+        These finished lines and the current line together fit into the limit. If the current line
+        alone exceeds the limit, its beginning is cut off, and the number is 0.
         """
         line = self._line.text().encode()
         if len(line) > self._limit:
@@ -272,8 +272,8 @@ class TextView:
     def _erase_right(self, program: bytes) -> None:
         """Write `program` at the cursor of the current line.
 
-        Its only controls are TAB, LF and ERASE_RIGHT. This is fast for the output of compilers and
-        grep: they erase to the right at the end of a line, where that has no effect.
+        The only controls in `program` are TAB, LF and ERASE_RIGHT. This method is fast for the
+        output of compilers and grep, which use ERASE_RIGHT at the end of a line, without effect.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")

@@ -72,8 +72,8 @@ class Tail:
     def fit(self, length: int) -> int:
         """Return the number of bytes to request from `last` so that they begin with a character.
 
-        The number is at most `length`, and at most the number of retained bytes. It is less than
-        that if the bytes would begin with continuation bytes (of UTF-8), which are left out.
+        The number is `length`, or the number of retained bytes if that is smaller. If these bytes
+        begin with continuation bytes (of UTF-8), the continuation bytes are not counted.
         """
         skip = max(0, self._retained - length)
         while skip < self._retained:

@@ -6,6 +6,9 @@ States and rules:
 - Bytes that can never become a character are replaced by U+FFFD, grouped as Python's "replace" does
   (Unicode 3.9, "substitution of maximal subparts"). One invalid byte becomes three bytes of text.
 - When the stream ends, an incomplete character becomes one U+FFFD.
+
+`boundary` and `whole` return where UTF-8 may be cut. `stream` and `views` cut at the limit of the
+output, `slices` at the end of a slice.
 """
 
 from __future__ import annotations

@@ -90,9 +90,9 @@ def preload() -> None:
 class Emulator:
     """The emulator of a terminal of `cols` columns and `rows` rows.
 
-    `on_reply` is called with the replies to the program's queries. `at_work` is a reusable context
-    manager, entered around each call of libghostty-vt that could crash: it records for the next
-    worker that such a call runs. Raises `ValueError` if `cols` or `rows` is below 1.
+    `on_reply`, if not None, is called with the replies to the program's queries. `at_work` is a
+    reusable context manager, entered around each call of libghostty-vt that could crash: it records
+    for the next worker that such a call runs. Raises `ValueError` if `cols` or `rows` is below 1.
     """
 
     __slots__ = ("_at_work", "_cols", "_on_reply", "_rows", "_tail", "_terminal")

@@ -63,7 +63,7 @@ class Frames:
         self._state = {"flags": key_flags(0), "level": other_keys_level(0)}
 
     def frame(self, screen: Screen) -> bytes:
-        """Return the bytes that make the window show `screen`; empty if nothing has changed."""
+        """Return the bytes that make the window show `screen`; empty if it shows that already."""
         parts: list[str] = []
         if self._painted_rows is None:
             parts.append(_BEGIN)
@@ -119,7 +119,10 @@ class Frames:
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
     def _changed_state(self, screen: Screen) -> list[str]:
-        """Return sequences that set modes, keyboard, cursor shape and title, if they changed."""
+        """Return sequences that set what has changed since the previous frame.
+
+        Compares modes, keyboard, cursor shape and title, but no cells.
+        """
         parts = []
         before, self._modes = self._modes, screen.modes
         new = screen.modes[len(before) :]

@@ -43,7 +43,7 @@ class Feeding:
         self.is_own_query = is_own_query
 
 
-#: The `Feeding` of each native terminal that is being fed, by the native terminal's address.
+#: The `Feeding` of each native terminal that is being fed or resized, by the terminal's address.
 feeding_by_address: Final[dict[int, Feeding]] = {}
 
 

@@ -142,7 +142,7 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Yield the sequences that set modes, keyboard, cursor shape and title as on `screen`."""
+    """Yield what sets modes, keypad, modifyOtherKeys, cursor shape and title as on `screen`."""
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:

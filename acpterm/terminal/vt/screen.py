@@ -40,8 +40,8 @@ _SHAPES: Final = (5, 1, 3, 1)
 class Screen:
     """The screen of a terminal of `cols` columns and `rows` rows.
 
-    The emulator has a minimum size. If the terminal is smaller, this screen is the part of the
-    emulator's screen that contains the cursor.
+    `dump` is the emulator's parsed state. The emulator has a minimum size. If the terminal is
+    smaller, this screen is the part of the emulator's screen that contains the cursor.
     """
 
     __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")

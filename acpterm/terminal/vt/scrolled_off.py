@@ -39,7 +39,7 @@ class ScrolledOff(NamedTuple):
 
 
 def no_margins(rows: int) -> bytes:
-    """Return the emulator's reply to `MARGINS_QUERY` if a screen of `rows` rows has no margins."""
+    """Return the reply to `MARGINS_QUERY` that means: a screen of `rows` rows without margins."""
     return b"\x1bP1$r1;%dr\x1b\\\x1bP0$r\x1b\\" % rows
 
 

@@ -1,7 +1,8 @@
 """The messages of a PTY pool's WebSocket: decodes those of a client, encodes those of the server.
 
-A frame is one JSON object with the member `type`. `parse` raises `InvalidMessageError` for any
-other frame; the text of the error is sent to the client in `pty:error`.
+A frame is one JSON object with the member `type`. The member `id` is the id of a terminal on the
+WebSocket (`ids`). `parse` raises `InvalidMessageError` for an invalid frame; the text of the error
+is sent to the client in `pty:error`.
 
 The names and shapes are those of the document "Terminal Tools Reference": see
 docs/compatibility.md.
@@ -83,7 +84,10 @@ class ExitMessage(Struct, tag_field="type", tag="pty:exit"):
 
 
 class ErrorMessage(Struct, tag_field="type", tag="pty:error"):
-    """`pty:error`: what was wrong with a message; `id` is empty if the message has no id."""
+    """`pty:error`: what was wrong with a message of the client.
+
+    `id` is that of the message; empty if the message has no id, or one that is too long.
+    """
 
     id: str
     error: str
@@ -110,7 +114,7 @@ def encode(message: ServerMessage) -> str:
 
 
 class InvalidMessageError(Exception):
-    """A frame is not a valid message. `id` is the message's id, or empty; `str` says why."""
+    """A frame is not a valid message; `str` says why. `id` is as in `ErrorMessage`."""
 
     def __init__(self, identifier: str, error: str) -> None:
         super().__init__(error)

@@ -76,9 +76,10 @@ def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, 
 async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]:
     """Return the bytes that show a terminal to a client that attaches, and their end position.
 
-    The bytes are the end of the output, at most `HISTORY_BYTES`. If the start of the output is left
-    out, the modes that the program has set follow it. If a full-screen program runs, the bytes are
-    a snapshot of the main and the alternate screen, since output would not show both completely.
+    The bytes are the end of the output, at most `HISTORY_BYTES`. If earlier output is left out, the
+    bytes end with sequences that set the terminal's current modes. If a full-screen program runs,
+    the bytes are a snapshot of both screens, main and alternate: output would not show both
+    completely.
     """
     try:
         screen, position = await current_screen(user.sender, terminal)
