@@ -106,9 +106,10 @@ class ExitMeta(Wire):
     """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
 
     `wall_ms` is the time from start to end, `cpu_ms` the CPU time (absent if unknown), and
-    `max_rss_bytes` the peak memory (0 if unknown). If a limit ended the program, `limit` is the name of the limit, and `limit_value` its
-    value in bytes (`memory`, `file_size`), seconds (`idle`, `wall`) or milliseconds (`timeoutMs`).
-    `host` is the host that the program ran on, if it is not this one.
+    `max_rss_bytes` the peak memory (0 if unknown). If a limit ended the program, `limit` is the
+    name of the limit, and `limit_value` its value in bytes (`memory`, `file_size`), seconds
+    (`idle`, `wall`) or milliseconds (`timeoutMs`). `host` is the host that the program ran on, if
+    it is not this one.
     """
 
     ended_by: EndedBy

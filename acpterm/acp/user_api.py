@@ -88,12 +88,13 @@ class TerminalInfo(Wire):
     calls that embed the terminal. `position` is the position of the end of the output. `attached`
     is the number of windows. `recording` is the path of the recording; null if there is none.
     `waiting_for_input` is null if acpterm cannot determine whether the program waits. `ending` is
-    true while the program, after a kill or release, has not exited yet. `pid` is null after the
-    exit. `provider` says where the program runs, and `isolation` how it is isolated there. `host` is the
-    name of the host that the program runs on; it is absent if that is this host. `level` is the
-    level of an agent's command: `safe`, `unknown` or `dangerous`; it is null for a command of the
-    user. `hides_input` is true while a line is entered without echo, as a password is.
-    `unenforced_limits` has a sentence about each limit that was set but cannot be enforced here.
+    true while the program, after a kill or release, has not exited yet. `pid` is null once the
+    program has exited. `provider` says where the program runs, and `isolation` how it is isolated
+    there. `host` is the name of the host that the program runs on; it is absent if that is this
+    host. `level` is the level of an agent's command: `safe`, `unknown` or `dangerous`; it is null
+    for a command of the user. `hides_input` is true while a line is entered without echo, as a
+    password is. `unenforced_limits` has a sentence about each limit that was set but cannot be
+    enforced here.
     """
 
     terminal_id: str

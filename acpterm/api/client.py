@@ -38,7 +38,8 @@ class Place(NamedTuple):
     `session` is the id of the agent's session; None for the user. `cwd` and `provider` are the
     defaults for terminals that name none; None if the host chooses. `directory` is the directory
     that the client works in: even in a sandbox, an agent's programs can usually write to it.
-    `profile` is the name of a policy profile: `Client.check` of the user judges commands by it.
+    `profile` is the name of the policy profile by which `Client.check` of the user judges commands;
+    None if the settings select the profile.
     """
 
     session: str | None
@@ -105,13 +106,14 @@ class Client:
         Without `args`, `command` is shell text; with `args`, even an empty list, it is a program.
         `shell` (true or false) overrides this. `env` is added to the environment of this process.
         `cwd` is relative to the `cwd` of `connect`. `name` is shown to the user; ``-#`` at its end
-        becomes a dash and the first free number. `cols` and `rows` are the size in cells.
-        `provider` says where the program runs.
+        becomes a dash and the first free number. `cols` and `rows` are the size in cells, by
+        default that of the host's settings. `provider` is the name of the provider that runs the
+        program, by default that of `connect`.
 
         For agents only: the program is killed after `timeout` seconds, and the last `output_bytes`
-        of text are retained (by default 1 MiB). Raises `CommandRefused` if the policy or the user
-        refuses an agent's command, and `RequestError` if the program cannot start. If cancelled,
-        the terminal is released.
+        of text are retained (by default 1 MiB). Raises `ValueError` if a client of the user passes
+        one of these, `CommandRefused` if the policy or the user refuses an agent's command, and
+        `RequestError` if the program cannot start. If cancelled, the terminal is released.
         """
         launch = Launch(
             command,

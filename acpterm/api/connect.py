@@ -44,7 +44,8 @@ async def connect(
 
     Without `agent`, the client is the user: terminals live on after the block, and no policy
     applies. With `agent`, a name that the user sees, the client is an agent: its terminals end with
-    the block, and its commands are judged by the user's policy, and also by `profile` if given.
+    the block, and its commands are judged by the user's policy, and also by `profile` if given. For
+    the user, only `Client.check` uses `profile`.
 
     `cwd` and `provider` are the defaults for terminals. `session` is the id of the agent's session.
     `socket` is the path of another socket that speaks the agents' protocol; the client is an agent

@@ -41,7 +41,7 @@ class EventStream(AsyncIterator[EventNotification]):
         self._changed = anyio.Event()
 
     def start(self, params: Any) -> None:
-        """Send the request for events."""
+        """Send the request ``_acpterm/events`` with these params, which contain `token`."""
         self._id, self._call = self._connection.start(
             "_acpterm/events", params, on_done=self._notify
         )

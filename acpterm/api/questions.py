@@ -3,8 +3,8 @@
 An agent's client may ask its user (`connect(asks=…)`). The host sends questions to the client, and
 accepts its answers, only if the user has turned on the setting `mcp_elicitation_approves`. Without
 the setting, `asks` is never called, and the user answers with `acpterm approve`. If a question is
-answered elsewhere, `asks` is cancelled. If `asks` returns None, the question stays open for other
-programs that can answer it.
+answered elsewhere, `asks` is cancelled. If `asks` returns None, the user can still answer through
+another program; if there is none, the command is refused, unless the profile says to wait.
 """
 
 from collections.abc import Awaitable, Callable

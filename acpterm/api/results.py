@@ -25,7 +25,8 @@ class Exit(Struct, frozen=True):
     `ended_by` says what ended the program: ``exited`` if it ended by itself, ``agent``, ``user``,
     ``timeout``, ``idle``, ``limit`` (then `limit` is the name of the limit), ``disconnect``, or
     ``lost`` if the status is unknown. On a cluster, `ended_by` may also be another word, such as
-    ``time_limit`` (docs/protocol.md lists all). `wall_seconds` is the run time.
+    ``time_limit`` (docs/protocol.md lists all). It is None if the host does not report the cause.
+    `wall_seconds` is the run time; 0 if the host does not report it.
     """
 
     code: int | None
@@ -76,7 +77,9 @@ class Screen(Struct, frozen=True):
 
     `rows` are the rows as text, without blanks at their ends; `styled_rows` have colours as escape
     sequences. `lines` is the number of rows. `cursor` is a column and a row, counted from 0.
-    `alternate` is true while a full-screen program uses the alternate screen.
+    `alternate` is true while a full-screen program uses the alternate screen. `application_cursor`
+    (of the arrow keys) and `bracketed_paste` are modes that the program may turn on. `title` is the
+    window title; None if the program has set none.
     """
 
     rows: list[str]
@@ -134,9 +137,9 @@ class CommandCheck(Struct, frozen=True):
 
     `decision` says whether the command of an agent would run, whether the user would be asked, or
     whether it would be refused. `rule` is the rule that has decided; None if no rule has. `reason`
-    says why the command is not allowed or not safe. `parts` are all commands of the command line,
-    even those that another program would execute. `profile` is the name of the profile that was
-    applied.
+    says why the command is not allowed or not safe; None if there is no reason. `parts` are all
+    commands of the command line, even those that another program would execute. `profile` is the
+    name of the profile that was applied.
     """
 
     level: Level
@@ -155,8 +158,9 @@ class Completed(Struct, frozen=True, kw_only=True):
     otherwise None. `pipe_status` are the exit codes of the last pipeline, and `cwd` is the
     directory of the shell; each is None if it is not known.
 
-    `boundary` is ``unknown`` if the shell's marks and its report do not agree on the end of the
-    command; there is no exit code then, and `output` may contain other output or lack some.
+    `boundary` is ``unknown`` if the shell has not reported the command's beginning, or if its marks
+    and its report do not agree on the command's end. Then the command's exit code is not known, and
+    `output` may contain other output or lack some.
 
     `output` is the text from the beginning of the command, also in the result of `Shell.wait`. If
     `truncated` is true, the first `output_begin` bytes (UTF-8) of this text are left out.

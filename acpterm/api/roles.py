@@ -130,9 +130,9 @@ class Role(Protocol):
     ) -> CommandCheck:
         """Return how an agent's command is judged, without running it.
 
-        `ask` has an effect only for an agent: if the user has to decide, the question is put to the
-        user now; if the command may not run, `CommandRefused` is raised. Without `ask`, the result
-        says what would happen.
+        `command`, `args` and `cwd` are as for `create`. `ask` has an effect only for an agent: if
+        the user has to decide, the question is put to the user now; if the command may not run,
+        `CommandRefused` is raised. Without `ask`, the result says what would happen.
         """
 
 

@@ -1,10 +1,10 @@
 """One terminal of the Python API: reading, typing, waiting, and ending it.
 
-A `Terminal` has no state but the terminal's id, so several tasks may use it, and several objects
-may stand for the same terminal. Methods raise `RequestError` if the daemon refuses, and
-`ClosedError` if the connection has ended. They can be cancelled at any time: the request is then
-cancelled, and the terminal is not changed, except that a part of the data of `write` may have been
-typed.
+A `Terminal` never changes: it refers to a terminal by the id. So several tasks may use it, and
+several objects may stand for the same terminal. Methods raise `RequestError` if the daemon refuses
+the request, and `ClosedError` if the connection has ended. They can be cancelled at any time: the
+request is then cancelled, and the terminal is not changed, except that a part of the data of
+`write` may have been typed.
 """
 
 import base64
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 class Terminal:
     """A terminal of the daemon, from `Client.create` or `Client.terminal`.
 
-    `name` and `command` are None in an object from `Client.terminal`.
+    `name` is the name at the creation; None if there was none. `command` is the command line. Both
+    are None in an object from `Client.terminal`.
     """
 
     def __init__(

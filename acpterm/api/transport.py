@@ -231,7 +231,8 @@ async def _introduce(
 ) -> tuple[Welcome, bytes]:
     """Send `initialize`; return the response, and the bytes received after it.
 
-    Raises `DaemonError` if the response is an error, or does not come in time.
+    `name` is the name of the daemon or host in error messages. Raises `DaemonError` if the
+    initialization fails, or takes longer than the limit that follows from `settings`.
     """
     seconds = initialize_timeout(settings)
     with anyio.move_on_after(seconds):

@@ -160,9 +160,9 @@ class _Limits:
         return until if self.watches_input(now) else min(until, self._input_at)
 
     def reason(self, output: Output, now: float) -> Reason | None:
-        """Return why the wait ends after the read `output`, which has no new output.
+        """Return why the wait ends now, after a read without new output; None if it continues.
 
-        Return None if the wait continues.
+        `output` is the result of the read.
         """
         if output.exit is not None:
             return "exit"

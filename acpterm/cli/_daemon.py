@@ -1,6 +1,7 @@
 """Connects a command to the daemon and sends the command's requests, without trio.
 
-`_async` does the same for commands that need trio.
+`_async` does the same for commands that need trio. The parameters `config` and `socket` are the
+values of the options that `at_daemon` adds.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,9 +36,8 @@ def call(
 ) -> T:
     """Connect to the daemon, run `work` with the connection, and return its result.
 
-    `config` and `socket` are the values of the options that `at_daemon` adds. With `start`, the
-    daemon is started if it is not running. If the daemon cannot be used or a request fails, print
-    the error and exit with status 1.
+    With `start`, the daemon is started if it is not running. If the daemon cannot be used or a
+    request fails, print the error and exit with status 1.
     """
     loaded = settings(config, socket=socket)
     try:

@@ -1,8 +1,8 @@
 """Parameter types of the command line: numbers, sizes, times, positions and terminals.
 
 Every command on terminals uses `terminal_argument`. Its value is a terminal's id, the beginning of
-an id, a name, or ``@last``; the daemon finds the terminal. A shell completes the value from the
-daemon's terminals.
+an id, a name, or ``@last``, the newest terminal (for a command that types, the user's newest). The
+daemon finds the terminal. A shell completes the value from the daemon's terminals.
 """
 
 import math
@@ -66,7 +66,8 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 class SinceParam(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
     """The point at which to start in a terminal's output: a time or a position.
 
-    A time is a span before now, a time of day, or a date with an optional time.
+    A time is a span before now, a time of day, or a date with an optional time. A position is
+    written with an @, as in ``@12345``.
     """
 
     name = "since"
@@ -216,7 +217,7 @@ def terminal_argument(*, many: bool = False, required: bool = True) -> Callable[
 
     The command's function gets the parameter `terminal`, a string, or with `many` the parameter
     `terminals`, a tuple of strings. Unless the argument is `required`, the user may omit it: then
-    `terminal` is None.
+    `terminal` is None, or `terminals` is empty.
     """
     if many:
         return click.argument(

@@ -29,11 +29,12 @@ def run_attached(
     no_stdin: bool,
     raw: bool,
 ) -> None:
-    """Create a terminal, and attach to it until its program ends or the user detaches.
+    """Create the terminal that `request` describes, and attach to it until its program ends.
 
     If stdin or stdout is not a terminal, or with `no_stdin`, print the output instead. The last
     four parameters are the options --rm, -i, -n and --raw of `acpterm run`. Exit with the program's
-    exit status, or with 128 + n after the shutdown signal n; return if the program still runs.
+    exit status, or with 128 + n after the shutdown signal n. Return if the program still runs, as
+    after detaching.
     """
     in_window = Tty.is_there() and not no_stdin
     detach_keys = detach_filter(config, socket) if in_window else None

@@ -62,7 +62,7 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return an item for each terminal, in the order of `acpterm ls`; ages are as of now."""
+    """Return the terminals' ids and rows, in the order of `acpterm ls`; ages are as of now."""
     now, found = time.time(), in_list_order(terminals)
     short = short_ids([info.terminal_id for info in found])
     return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]

@@ -1,6 +1,6 @@
 """`acpterm ls --watch`: shows the list of terminals after each change, until Ctrl-C or q.
 
-If stdout is a terminal, the list fills its screen, and keys control it.
+If stdout is a terminal, the list fills the screen, and keys control the list.
 
 States: *watched*, until a key quits the list or opens the selected terminal; *attached* to that
 terminal, in this window and over the same connection to the daemon, until the user detaches; then
@@ -118,7 +118,7 @@ async def _watch_screen(
 async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     """Attach to a terminal until the user detaches or its program ends.
 
-    Return a note about the terminal's state, to show below the list.
+    Return a note to show below the list: the terminal's state, or why attaching has failed.
     """
     # The user may type a password.
     linux.forbid_inspection()
@@ -132,8 +132,8 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
 async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     """Attach to a terminal until the user detaches or its program ends.
 
-    Return a note about the terminal's state, to show below the list. Raises `RpcError`, perhaps in
-    an exception group, if the daemon refuses a request; `_attach` handles that.
+    Return a note like that of `_attach`. Raises `RpcError`, perhaps in an exception group, if the
+    daemon refuses a request; `_attach` handles this error.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     if info.state not in ACTIVE:

@@ -67,9 +67,9 @@ def command(
 
     Each line has the time, the event, the agent, its session, the terminal, and details such as the
     command, its level, the rule and the provider. The events are create, check, decision,
-    refused, started, kill, exit, promote, attach, detach, input, release and gap. A gap is a time
-    in which the log could not be written, such as on a full disk; gaps are printed whatever is
-    selected.
+    refused, started, kill, exit, promote, attach, detach, input, release, share, unshare, login,
+    logout and gap. A gap is a time in which the log could not be written, such as on a full disk;
+    gaps are printed whatever is selected.
 
     Secrets are redacted before they are written to the log. Input is not logged, only its number of
     bytes. If stdout is a terminal, lines are cut to its width; --json prints all of each entry.

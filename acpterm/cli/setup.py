@@ -129,7 +129,7 @@ def _targets(
     """Return the files to change for `agents`, each file once.
 
     Each item is a pair: the titles of the agents that read the file, separated by commas, and the
-    target, which is the file with the change.
+    target, which is the file with the change. The other parameters are options of the command.
     """
     from acpterm.client.setup import targets  # noqa: PLC0415
 
@@ -147,10 +147,11 @@ def _targets(
 
 
 def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bool) -> None:
-    """Plan a change, show it, and carry it out if the user confirms it.
+    """Plan the change of one file, show it, and carry it out if the user confirms it.
 
-    Exits with status 1 if the user does not confirm it. Raises `SetupError` if the file is invalid
-    or cannot be changed.
+    `titles` and `target` are an item of `_targets`. With `yes`, the user is not asked; with
+    `dry_run`, the change is only shown. Exits with status 1 if the user does not confirm it.
+    Raises `SetupError` if the file is invalid or cannot be changed.
     """
     from acpterm.client.setup.journal import Journal  # noqa: PLC0415
     from acpterm.client.setup.plan import apply, plan_setup, plan_undo  # noqa: PLC0415

@@ -58,8 +58,9 @@ def start(words: tuple[str, ...], config: str | None, socket: str | None) -> Non
     terminal is yours, gets the first free name of term-1, term-2, …, and runs in the background.
     The selected provider runs its program (acpterm terminal provider get prints the provider).
 
-    Output is awaited for at least a second, then until none has come for two seconds or the program
-    waits for input, and for at most half a minute.
+    The wait for output takes at least 1 second and at most 30. In between, it ends when the program
+    waits for input, or has printed nothing for 2 seconds. It ends at once when the program ends.
+    The settings tool_min_interval, tool_max_interval and tool_settle_interval change these times.
     """
     _perform(Start(words[0], list(words[1:]) or None), config, socket)
 

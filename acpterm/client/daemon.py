@@ -87,9 +87,9 @@ def _start_and_connect(
 ) -> socket.socket:
     """Start a daemon if `start` is true, and connect to `path` once a daemon listens there.
 
-    `start` is false if a service manager is starting the daemon. `deadline` is a time of
-    `time.monotonic()`. Raises `DaemonError` if the daemon cannot be started, or does not listen by
-    then.
+    `start` is false if a service manager is starting the daemon. `config` is as in `connect`.
+    `deadline` is a time of `time.monotonic()`. Raises `DaemonError` if the daemon cannot be
+    started, or does not listen by the deadline.
     """
     # This is slow to import, and most commands find a running daemon.
     from acpterm.client.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
@@ -140,7 +140,7 @@ def _wake(settings: Settings) -> socket.socket | None:
     """Connect to the agents' socket; return None if no process listens there.
 
     If a service manager listens there, it starts the daemon because of this connection. The daemon
-    then listens on the user's socket too. The caller keeps this connection open until it is
+    then listens on the user's socket too. The caller keeps this connection open until the caller is
     connected to the user's socket.
     """
     try:
@@ -194,8 +194,9 @@ def _check_owner(sock: socket.socket, path: str) -> None:
 def connect_running(settings: Settings) -> socket.socket | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises `SocketPathError`, a `DaemonError`, if no daemon can listen at the configured paths, and
-    `DaemonError` if the daemon is another user's.
+    Return None too if the daemon's queue of connections is full. Raises `SocketPathError`, a
+    `DaemonError`, if no daemon can listen at the configured paths, and `DaemonError` if the daemon
+    is another user's.
     """
     try:
         return open_socket(user_socket(settings))

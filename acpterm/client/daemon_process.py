@@ -29,7 +29,7 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A daemon that this process started; the first line of its log file `log` is the pid."""
+    """A daemon that this process started; the first line of the file `log` is its pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log

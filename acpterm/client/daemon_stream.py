@@ -95,7 +95,7 @@ async def shake_hands(
 async def reconnect(
     settings: Settings, params: dict[str, Any], seconds: float, *, user: bool = False
 ) -> Reconnected:
-    """Connect to the daemon again, send `initialize`, and wait until a worker responds.
+    """Connect to the daemon again, send `initialize` with `params`, and wait for the response.
 
     Connect to the agents' socket, or to the user's socket if `user` is true. If an attempt fails,
     try again. Raises `DaemonError` if the daemon has ended, refuses `initialize`, or has not
@@ -132,7 +132,7 @@ async def initialize(
     *,
     approver: str | None = None,
 ) -> Welcome:
-    """Send `initialize`, and return the parsed response.
+    """Send `initialize` to `host`, and return the parsed response.
 
     `name` is the client's name. Terminals start with the execution context `context`; if it is
     None, the host determines a context itself. `approver` is the token that makes the connection an

@@ -3,9 +3,9 @@
 The peer is the host, which sends only responses and notifications; or it is the agent of `acpterm
 prompt` or an MCP server (`session_sockets`), which send requests too.
 
-States: *open*; *closed*, once the stream has ended or broken or `run` was cancelled. In *closed*,
-every pending request, and every request made later, fails with a `LostError`. Messages that are
-queued before `run` has started are sent when it starts.
+States: *open*; *closed*, once the stream has ended or broken, `run` was cancelled, or `close` was
+called. In *closed*, every pending and every later request fails, usually with a `LostError`.
+Messages that are queued before `run` has started are sent when it starts.
 
 An endpoint with a `Recovery` has a third state, *recovering*, once the stream has ended or broken:
 new requests and notifications are queued, and `Recovery.reconnect` is awaited. It returns another
@@ -185,9 +185,9 @@ class Endpoint:
     async def request(self, method: str, params: Any) -> Raw:
         """Send a request, wait for its response and return the result.
 
-        Raises `RpcError` if the response is an error, and `LostError` if the endpoint is closed or
-        becomes closed. If this is cancelled, `$/cancel_request` is sent and the response is
-        ignored.
+        Raises `RpcError` if the response is an error, or if the endpoint is closed or becomes
+        closed (a `LostError`, if the peer is gone). If this is cancelled, `$/cancel_request` is
+        sent and the response is ignored.
         """
         responses: list[Response] = []
         received = trio.Event()
@@ -227,17 +227,17 @@ class Endpoint:
             self._queue.put(line)
 
     def respond(self, id_: Id, result: Any) -> None:
-        """Respond to a request of the peer with a result."""
+        """Respond to the peer's request `id_` with `result`."""
         if self._closed is None:
             self._queue.put(self._peer.respond(id_, result))
 
     def fail(self, id_: Id, error: RpcError) -> None:
-        """Respond to a request of the peer with an error."""
+        """Respond to the peer's request `id_` with `error`."""
         if self._closed is None:
             self._queue.put(self._peer.respond_error(id_, error))
 
     def respond_raw(self, id_: Id, response: Response) -> None:
-        """Respond to a request of the peer with `response`, which is a result or an error."""
+        """Respond to the peer's request `id_` with `response`, which is a result or an error."""
         if isinstance(response, RpcError):
             self.fail(id_, response)
         else:

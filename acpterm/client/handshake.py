@@ -83,7 +83,7 @@ def initialize_params(
     relay: bool = False,
     approver: str | None = None,
 ) -> dict[str, Any]:
-    """Return the params of `initialize`.
+    """Return the params of `initialize`; arguments that are None are left out.
 
     `name` is the client's name. `context` is the execution context that terminals start with.
     `secret` resumes a lost connection; leave out `context` then, since the daemon still has the
@@ -200,8 +200,8 @@ class ReconnectAttempts:
     def failed(self, error: OSError | HandshakeError, now: float) -> None:
         """Record that an attempt has failed with `error` at the time `now`, in seconds.
 
-        Raises `DaemonError` if further attempts are useless: the daemon has ended, or has refused
-        `initialize`.
+        Raises `DaemonError` if further attempts are useless: the daemon has ended, or its response
+        to `initialize` is an error or invalid.
         """
         match error:
             case FileNotFoundError():

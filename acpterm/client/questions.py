@@ -84,7 +84,7 @@ class Questions:
             self.pending.update({info.approval_id: info for info in found})
 
     async def wait_changed(self) -> None:
-        """Wait until `pending` has changed since this method returned last."""
+        """Wait until `pending` may have changed since this method returned last."""
         await self._changed.wait()
         self._changed = trio.Event()
 

@@ -2,11 +2,12 @@
 
 `RequestLog.unanswered` keeps the pending requests, so that a lost connection can be resumed.
 
-No I/O: the relay hands over the bytes of both directions. It calls `sent` and `received` before it
-passes the bytes on, and in the same order: an agent may use the id of a request again as soon as
-the agent has the response. These two methods only queue the bytes, so that parsing delays no
-message; `settle` parses the queued bytes after they were passed on. The relay calls `sent` from one
-thread only, and `received` from one thread only; it holds a lock during all other calls.
+No I/O: the relay hands over the bytes of both directions. It calls `sent` or `received` before it
+passes the bytes on, so that they are queued in the right order: an agent may use the id of a
+request again as soon as the agent has the response. These two methods only queue the bytes, so that
+parsing delays no message; `settle` parses the queued bytes after they were passed on. The relay
+calls `sent` from one thread only, and `received` from one thread only; it holds a lock during all
+other calls.
 """
 
 from collections import deque

@@ -92,9 +92,11 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 async def _connect(
     path: str, settings: Settings, config: str | None, context: ExecContext, timeout_s: float
 ) -> tuple[socket.socket, Welcome, bytes]:
-    """Connect to the daemon and send our `initialize`.
+    """Connect to the daemon, and send our `initialize` with the execution context `context`.
 
-    Return a blocking socket, the parsed response, and the bytes received after it.
+    Return a blocking socket, the parsed response, and the bytes received after it. Raises
+    `DaemonError`, whose message names the socket's `path`, if the daemon cannot be started or has
+    not responded after `timeout_s` seconds.
     """
     try:
         stream = await connect(settings, config)

@@ -55,7 +55,8 @@ class Terminals:
     """The terminals of one agent, which `host` runs.
 
     - `respond` is called with the id of each of the agent's requests and the host's response.
-    - `on_created` is called with each new terminal, its command and its working directory.
+    - `on_created` is called with each new terminal, its command and its working directory (None if
+      unknown).
     - `on_output` is called with output of a terminal for which `follow` was called, and with the
       number of bytes lost before that output.
     - `on_exit` is called when the program of such a terminal has exited.
@@ -121,9 +122,9 @@ class Terminals:
             self._host_request_ids[id_] = host_request_id
 
     def _take(self, create: _Create, terminal: SessionKey, fields: dict[str, Raw]) -> None:
-        """Record a terminal that was created; `fields` are the params of the request.
+        """Record the terminal that the request `create` has created; `fields` are its params.
 
-        If the turn or the session has ended meanwhile, end the terminal like its other terminals.
+        If the turn or the session has ended meanwhile, end the terminal too.
         """
         self._held[terminal] = False
         cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)

@@ -8,9 +8,9 @@ connection. No I/O: the caller sends them.
 These messages are sent again, in the original order:
 
 - Every request without a response, with its old id. The daemon recognises a `terminal/create` by
-  the id and does not execute it twice; all other requests can be repeated.
-- But `UNREPEATABLE` requests are not sent again, because it is unknown whether the text was typed
-  or the signal sent. They get an error response that says so; their lines are not kept.
+  the id and does not execute it twice; most other requests can be repeated.
+- But `UNREPEATABLE` requests, which type text or send a signal, are not sent again: the dead worker
+  may have executed them. They get an error response that says so; their lines are not kept.
 - But a request that was pending when `LOSSES_MAX` connections were lost is not sent again: it may
   be the cause of the workers' deaths, and the keeper starts no sixth worker within a minute. It
   gets an error response. Requests that wait for a program (`_WAITING`) are always sent again, since
@@ -116,7 +116,7 @@ class Unanswered:
         return list(self._requests)
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
-        """Record a request; call this before sending it."""
+        """Record the request in `line`; call this before its response is recorded (`answered`)."""
         if id_ is None:
             return
         if earlier := self._requests.get(id_):
@@ -146,8 +146,9 @@ class Unanswered:
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
         """Remove the request `id_`, whose response was received; return its method.
 
-        `failed`: the response is an error. Return None if no such request is recorded. Return None
-        too, and keep the request, if the error is for a later request that had the same id.
+        `failed`: the response is an error. Return None if no such request is recorded. If the id
+        was used again while the request was pending, the daemon responds to each later request
+        with an error: for such an error, keep the request and return None.
         """
         request = self._requests.get(id_)
         if request is None:

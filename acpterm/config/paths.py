@@ -47,9 +47,9 @@ def setup_dir() -> str:
 
 
 def web_dir(agents: str) -> str:
-    """Return the directory of the HTTP server's logins and token.
+    """Return the directory of the HTTP server's logins, shares and tokens.
 
-    Each daemon has its own; `agents` is the path of its socket for agents.
+    Each daemon has a directory of its own; `agents` is the path of the daemon's socket for agents.
     """
     import hashlib  # noqa: PLC0415  slow to import, and only the daemon needs it
 

@@ -4,7 +4,8 @@ A profile turns the level of a command (safe, unknown, dangerous) into a decisio
 deny), and sets limits and the provider. There are four built-in profiles. The settings file may
 define more, each a table `[profiles.NAME]` whose missing values come from the profile that `base`
 names. `[[profile_for]]` selects a profile by directory or agent; the setting `profile` applies to
-all other agents. Nothing that an agent sends selects a profile.
+all other agents. An agent cannot select a profile: one that it requests applies in addition, and
+makes decisions only stricter.
 
 The command lists of a profile are a help, and not a security boundary: see docs/policy.md.
 """

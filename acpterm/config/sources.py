@@ -1,11 +1,11 @@
 """Load the settings from a TOML file, then the environment, then flags.
 
-For each setting, the last source that has it wins. `ACPTERM_CONFIG` or `--config` names the file,
-which must then exist. The default is `$XDG_CONFIG_HOME/acpterm/config.toml`, which may be missing.
-The environment variable of a setting is `ACPTERM_` and its name in capitals. An invalid value, or
-an unknown setting in the file, is an error whose message has the setting, the value and the source.
-The text of an environment variable is converted to the setting's type. Values in the file are not
-converted: `"5"` is an error for a number.
+For each setting, the last source that has it wins. `--config`, or else `ACPTERM_CONFIG`, names the
+file, which must then exist. The default is `$XDG_CONFIG_HOME/acpterm/config.toml`, which may be
+missing. The environment variable of a setting is `ACPTERM_` and its name in capitals. An invalid
+value, or an unknown setting in the file, is an error whose message has the setting, the value and
+the source. The text of an environment variable is converted to the setting's type. Values in the
+file are not converted: `"5"` is an error for a number.
 """
 
 import contextlib
@@ -26,7 +26,10 @@ ENV_PREFIX = "ACPTERM_"
 
 
 class ConfigError(Exception):
-    """A setting is invalid or unknown. The message has the setting, its value and its source."""
+    """A setting is invalid or unknown, or the settings file cannot be read.
+
+    The message has the setting, its value and its source, or says why the file cannot be read.
+    """
 
 
 def load(

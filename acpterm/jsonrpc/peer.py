@@ -80,13 +80,13 @@ class CancelReceived(Struct, frozen=True):
 
 
 class UnexpectedResponse(Struct, frozen=True):
-    """A response to no pending request of this side: its id is unknown, or already answered."""
+    """A response whose id is not that of a pending request of this side."""
 
     message: Response | ErrorResponse
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is not a message, or a request whose id another unanswered request has.
+    """A line that is refused: it is too long or not a message, or a request with an id in progress.
 
     `reply` is the error response to send, as a line; None if none may be sent.
     """

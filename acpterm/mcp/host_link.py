@@ -38,7 +38,9 @@ class HostLink:
         """Return the open connection; open it first if it is closed.
 
         `agent` and `asks` are for a new connection: the name of the agent, and the function that
-        asks the agent's user the host's questions (None if the client cannot ask). Raises `AcptermError` if the host cannot be reached.
+        asks the agent's user the host's questions (None if the client cannot ask).
+
+        Raises `AcptermError` if the host cannot be reached.
         """
         async with self._lock:
             if self._client is None:

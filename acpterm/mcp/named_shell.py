@@ -16,8 +16,8 @@ from acpterm.mcp.tool_error import ToolError
 class NamedShell:
     """A persistent shell, and the session of its terminal (`session`; None until it has started).
 
-    `client` is the connection to the host on which the shell runs. A task must hold `lock` while it runs or waits for a command. `cwd` is the directory of the
-    shell, as far as it is known.
+    `client` is the connection to the host on which the shell runs. `cwd` is the directory of the
+    shell, as far as it is known. A task must hold `lock` while it runs or waits for a command.
     """
 
     def __init__(self, shell: Shell, client: Client, cwd: str) -> None:
@@ -34,8 +34,8 @@ class NamedShell:
     def record(self, sessions: Sessions, command: str, completed: Completed) -> Session:
         """Record the command and its result in the shell and its session; return the session.
 
-        If the shell has a new terminal, add a session for this terminal to `sessions`. Raises `ToolError` if the shell ended
-        before it had a session.
+        If the shell has a new terminal, add a session for this terminal to `sessions`. Raises
+        `ToolError` if the shell ended before it had a session.
         """
         terminal = self.shell.terminal
         session = self.session

@@ -119,7 +119,10 @@ class Resources:
             return await self._listen(ctx, params)
 
     async def notify_list_changed(self) -> None:
-        """Notify the client that sessions were added or removed."""
+        """Notify the client that sessions were added or removed.
+
+        A client of the protocol of 2025 is notified only after its first `subscribe`.
+        """
         await self._bus.publish(ResourcesListChanged())
         if self._client is not None:
             await self._client.send_resource_list_changed()

@@ -125,9 +125,9 @@ class Starts:
     ) -> Session:
         """Start a program in a new session of `sessions`; return the session.
 
-        `ask` is as in `Start`. Raises `ToolError` if the program cannot start, and `ApprovalPendingError` if it has not
-        started after `timeout_s` seconds, or after `approval_s` seconds if the user is asked. If
-        cancelled, discard the start.
+        `ask` is as in `Start`. Raises `ToolError` if the program cannot start, and
+        `ApprovalPendingError` if it has not started after `timeout_s` seconds, or after
+        `approval_s` seconds if the user is asked. If cancelled, discard the start.
         """
         start = Start(launch, ask)
         self._running.append(start)

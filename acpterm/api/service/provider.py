@@ -180,7 +180,7 @@ class DaemonProvider:
 
 
 def _exit_code(ended: Exit) -> int:
-    """Return the exit code as a shell reports it: 128 + N after signal N, 255 if it is unknown."""
+    """Return the exit code as a shell reports it: 128 + N after signal N, 255 if unknown."""
     if ended.code is not None:
         return ended.code
     try:

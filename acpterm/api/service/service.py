@@ -177,13 +177,19 @@ class TerminalService:
         return parse_compound_command(command)
 
     def require_active_terminal(self) -> TerminalProvider:
-        """Return the active provider. Raises `AcptermError` if there is none."""
+        """Return the active provider.
+
+        Raises `AcptermError` if no provider is active, or if the active one cannot be loaded.
+        """
         if self.state.provider_name is None:
             raise AcptermError("no provider is active: call set_active_terminal")
         return self.require_terminal_provider_by_name(self.state.provider_name)
 
     def set_active_terminal(self, provider_name: str) -> None:
-        """Make a provider the active one. Raises `AcptermError` if there is no such provider."""
+        """Make a provider the active one.
+
+        Raises `AcptermError` if there is no such provider, or if it cannot be loaded.
+        """
         self.require_terminal_provider_by_name(provider_name)
         self.state.provider_name = provider_name
 
@@ -192,7 +198,10 @@ class TerminalService:
         self._registered[name] = provider
 
     def require_terminal_provider_by_name(self, name: str) -> TerminalProvider:
-        """Return the provider with this name. Raises `AcptermError` if there is none."""
+        """Return the provider with this name.
+
+        Raises `AcptermError` if there is none, or if its entry point cannot be loaded.
+        """
         if (registered := self._registered.get(name)) is not None:
             return registered
         if name not in self._used:
@@ -200,7 +209,7 @@ class TerminalService:
         return self._used[name]
 
     def get_available_providers(self) -> list[str]:
-        """Return the names of all providers. Plugins are listed without being loaded."""
+        """Return the names of all providers. Entry points are not loaded for this."""
         places = self.client.settings.places
         return list(dict.fromkeys([*PROVIDERS, *places, *self._registered, *_plugins()]))
 

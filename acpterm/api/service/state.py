@@ -10,17 +10,20 @@ from acpterm.api.service.types import OutputWaitOptions
 
 
 class BashOptions(Struct, rename="camel", frozen=True):
-    """Options of commands: how many characters of output to show, and a time limit in seconds."""
+    """How many characters of a command's output to show, and the command's time limit in seconds.
+
+    The service does not apply these options: it only stores them, for its caller.
+    """
 
     crop_output: int = 10000
     timeout_seconds: float = 60.0
 
 
 class SessionRecord(Struct, rename="camel"):
-    """One session.
+    """A session in `TerminalState`, until the service notices that the program has ended.
 
-    `last_position` is the position up to which its output was read. `start_time` is in seconds
-    since 1970.
+    `last_position` is the position up to which the session's output was read. `start_time` is in
+    seconds since 1970. `running` is true: sessions that have ended are removed from the state.
     """
 
     id: str
@@ -31,7 +34,11 @@ class SessionRecord(Struct, rename="camel"):
 
 
 class TerminalState(Struct, rename="camel"):
-    """The state of a terminal service, which can be stored and restored as JSON values."""
+    """The state of a terminal service, which can be stored and restored as JSON values.
+
+    `provider_name` is the name of the active provider; None if no provider is active.
+    `interactive_config` says how long to wait for the output of sessions.
+    """
 
     provider_name: str | None = None
     bash: BashOptions = BashOptions()

@@ -16,8 +16,9 @@ class ExecuteCommandOptions(Struct, rename="camel", frozen=True):
     """How a command is executed.
 
     `input` is the text that the command reads from its stdin. The command is ended after
-    `timeout_seconds`. `env` has variables to add; a variable whose value is None is not added.
-    `working_directory` is a path; None means the directory of the client.
+    `timeout_seconds`; the built-in providers set no time limit for a session. `env` has variables
+    to add; a variable whose value is None is not added. `working_directory` is a path; None means
+    the `cwd` of `connect`, or the host's choice if `connect` was given none.
     """
 
     timeout_seconds: float = 120.0
@@ -85,7 +86,7 @@ class InteractiveTerminalOutput(Struct, rename="camel", frozen=True):
 class SessionOutput(Struct, rename="camel", frozen=True):
     """Output of a session since the last call of `TerminalService.retrieve_session_output`.
 
-    `position` is its end. `complete` says whether the program has ended.
+    `position` is the position of the output's end. `complete` says whether the program has ended.
     """
 
     output: str

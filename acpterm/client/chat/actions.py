@@ -29,7 +29,7 @@ class UsageError(Exception):
 
 
 class ListTerminals(NamedTuple):
-    """List the active terminals."""
+    """List the terminals that are not released, also those whose programs have exited."""
 
 
 class Start(NamedTuple):
@@ -53,7 +53,7 @@ class Output(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """End a terminal's program."""
+    """End a terminal's program, and remove the terminal if the user owns it."""
 
     terminal: str
 

@@ -91,7 +91,7 @@ class Intervals(NamedTuple):
 class Place(NamedTuple):
     """Where `start` runs a command: the directory, and the name of the provider.
 
-    If `cwd` is None, the host chooses the directory.
+    If `cwd` is None, the host uses the working directory of the client's process.
     """
 
     cwd: str | None

@@ -1,7 +1,7 @@
 """The texts of the answers to `/terminal`: the table of terminals, and output with a heading.
 
-Commands are escaped, since agents choose them. Output is not escaped: the caller does that before
-it shows the text.
+In the table, commands are escaped, since agents choose them. Nothing else is escaped: the caller
+escapes a text before showing it to the user.
 """
 
 import math
@@ -20,7 +20,7 @@ ID           | Command                        | Position | Running | Uptime
 
 
 def list_text(terminals: Sequence[TerminalInfo], now: float) -> str:
-    """Return the table of terminals. `now` is in seconds since 1970."""
+    """Return the table of terminals, with their uptimes at `now` (seconds since 1970)."""
     if not terminals:
         return "No active terminal sessions."
     return "\n".join([_HEADER, *(_row(terminal, now) for terminal in terminals)])

@@ -165,12 +165,12 @@ class AcpClient:
             )
 
     async def open(self, workspace: Workspace, *, resume: str | None, login: str | None) -> str:
-        """Create a session, or resume the one with the id `resume`; return the session's id.
+        """Open a session in `workspace`: a new one, or the one with the id `resume`; return its id.
 
-        `login` is the id of an authentication method to use first. Raises `AcpError` if the agent
-        requires a login, or does not support what is requested: resuming a session, or additional
-        directories. Raises `RpcError` if the agent responds with another error or an invalid
-        result.
+        `login` is the id of an authentication method to use first; None to use none. Raises
+        `AcpError` if the agent requires a login, or does not support what is requested: resuming a
+        session, or additional directories. Raises `RpcError` if the agent responds with another
+        error or an invalid result.
         """
         if login is not None:
             await self._agent.request("authenticate", {"methodId": login})

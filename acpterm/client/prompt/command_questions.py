@@ -26,8 +26,9 @@ _COMMAND_CHARS_MAX: Final = 16 * 1024
 class CommandQuestions:
     """Asks the user the questions in `questions`, and sends the answers to `host`.
 
-    `calls` counts the refusals. `show` is awaited before the user is asked; it waits until earlier
-    output was printed, so that the question appears below it. `notice` prints a line for the user.
+    `permissions` applies the rule or asks the user. `calls` counts the refusals. `show` is awaited
+    before the user is asked; it waits until earlier output was printed, so that the question
+    appears below that output. `notice` prints a line for the user.
     """
 
     def __init__(

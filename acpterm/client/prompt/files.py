@@ -37,9 +37,9 @@ class Files:
     def read(self, params: ReadTextFileRequest) -> str:
         """Return the text of `params.path`: at most `params.limit` lines from `params.line` on.
 
-        Lines are counted from 1. Blocks, so it must run in a thread. Raises `RpcError`: -32002 if
-        there is no such file; -32602 if the path is not allowed, or the file is too large, is not
-        text or cannot be read.
+        Lines are counted from 1. A missing `line` means 1, and a missing `limit` all lines. Blocks,
+        so it must run in a thread. Raises `RpcError`: -32002 if there is no such file; -32602 if
+        the path is not allowed, or the file is too large, is not text or cannot be read.
         """
         fd = self._open(params.path, os.O_RDONLY, "read")
         try:
@@ -66,8 +66,8 @@ class Files:
     def write(self, params: WriteTextFileRequest) -> None:
         """Write the file `params.path`; create it and its parent directories if missing.
 
-        Blocks, so it must run in a thread. Raises `RpcError`: -32002 if a parent in the path is not
-        a directory; -32602 if the path is not allowed, or the file cannot be written.
+        Blocks, so it must run in a thread. Raises `RpcError`: -32602 if the path is not allowed, or
+        the file cannot be written; but -32002 if the operating system reports ENOENT or ENOTDIR.
         """
         if self._read_only:
             raise _bad(params.path, "is not written: this session may only read (--read-only)")

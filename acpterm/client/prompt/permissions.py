@@ -58,9 +58,10 @@ class Permissions:
         """Decide on a request `session/request_permission`; return the result to respond with.
 
         `question` describes the tool call in one or more lines that are safe to print. `kind` is
-        what the agent declares the tool call to be, such as `read`. `show` prints the tool call; it
-        is awaited before the user is asked. If the user must be asked and no terminal is available,
-        refuse the call; but if `needs_terminal` is true, raise `NoTerminalError` instead.
+        what the agent declares the tool call to be, such as `read`. `options` are the answers to
+        choose from. `show` prints the tool call; it is awaited before the user is asked. If the
+        user must be asked and no terminal is available, refuse the call; but if `needs_terminal`
+        is true, raise `NoTerminalError` instead.
         """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:

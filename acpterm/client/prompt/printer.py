@@ -12,7 +12,7 @@ class Printer(Protocol):
     """Prints the events of a turn as they happen. No method blocks."""
 
     def session(self, identifier: str) -> None:
-        """Print that a session is open."""
+        """Print that the session with the id `identifier` is open."""
 
     def update(self, update: Raw) -> None:
         """Print a `session/update` of any kind.

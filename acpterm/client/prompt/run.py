@@ -10,10 +10,10 @@ States, in order:
   SIGHUP, or `CANCEL_TIMEOUT_S` seconds after a timeout.
 - *ending*: queued output is printed, and the agent's process tree and its terminals are ended.
 
-Exit status: 0 if the turn ended normally; 1 if the agent refused the prompt or an error occurred; 3
-if the agent did nothing because the permissions that it requested were refused; 124 after a
-timeout; 130 if the turn was cancelled; 128 + N after any other signal N. The first of these causes
-decides (`outcome`).
+Exit status: 0 if the turn ended normally; 1 if it ended with a refusal or at a limit, or an error
+occurred; 3 if the agent did nothing because the permissions that it requested were refused; 124
+after a timeout; 130 if the turn was cancelled; 128 + N after any other signal N. The first of these
+causes decides (`outcome`).
 """
 
 import contextlib
@@ -161,7 +161,7 @@ class _Run:
         self._out = out
 
     async def run(self, context: ExecContext, log: WireLog) -> None:
-        """Start the agent and run the turn; record errors in the outcome."""
+        """Run the turn; record errors in the outcome. Terminals start with `context`."""
         options, settings = self._options, self._settings
         try:
             questions = Questions(

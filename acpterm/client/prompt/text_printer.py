@@ -2,7 +2,7 @@
 
 For a tool call, a line is printed when the call starts, and a line with its status when the call
 ends. The output of the call's terminals is printed in between, one line at a time and indented,
-with the colours of the output if `colours` is true. Text from the agent and its programs is
+with the colours of the output unless colours are disabled. Text from the agent and its programs is
 sanitized first (`sanitize`). Notices go to stderr.
 """
 

@@ -92,7 +92,7 @@ class ToolCalls:
         return call
 
     def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:
-        """Record whether the user or the rule (`--allow`) has allowed a call."""
+        """Record, for the exit status, whether the user or the rule (`--allow`) allowed a call."""
         if allowed:
             self.acted = True
         else:

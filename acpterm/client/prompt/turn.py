@@ -47,7 +47,10 @@ class Turn:
         self._printed: dict[str, int] = {}
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host, to be printed once a tool call embeds it."""
+        """Record a new terminal of the host, to be printed once a tool call embeds it.
+
+        `command` and `cwd` are ignored.
+        """
         del command, cwd
         self._not_shown.add(terminal)
         self._calls.acted = True

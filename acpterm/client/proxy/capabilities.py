@@ -48,7 +48,7 @@ def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
 
 
 def protocol_version(result: Raw | UnsetType) -> int:
-    """Return the protocol version in the agent's response to `initialize`; 1 if there is none."""
+    """Return the protocol version in the agent's response to `initialize`; 1 if none is valid."""
     version = members(result).get("protocolVersion")
     try:
         return 1 if version is None else msgspec.json.decode(version, type=int)

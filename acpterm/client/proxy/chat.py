@@ -121,7 +121,7 @@ class Chat:
         self._send([encode_error(prompt.id, error) for prompt in prompts])
 
     def open_session(self, session: str, cwd: str) -> None:
-        """Record `cwd`, the directory of a session."""
+        """Record `cwd`, the directory of a session, in which `/terminal start` runs commands."""
         self._cwds[session] = cwd
 
     def announce(self, session: str) -> None:

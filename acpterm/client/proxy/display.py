@@ -6,7 +6,8 @@ terminals.
 
 An agent may report the output of its own terminal in the terminal's updates, in the tool call's
 `rawOutput`, or in both; output that is reported in both is rendered once. Of output from updates,
-only the last lines are rendered; a `rawOutput` is rendered in full, as the editor itself would.
+only the last lines are rendered; a `rawOutput` that contains all of this output replaces it and is
+rendered in full, as the editor itself would.
 """
 
 import re
@@ -67,10 +68,10 @@ class Display:
             self._text.feed(output.encode(errors="replace"))
 
     def _ends_alike(self, complete: str, shown: str) -> bool:
-        """Return whether two texts end with the same lines; either may lack its beginning.
+        """Return whether two texts end with the same lines; at most `lines` lines are compared.
 
-        The first line of each text is ignored, since it may be incomplete. Return False if `shown`
-        has fewer other lines than the display shows (`lines`).
+        The first line of each text is not compared, since it may be incomplete. Return False if
+        fewer than `lines` lines of `shown` follow its first line.
         """
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]

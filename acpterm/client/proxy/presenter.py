@@ -30,7 +30,10 @@ class Presenter(Protocol):
         """When to call `render` next, by trio's clock; `math.inf` if no lines are delayed."""
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a terminal that the host has created, with its command line and its directory."""
+        """Record a terminal that the host has created, with its command line.
+
+        `cwd` is the terminal's directory; None if the directory is unknown.
+        """
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Return the lines to send to the editor for an update, which was received as `line`."""
@@ -39,7 +42,8 @@ class Presenter(Protocol):
         """Present the terminals that the tool call of a `session/request_permission` embeds.
 
         `params` are those of the request. Return the lines to send to the editor before the
-        request, and the translated params; None if the request has to be passed on unchanged.
+        request, and the translated params. Return None in place of the params if the request has
+        to be passed on unchanged.
         """
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:

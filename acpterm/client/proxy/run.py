@@ -9,10 +9,10 @@ States, in order:
 - *ending*, once the editor or the agent has closed its stream or stopped reading, or on a signal.
   If the agent has exited, the editor's pending requests get an error response. Otherwise the
   agent's stdin is closed, and the agent has one second to exit before its process tree is killed;
-  until then its messages are still passed on. The terminals end with the connection to the host.
+  until then its messages are still passed on, except after a signal. The terminals end with the
+  connection to the host.
 
-If the agent or the daemon cannot be started, the error is the response to `initialize`, and is
-printed on stderr.
+If the agent or the daemon cannot start, stderr and the responses to the editor have the error.
 """
 
 import os

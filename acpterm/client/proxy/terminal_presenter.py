@@ -53,9 +53,9 @@ _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 class _Terminal:
     """A terminal of the host (`ours`), or the agent's own.
 
-    `call` is the tool call that introduced the terminal to the editor; None before that. `pending`
-    and `end` are output and exit of an agent's own terminal that were not sent yet. `decoder`
-    decodes the output as UTF-8.
+    `call` is the tool call that introduced the terminal to the editor; None before that. For a
+    terminal of the agent, `pending` is the output that was not sent yet, and `end` the exit; None
+    if no exit waits to be sent. `decoder` decodes the output as UTF-8.
     """
 
     def __init__(self, cwd: str | None, *, ours: bool) -> None:
@@ -70,7 +70,8 @@ class _Terminal:
 class TerminalPresenter:
     """The `presenter.Presenter` for an editor that shows terminals which the agent runs itself.
 
-    `presenter.Presenter` describes the methods.
+    `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
+    when it is first shown.
     """
 
     next_render_at: float = math.inf
@@ -184,8 +185,8 @@ class TerminalPresenter:
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
         """Return a line that sends a call's `rawOutput` as output of the call's terminal.
 
-        The raw output belongs to a terminal for certain only if the call has exactly one terminal
-        that the agent runs itself and that has no output so far. Otherwise return no line.
+        Return no line unless the call has introduced exactly one of the agent's own terminals that
+        has no output so far: otherwise it is not certain which terminal printed the raw output.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal

@@ -150,13 +150,13 @@ class TextPresenter:
 
     @property
     def next_render_at(self) -> float:
-        """When to call `render` next, by `clock`; `math.inf` if no tool call has changed."""
+        """When to call `render` next, by `clock`; `math.inf` if no changed text waits for it."""
         return min(
             (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
         )
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return updates to send to the editor, for tool calls whose text has changed.
+        """Return updates for the editor, for tool calls whose text differs from the text sent last.
 
         A call whose last update was sent less than `RENDER_INTERVAL_S` ago is left for later,
         unless it belongs to `session`.

@@ -43,7 +43,8 @@ _WAITING_MAX: Final = 100
 class SocketClient:
     """Relays between `host` and the client at the other end of `stream`.
 
-    `profile` is the profile that the user has chosen for the agent, if any.
+    `routes` has the requests for events on `host`. `profile` is the profile that the user has
+    chosen for the agent, if any; an `initialize` that requests another profile is refused.
     """
 
     def __init__(

@@ -71,8 +71,8 @@ class Document:
     def add(self, path: Sequence[str], entry: Mapping[str, Any]) -> "Document":
         """Return the document with `entry` added at `path`, at which there must be no value.
 
-        Missing objects around it are created. Raises `SetupError` if the text is not valid, a value
-        on the path is not an object, or the entry cannot be added without another change.
+        Missing objects around the entry are created. Raises `SetupError` if the text is not valid,
+        a value on the path is not an object, or the entry cannot be added without another change.
         """
         try:
             if self.format == "toml":

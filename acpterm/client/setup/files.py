@@ -98,9 +98,10 @@ def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
 
 
 def delete(path: str, before: bytes | None) -> None:
-    """Delete the file.
+    """Delete the file at `path`; if that is a symbolic link, delete the link's target.
 
-    Raises `SetupError` if its contents are no longer `before`, or if it cannot be deleted.
+    Raises `SetupError` if the file's contents are no longer `before` (None: there was no file), or
+    if the file cannot be deleted.
     """
     check_writable(path)
     path = os.path.realpath(path)

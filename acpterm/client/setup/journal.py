@@ -2,9 +2,9 @@
 
 Each target (a settings file, and what acpterm writes into it: see `targets`) has one record, a JSON
 file in the state directory. The record has only the bytes that the change has removed, not the
-whole settings file, since that may have secrets. A record is only used as long as the settings file
-is as the change has left it. If the settings file was written since, `--undo` removes the entries
-from the present contents instead. A record that is lost or damaged is not an error.
+whole settings file, since that may have secrets. These bytes are only used as long as the settings
+file is as the change has left it. If the settings file was written since, `--undo` removes the
+entries from the present contents instead. A record that is lost or damaged is not an error.
 """
 
 import os
@@ -66,7 +66,10 @@ def common_length(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 def matches(record: Record, path: str, content: bytes | None) -> bool:
-    """Return whether the file at `path` still is as the recorded change has left it."""
+    """Return whether the file at `path` still is as the recorded change has left it.
+
+    `content` is the file's present contents; None if there is no file.
+    """
     return (
         content is not None and record.path == path and record.digest == sha256(content).hexdigest()
     )

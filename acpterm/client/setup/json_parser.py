@@ -130,8 +130,8 @@ class _Parser:
     def _after(self, end: int) -> tuple[int, int | None]:
         """Skip the comma and the space after the value that ends at `end`.
 
-        Return the position at which the text continues, and that of the comma; None if there is no
-        comma.
+        Return the position at which the text continues, and the position of the comma (None if
+        there is no comma).
         """
         at = self._skip(end)
         if self.text[at : at + 1] != ",":

@@ -1,4 +1,4 @@
-"""The command by which agents start acpterm: its name, or its path if the name is not found."""
+"""The command by which agents start acpterm: its name if that finds this acpterm, else its path."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ class Launch(NamedTuple):
 
 
 def acpterm_words(*, from_desktop: bool) -> list[str]:
-    """Return the words that start acpterm: its name, or its path if the name is not found.
+    """Return the words that start acpterm: its name if that finds this acpterm, else its path.
 
     The name is searched on the PATH that the agent will have: with `from_desktop`, on the PATH of
     programs that the desktop starts; otherwise on the PATH of a shell in which no virtual
@@ -81,7 +81,7 @@ def _own_path() -> str | None:
 
 
 def _shell_path() -> str:
-    """Return PATH without the directories of an activated virtual environment."""
+    """Return PATH without relative directories and those of an activated virtual environment."""
     active = os.environ.get("VIRTUAL_ENV")
     directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
     if active:

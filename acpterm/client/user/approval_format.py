@@ -37,7 +37,7 @@ def short_id(identifier: str) -> str:
 
 
 def table(questions: Sequence[ApprovalInfo], now: float) -> str:
-    """Return a table of questions; `now` is in seconds since 1970."""
+    """Return a table of questions, with their ages at the time `now` (seconds since 1970)."""
     return columns([_HEADER, *(_row(info, now) for info in questions)])
 
 

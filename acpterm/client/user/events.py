@@ -65,7 +65,8 @@ async def follow(
     further ones, and `lost` of the next event is their number. Runs until cancelled. Raises
     `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
 
-    With `trio.Nursery.start`, this has started once its request precedes later ones of the client.
+    `trio.Nursery.start` returns once the request is queued to be sent. So the daemon receives the
+    request before those that `client` sends later.
     """
     request = EventsRequest(client.token())
     is_reconnected = False

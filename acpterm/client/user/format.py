@@ -125,7 +125,7 @@ def state(terminal: TerminalInfo, now: float) -> str:
     """Return the state of a terminal as text, such as `running` or `exited 0, released 5m ago`.
 
     The text says whether the program is queued, is running, waits for input or is ending, or how it
-    ended; and when the terminal was released, if it was. `now` is in seconds since 1970.
+    ended; and, if the terminal was released, how long before `now` (in seconds since 1970).
     """
     status = terminal.exit_status
     if status is None:

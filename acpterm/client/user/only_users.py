@@ -10,8 +10,8 @@ Two kinds of evidence show whether this process runs in an agent's terminal:
   host. That terminal may be an agent's, so the command is refused.
 
 No daemon is started. A daemon without a worker does not answer, so the marks decide. A window
-outside of acpterm has no marks, so the user can repair settings there that prevent the worker from
-starting.
+outside of acpterm has no marks. So in such a window, the user can repair settings that prevent the
+worker from starting.
 
 This keeps agents from changing the policy with one command. It is not a security boundary: a
 program without a sandbox can write the files itself.

@@ -13,7 +13,7 @@ _HEADER: Final = ("ID", "TERMINAL", "ACCESS", "AGE", "LEFT", "PAGES")
 
 
 def table(shares: Sequence[ShareInfo], now: float) -> str:
-    """Return a table of shares; `now` is in seconds since 1970."""
+    """Return a table of shares, with ages and time left at `now` (seconds since 1970)."""
     return columns([_HEADER, *(_row(share, now) for share in shares)])
 
 

@@ -18,7 +18,7 @@ _POLL_S: Final = 0.02
 
 
 class ShutdownResult(NamedTuple):
-    """The outcome of a shutdown: the daemon's process, its terminals, and whether it has exited."""
+    """The outcome of a shutdown: whether the daemon has exited, and how many programs it ran."""
 
     pid: int
     """The daemon's process id."""

@@ -1,8 +1,8 @@
 """Asks the user whether an agent's command may run, and handles the answers of approvers.
 
-`ask_user` is called by the gate of `terminal/create` and `_acpterm/command/check`. After a
-take-over, the client repeats the request: `ask_user` then continues the question that an earlier
-worker has asked, or returns the answer that the user has given meanwhile.
+`ask_user` is called by the gate of `terminal/create` and `_acpterm/command/check`. When the client
+has reconnected, after a take-over or a lost transport, it repeats the request. `ask_user` then
+continues the earlier question, or returns the answer that the user has given meanwhile.
 
 An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection's
 client is an approver (see `host.approvals`). An approver relays the agent's messages, but not these
@@ -39,9 +39,10 @@ class Ask(NamedTuple):
     reason: str
     prefix: Prefix | None
     """The words by which an answer "always" recognises later commands of the session: a command
-    with the same prefix gets the same answer without a question. They are words of the only part
-    that the user is asked about. None if there are no such words: then the answer "always allow"
-    is not possible, and "always refuse" applies only to exactly this command."""
+    with the same prefix gets the same answer without a question ("allow" only in the same
+    directory). They are words of the only part that the user is asked about. None if there are no
+    such words: then the answer "always allow" is not possible, and "always refuse" applies only to
+    exactly this command."""
     fingerprint: bytes
     """A hash of the request, and of everything else that decides what the command does."""
     timeout_s: float | None = None
@@ -55,10 +56,10 @@ async def ask_user(
 ) -> Answer:
     """Ask the user whether a command may run, and wait for the answer.
 
-    `request` is the JSON-RPC id of the request; None if it cannot be recognised when it is
-    repeated. If an earlier answer for the whole session applies to the command, return that answer
-    at once. Raises `RpcError` (-32602) if too many questions are pending. If this is cancelled, the
-    question is withdrawn.
+    `request` is the JSON-RPC id of the agent's request; None if a repetition of the request could
+    not be recognised. If an earlier answer for the whole session applies to the command, return
+    that answer at once. Raises `RpcError` (-32602) if too many questions are pending. Cancelling
+    this withdraws the question, unless the client is expected to repeat the request.
     """
     host, agent = connection.host, connection.agent
     question = host.approvals.unclaimed(agent.connection_id, request, ask.fingerprint)
@@ -98,7 +99,8 @@ def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
     """`_acpterm/approval/answer`: answer a question of this connection, as the user.
 
     Raises `RpcError`: -32600 if the client may not answer (`AgentConnection.answerer`), -32002 if
-    the question is not pending, -32602 if the answer is not possible.
+    the question is not pending, -32602 if the answer allows the command always but the question
+    has no prefix.
     """
     approver = _approver(connection)
     given = Answer(

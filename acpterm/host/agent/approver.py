@@ -21,8 +21,8 @@ class Approver:
 
     `kind` is the client's kind, such as `editor`, and `connection` the connection's id. Implements
     `policy.approvals.Observer`. While the client is disconnected, nothing is sent; `send_pending`
-    brings the client up to date after that. Notifications do not pile up in memory: they are caused
-    by the agent's requests, which are not read while the send queue is full.
+    brings the client up to date after a reconnect. Notifications do not pile up in memory: they are
+    caused by the agent's requests, which are not read while the send queue is full.
     """
 
     def __init__(self, kind: AnswererKind, connection: str, sender: Sender) -> None:

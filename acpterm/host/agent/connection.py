@@ -3,7 +3,8 @@
 (`server.connection` serves the connection's stream, which may be replaced: see `resumption`.)
 
 An agent can use only its own terminals, and each terminal only in the session that created it:
-terminal ids are looked up in the session that a request names, so any other id does not exist.
+terminal ids are looked up in the session that a request names, so any other id does not exist. With
+the setting `agents_read_user_terminals`, it can also read terminals that the user created.
 
 States: *open*, then *closed* by `close`, which releases all terminals. A terminal that is still
 being created then is released as soon as it exists.
@@ -217,9 +218,9 @@ class AgentConnection:
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's programs may write, in a sandbox.
 
-        This is the session's workspace if it is set, otherwise the directory of the process that
-        connected. But if that process is an approver, return None: the agent could otherwise get
-        access to the approver's directory by naming a session that the approver has not opened.
+        This is the session's workspace if it is set. Otherwise it is the directory of the process
+        that connected; but None if that process is an approver, since the agent could get access to
+        the approver's directory by naming a session that the approver has not opened.
         """
         if session.workspace is None and self._approver is not None:
             return None
@@ -232,7 +233,7 @@ class AgentConnection:
 
     @property
     def answerer(self) -> Approver | None:
-        """Sends this connection's questions to its client; None if the client may not answer them.
+        """The sender of questions to this connection's client; None if the client may not answer.
 
         The client may answer if it is an approver, or if `add_elicitor` has allowed it. In the
         second case the client has no other right of an approver.
@@ -466,8 +467,9 @@ class AgentConnection:
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
         """Make the terminal's id invalid, and end its processes; return the terminal.
 
-        End nothing, and return None, if the id was released before or if the user owns the
-        terminal. `by` is recorded as the cause. Raises `RpcError` (-32002) if the id is unknown.
+        `identifier` is the terminal's id or name; `by` is recorded as the cause of the end. End
+        nothing, and return None, if the id was released before or if the user owns the terminal.
+        Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
         # Store the released id before the keeper forgets the terminal: if the worker dies in

@@ -11,7 +11,8 @@ has no response. A repeated request has the same JSON-RPC id as before. States o
   the request has not been repeated since.
 
 If the id of a request is not repeatable, the request is new, even if an earlier request had the
-same id.
+same id. The id of an `_acpterm/command/check` request is *in flight* while the user is asked, and
+becomes *repeatable* in the same way.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ def recognisable_id(request: Id) -> RequestId | None:
 
 
 class Creates:
-    """Recognises repeated `terminal/create` requests of one agent's connection.
+    """Recognises repeated requests of one agent's connection: see the module.
 
     Requests are identified by their JSON-RPC ids. `on_end` is called with the id of each request
     that has ended, once the client is not expected to repeat it (`is_repeatable`).
@@ -73,10 +74,10 @@ class Creates:
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
         """Return the terminal that a repeated request has created already.
 
-        `request` is the request's JSON-RPC id. Return None if the request is new, or if it had not
-        created its terminal when it was first sent. If a new request reuses the id of an earlier
-        one, also `confirm` the earlier request's terminal: a client reuses an id only after it has
-        received the response.
+        `request` is the request's JSON-RPC id. Return None if the request is new, or if its
+        terminal does not exist yet. If a new request reuses the id of an earlier one, also
+        `confirm` the earlier request's terminal: a client reuses an id only after it has received
+        the response.
         """
         entry = None if request is None else self._entries.get(request)
         if entry is None:
@@ -97,20 +98,21 @@ class Creates:
         return request in self._repeatable
 
     def continued(self, request: RequestId | None) -> None:
-        """Record that the client has repeated a request whose terminal was not created before."""
+        """Record that the client has repeated a request; do nothing unless it `is_repeatable`."""
         if request is not None:
             self._repeatable.discard(request)
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
-        """Wait until no terminal is being created for a request with this JSON-RPC id."""
+        """Wait until no earlier request with this JSON-RPC id is in flight."""
         while request is not None and (done := self._in_flight.get(request)) is not None:
             await done.wait()
 
     @contextmanager
     def in_flight(self, request: RequestId | None) -> Iterator[None]:
-        """Treat the create request with this JSON-RPC id as in flight during the block.
+        """Treat the request with this JSON-RPC id as in flight during the block.
 
-        The block creates the request's terminal. `wait_in_flight` waits for the end of the block.
+        The block asks the user if needed, and creates the terminal of a create request.
+        `wait_in_flight` waits for the end of the block.
         """
         if request is None:
             yield

@@ -6,7 +6,7 @@ The steps of a create, in order, before anything is started; each can refuse the
 1. `judge_create`: the profiles of the connection are selected, and the command is judged by them
    and by the rules. The provider that the agent requests may not be looser than that of the
    profiles. The number and the rate of terminals are checked (`quotas`).
-2. `placement`: the provider that prepares the command.
+2. `placement`: the placement of the program is determined (provider, writable directory, network).
 3. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
    Cancelling the request withdraws the question.
 
@@ -122,9 +122,9 @@ async def admit(
     """If the decision is *ask*, ask the user, and raise an error if the command is refused.
 
     Otherwise do nothing. The command may start after this has returned. `request` is the JSON-RPC
-    id of the request; None if it cannot be recognised when it is repeated. Raises `RpcError`:
-    -32600 if the command is refused, -32800 if the question was withdrawn, -32602 if too many
-    questions are pending. Cancelling this withdraws the question.
+    id of the agent's request; None if a repetition of the request could not be recognised. Raises
+    `RpcError`: -32600 if the command is refused, -32800 if the question was withdrawn, -32602 if
+    too many questions are pending. Cancelling this withdraws the question, as in `ask_user`.
     """
     profile, verdict = judgement.profile, judgement.verdict
     if verdict.decision != "ask":
@@ -180,8 +180,9 @@ def placement(
     judgement: Judgement,
     resources: SlurmResources | None,
 ) -> Placement:
-    """Return the placement of a program; `resources` are what the request asks of a cluster.
+    """Return the placement of a program.
 
+    `resources` are what the request asks of a cluster; None if it asks for nothing.
     The program may write in one directory, whatever directory the request names: see
     `AgentConnection.workspace`. Raises `RpcError`: -32600 if the provider isolates the program, but
     there is no such directory; -32603 if the provider cannot be used; -32602 if the agent may not

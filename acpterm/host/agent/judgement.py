@@ -94,7 +94,10 @@ def judge(
     provider: str | None = None,
     shell: bool | None = None,
 ) -> Judgement:
-    """Return the judgement on a command; `provider` and `shell` are what the agent requests.
+    """Return the judgement on a command.
+
+    `provider` is the provider that the agent requests, and `shell` whether it requests that the
+    command is shell text; each is None if the agent requests nothing.
 
     Raises `RpcError`: -32602 for an invalid command or provider; -32603 if the file of rules is
     invalid, or if a profile cannot be selected or does not exist.

@@ -107,7 +107,7 @@ class Session:
         return self._cancelled
 
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
-        """Return the prefixes that the user has allowed in a directory for the session."""
+        """Return the command prefixes that the user has allowed for the session in a directory."""
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:

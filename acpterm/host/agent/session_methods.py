@@ -44,7 +44,7 @@ _NAME_MAX: Final = 100
 
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: record the agent's name and execution context, or resume a connection.
+    """`initialize`: record the agent's name and execution context; return the capabilities.
 
     If the request contains the secret of an earlier connection, the peer continues that connection.
     Raises `RpcError`: -32602 for an invalid context or an unknown profile, -32600 if the request

@@ -105,7 +105,7 @@ class ContextRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class HostRecord(Record, kw_only=True, omit_defaults=True):
-    """The state of the daemon as a whole."""
+    """The state of the daemon as a whole: its start, context, and counter of connections."""
 
     KIND: ClassVar[str] = "daemon"
 
@@ -159,7 +159,7 @@ class RightsRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
-    """An agent's connection."""
+    """An agent's connection: its secret, its rights, and the processes that use it."""
 
     KIND: ClassVar[str] = "connection"
 
@@ -187,7 +187,7 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
-    """A session of an agent's connection."""
+    """A session of an agent's connection: its directories, and the user's decisions for it."""
 
     KIND: ClassVar[str] = "session"
 
@@ -201,7 +201,7 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
     workspace: bytes | None = None
     """The directory in which the session's programs may write; None if no client has set it."""
     allowed: list[list[str]] = []
-    """The prefixes of commands that the user has allowed for the session."""
+    """What the user has allowed for the session: each list is a directory, then a prefix."""
     rejected: list[list[str]] = []
     """The prefixes of commands that the user has rejected for the session."""
     rejected_commands: list[bytes] = []

@@ -79,7 +79,7 @@ def _launch_of(
     """Return the launch record of a new terminal; None if the environment is too large to store.
 
     `params` are those of the create request, `context` is the client's execution context, and
-    `request` is the checked request.
+    `request` is the launch request made from both, whose directory is recorded.
     """
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
@@ -106,8 +106,9 @@ def _users_placement(
     The program may write in its working directory `cwd`, and use the network. `provider` is the
     name of a provider; None means `local`, since the setting `provider` is for agents. `has_stdin`
     says whether a file or pipe is the program's stdin, which containers and places do not support.
-    `resources` are what the request asks of a cluster. Raises `RpcError`: -32602 if the provider is
-    unknown, or does not support the stdin or the resources; -32603 if it cannot be used.
+    `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`: -32602
+    if the provider is unknown, or does not support the stdin or the resources; -32603 if the
+    provider cannot be used.
     """
     name = provider or "local"
     if name not in (*NAMES, *host.settings.places):
@@ -126,8 +127,8 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     """`_acpterm/terminal/restart`: end the program, and start it again in a new terminal.
 
     The new terminal has the name, size, command, environment and resources of the old terminal. If
-    the old terminal was to be removed when its program ends, the new terminal is removed then too.
-    Once the new program has started, the old terminal is forgotten.
+    the old terminal was to be removed at the end of its program, so is the new terminal. Once the
+    new program has started, the old terminal is forgotten.
 
     Raises `RpcError`: -32602 if the user did not create the terminal, or if it is being restarted
     already, or if its name or directory is not available; -32002 if there is no such terminal, or
@@ -194,9 +195,8 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
     """Treat a terminal as being restarted during the block.
 
     The terminal then counts as not over (`TerminalEntry.is_over`), so that no other terminal can
-    get its name.
-    If the terminal is to be removed when its program ends, this is done only after the block.
-    Raises `RpcError` (-32602) if another terminal has the name already.
+    get its name. If the terminal is to be removed when its program ends, the terminal is removed
+    only after the block. Raises `RpcError` (-32602) if another terminal has the name already.
     """
     with registry.reserve_name(entry.name if entry.is_over else None):
         entry.is_restarting = True
@@ -210,7 +210,7 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
 
 
 def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
-    """`_acpterm/terminal/inspect`: return everything known about a terminal."""
+    """`_acpterm/terminal/inspect`: return a terminal, how it was created, and its windows."""
     entry = user.entry(params.terminal_id)
     host, terminal = user.host, entry.terminal
     return InspectResponse(

@@ -148,7 +148,8 @@ def _open_directory(path: str) -> int:
 def _lock(directory: int, path: str) -> bool:
     """Lock the directory; return True, or False if its file system does not support locks.
 
-    `directory` is the directory's descriptor, and `path` its path, for the error. Raises `TimeoutError` if another process holds the lock for `_LOCK_TIMEOUT_S`.
+    `directory` is the directory's descriptor, and `path` its path, for the error's message. Raises
+    `TimeoutError` if another process holds the lock for `_LOCK_TIMEOUT_S`.
     """
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:

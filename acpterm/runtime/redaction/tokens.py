@@ -196,7 +196,7 @@ def _search_discord() -> Callable[[str], re.Match[str] | None]:
 
 @cache
 def _pattern(literal: str) -> re.Pattern[str]:
-    """Return the pattern of the tokens that are found by `literal`; empty for Discord's tokens.
+    """Return the pattern of the tokens that are found by `literal` (empty: Discord's tokens).
 
     Group 1 is the part that is not redacted.
     """

@@ -14,8 +14,8 @@ since that input may be lost. The detach keys still work.
 
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
 shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
-read as fast as this window prints, so a slow window delays no other client: the daemon sends it
-snapshots of the screen instead of all output. A slow window does not delay its own input and
+read as fast as this window prints, so a slow window delays no other client: the daemon sends a slow
+window snapshots of the screen instead of all output. A slow window does not delay its own input and
 signals either, because the tasks do not wait for responses to their requests.
 """
 

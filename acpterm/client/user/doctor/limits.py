@@ -190,7 +190,7 @@ async def limits(settings: Settings) -> list[CheckResult]:
 async def _try(pool: Pool, name: str, trial: Trial) -> str | None:
     """Run one trial; return None if the limit works, otherwise a description of what happened.
 
-    Raises `LimitError` if the limit cannot be enforced.
+    `name` is the name of the limit. Raises `LimitError` if the limit cannot be enforced.
     """
     program = Program(
         argv=[sys.executable, "-I", "-S", "-c", _PRELUDE + trial.program],

@@ -15,7 +15,7 @@ from acpterm.providers.registry import make
 async def provider(settings: Settings, name: str) -> CheckResult:
     """Check that the provider `name` works on this machine.
 
-    If it does not work, the result is a `problem` if the settings select it, else `missing`.
+    A provider that does not work is a `problem` if the settings select it, otherwise `missing`.
     """
     try:
         return ok(name, await make(name, image=settings.image).check())

@@ -100,8 +100,8 @@ def print_stamped(
     """Print like `print_text`, but begin each line with the time at which it was completed.
 
     Text is retained for longer than bytes, but only bytes have times. So text whose bytes are no
-    longer retained is not printed. Bytes without a known time are not printed either, and their
-    number is reported on stderr.
+    longer retained is not printed. Lines that were completed at an unknown time are not printed
+    either; the number of bytes without a known time is reported on stderr.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -128,8 +128,8 @@ def _stamped(
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield for each part of the output: its end position, the lines that it completes, and a note.
 
-    Each line begins with its time. The note is for the user: it reports output that is missing
-    before the lines, and is empty if nothing is missing.
+    A part without a known time is left out. Each line begins with its time. The note is for the
+    user: it reports output that is missing before the lines, and is empty if nothing is missing.
     """
     first = since.position
     if first is None and since.time is None:

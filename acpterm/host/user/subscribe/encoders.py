@@ -10,7 +10,7 @@
 
 An encoder returns the `update` values of `session/update` notifications, in the order in which they
 must be sent. Each is valid by its schema, whatever the agent has sent. An encoder serves only one
-subscriber, because it holds back the incomplete character at the end of a terminal's output.
+subscriber: `V1MetaEncoder` holds back the incomplete character at the end of a terminal's output.
 """
 
 import base64
@@ -131,7 +131,10 @@ class V1MetaEncoder:
         return [_terminal_update(call, "terminal_output", terminal, data=text)] if text else []
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended: see `UpdateEncoder.ended`."""
+        """Encode how a terminal's program ended: see `UpdateEncoder.ended`.
+
+        Return nothing for a program that is running again: the keys in `_meta` cannot express this.
+        """
         if end is None:
             return []
         rest = self._flush(terminal)

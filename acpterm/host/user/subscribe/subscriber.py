@@ -18,11 +18,11 @@ States of a terminal, for one subscriber:
 - *finished*: everything was sent. Only the terminal's id is kept, so that it is not sent again.
 
 Order: the updates of one call keep their order. A terminal is described in the first call that
-shows it (in v2, just before the call), and its end follows its output. An update that completes a
+shows it (in v2, just before the call), and its end follows its output. The status that completes a
 call is sent after the output that the call's terminals have printed so far.
 
-The subscription ends when the agent's connection has closed and everything is sent. A terminal that
-the user owns keeps running; its output is sent up to the end of the subscription.
+The subscription ends when the session is closed and everything is sent. A terminal that the user
+owns keeps running; its output is sent up to the end of the subscription.
 
 Longer than 300 lines because the updates of calls and of output must be sent in one order: when a
 call is sent determines which output is sent, and the other way round.
