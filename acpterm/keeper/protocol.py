@@ -64,7 +64,8 @@ Races and failures:
 - `close`, `forget` or `delete` of an unknown name is ignored.
 - A worker does not read: the keeper queues messages to it, and continues.
 - A message of an unknown kind is ignored, and so are additional fields of a message (but not of the
-  tuple `program` in `spawn`): a worker may be newer than its keeper. A different VERSION is refused with `ProtocolError`.
+  tuple `program` in `spawn`): a worker may be newer than its keeper. A different VERSION is refused
+  with `ProtocolError`.
 - The receiver cannot open all descriptors of a message (`Message.cut`): the keeper refuses such a
   spawn with EMFILE, and ignores such a `put`. The worker sends `forget` for such a `spawned`, and
   `refuse` if such a message arrives before `state_end`.
