@@ -41,7 +41,10 @@ class EventStream(AsyncIterator[EventNotification]):
         self._changed = anyio.Event()
 
     def start(self, params: Any) -> None:
-        """Send the request ``_acpterm/events`` with these params, which contain `token`."""
+        """Queue the request ``_acpterm/events``, without waiting for the response.
+
+        `params` must contain the `token`. Raises `ClosedError` if the connection is closed.
+        """
         self._id, self._call = self._connection.start(
             "_acpterm/events", params, on_done=self._notify
         )

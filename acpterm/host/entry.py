@@ -62,10 +62,7 @@ class Session(Protocol):
 
 
 class Origin:
-    """Replaces the session that created a restored terminal, if the session no longer exists.
-
-    Only the session's id and the agent are known.
-    """
+    """Replaces a session that no longer exists, for a restored terminal: only its id and agent."""
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
         self.id: Final = identifier
@@ -250,10 +247,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule the terminal's launch record, if there is one, to be stored.
-
-        `acpterm restart` starts the program again from the launch record.
-        """
+        """Schedule the launch record, from which `acpterm restart` starts, to be stored, if any."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 

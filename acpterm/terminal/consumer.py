@@ -48,7 +48,10 @@ _QUIET_S: Final = 0.05
 
 
 class Turns:
-    """The lock that all consumers of a worker share: only its holder processes output."""
+    """The lock by which the consumers of a worker take turns: while one holds it, the others wait.
+
+    Only `Consumer.catch_up` consumes output without holding the lock.
+    """
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
@@ -72,7 +75,8 @@ class Turns:
 class Consumer:
     """Feeds the output in one terminal's ring to the text, the emulator and the timeline.
 
-    Calls `on_change` after each slice of output. All consumers of a worker share `turns`.
+    Calls `on_change` after each slice of output. `turns` is the lock by which the consumers of a
+    worker take turns; all of them get the same object.
     """
 
     __slots__ = (

@@ -56,8 +56,7 @@ class Pool:
     """The terminals of one worker. `terminals` has those that are not released, by their ids.
 
     `keeper` spawns and owns the programs, and `trees` tracks their processes; the caller runs both.
-    `grace` is the time in seconds between SIGTERM and SIGKILL. `on_exit` is called once with each
-    terminal, when the terminal's program has exited.
+    `grace` is the seconds from SIGTERM to SIGKILL. `on_exit` is called once per exited terminal.
     """
 
     def __init__(

@@ -180,10 +180,12 @@ class Terminal:
             end=ring.position,
             known_from=ring.restored_end,
         )
+        is_answered = remote is not None and remote.answers_queries
+        on_reply = None if is_answered else _Replies(ring, self.keyboard)
         self.emulator: Final = (
             BrokenEmulator(*size)
             if ring.has_emulator_mark
-            else Emulator(*size, _replies(ring, self.keyboard, remote), at_work=ring.emulator_mark)
+            else Emulator(*size, on_reply, at_work=ring.emulator_mark)
         )
         self._consumer: Final = Consumer(
             ring,
@@ -541,14 +543,6 @@ class Terminal:
         self._exited.set()
         self._changed.unpark_all()
         self._on_exit(self)
-
-
-def _replies(
-    ring: SharedRing, keyboard: Keyboard, remote: RemoteProgram | None
-) -> Callable[[bytes], None]:
-    if remote is not None and remote.answers_queries:
-        return lambda _: None
-    return _Replies(ring, keyboard)
 
 
 class _Replies:

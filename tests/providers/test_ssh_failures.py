@@ -12,10 +12,9 @@ import trio
 from acpterm import __version__
 from acpterm.config.places import SshPlace
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.ssh import remote_keeper
+from acpterm.providers.ssh import keeper_link, remote_keeper
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control
-from acpterm.providers.ssh.keeper_link import open_link
 from acpterm.providers.ssh.master import Master, users_master
 from acpterm.providers.ssh.program import LOST, SshProgram
 from acpterm.terminal.remote import RemoteExit
@@ -57,7 +56,7 @@ async def test_connection_is_refused_without_descriptors(no_descriptors, master,
     with pytest.raises(ProviderError, match="Too many open files"):
         await master.forward("/here", "/there")
     with pytest.raises(ProviderError, match="Too many open files"):
-        await open_link("/nowhere", 1.0)
+        await keeper_link.open_link("/nowhere", 1.0)
     with pytest.raises(ProviderError, match="Too many open files"):
         await Control(master).run(b"")
     with pytest.raises(ProviderError, match="Too many open files"):
@@ -143,21 +142,21 @@ def test_master_with_many_connections_to_accept_is_alive(master):
 
 @pytest.mark.parametrize("reply", ["[" * 100_000, "9" * 5000, "{}"])
 def test_status_that_is_none_means_that_there_is_no_keeper(reply):
-    with pytest.raises(remote_keeper._UnusableError, match="cannot be used there"):
-        remote_keeper._read_status(reply)
+    with pytest.raises(keeper_link.UnusableError, match="cannot be used there"):
+        keeper_link.read_status(reply)
 
 
 @pytest.mark.parametrize("path", ["/run/${HOME}", "/run/%h/sock", "/a:/b", "run/sock", "/a\nb"])
 def test_socket_with_a_path_that_ssh_expands_is_not_used(path):
     reply = json.dumps({"version": __version__, "userSocket": path})
-    with pytest.raises(remote_keeper._UnusableError, match="socket"):
-        remote_keeper._read_status(reply)
+    with pytest.raises(keeper_link.UnusableError, match="socket"):
+        keeper_link.read_status(reply)
 
 
 def test_usual_path_of_a_socket_is_used():
     path = "/run/user/1000/acpterm/user.sock"
     reply = json.dumps({"version": __version__, "userSocket": path})
-    assert remote_keeper._read_status(reply) == (__version__, path)
+    assert keeper_link.read_status(reply) == (__version__, path)
 
 
 async def test_ssh_that_uses_a_connection_has_no_variables_of_the_daemon(

@@ -6,14 +6,13 @@ States, in order:
   `start_timeout` seconds.
 - *prompting*, until the agent's response to `session/prompt` ends the turn.
 - *cancelling*, after the first Ctrl-C or once `timeout` has passed: a `session/cancel` was sent,
-  and the agent should end the turn. If it does not, the run ends on a second Ctrl-C, on SIGTERM or
-  SIGHUP, or `CANCEL_TIMEOUT_S` seconds after a timeout.
+  and the agent should end the turn. If it does not, the run ends on a second Ctrl-C, on SIGTERM,
+  on SIGHUP, or `CANCEL_TIMEOUT_S` seconds after a timeout.
 - *ending*: queued output is printed, and the agent's process tree and its terminals are ended.
 
-Exit status: 0 if the turn ended normally; 1 if it ended with a refusal or at a limit, or an error
-occurred; 3 if the agent did nothing because the permissions that it requested were refused; 124
-after a timeout; 130 if the turn was cancelled; 128 + N after any other signal N. The first of these
-causes decides (`outcome`).
+Exit status: 0 if the turn ended normally; 1 after a refusal, a limit or an error; 3 if the agent
+did nothing because the permissions that it requested were refused; 124 after a timeout; 130 if the
+turn was cancelled; 128 + N after any other signal N. The first cause decides (`outcome`).
 """
 
 import contextlib

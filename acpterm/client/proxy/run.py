@@ -3,14 +3,12 @@
 States, in order:
 
 - *waiting* for the editor's first message. The editor's capabilities and the options decide whether
-  the agent gets the host's terminals. If so, connect to the daemon, and start it if it is not
-  running.
+  the agent gets the host's terminals. If so, connect to the daemon, or start one.
 - *running*: the agent runs, and messages are relayed in both directions (`relay`).
 - *ending*, once the editor or the agent has closed its stream or stopped reading, or on a signal.
   If the agent has exited, the editor's pending requests get an error response. Otherwise the
   agent's stdin is closed, and the agent has one second to exit before its process tree is killed;
-  until then its messages are still passed on, except after a signal. The terminals end with the
-  connection to the host.
+  until then its messages are passed on, except after a signal. Then the terminals end, too.
 
 If the agent or the daemon cannot start, stderr and the responses to the editor have the error.
 """

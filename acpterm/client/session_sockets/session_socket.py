@@ -27,9 +27,9 @@ _log = structlog.get_logger("acpterm.mcp")
 class SessionSocket:
     """A socket that listens at `path` as soon as this object is created; `run` accepts clients.
 
-    `host` is the connection to the host, and `routes` has the requests for events on it. `profile`
-    is the profile that the user has chosen for the agent, if any. Raises `OSError` if the socket
-    cannot be created.
+    `host` is the connection to the host, and `routes` passes on the events that clients request
+    from the host. `profile` is the profile that the user has chosen for the agent, if any. Raises
+    `OSError` if the socket cannot be created.
     """
 
     def __init__(self, path: str, host: Endpoint, routes: EventRoutes, profile: str | None) -> None:

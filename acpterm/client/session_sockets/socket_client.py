@@ -43,8 +43,9 @@ _WAITING_MAX: Final = 100
 class SocketClient:
     """Relays between `host` and the client at the other end of `stream`.
 
-    `routes` has the requests for events on `host`. `profile` is the profile that the user has
-    chosen for the agent, if any; an `initialize` that requests another profile is refused.
+    `routes` passes on the events that the client requests from `host`. `profile` is the profile
+    that the user has chosen for the agent, if any; an `initialize` that requests another profile is
+    refused.
     """
 
     def __init__(

@@ -133,9 +133,10 @@ def alias(command: Command) -> Unwrapped:
 
 
 def crontab(command: Command) -> Unwrapped:
-    """Return a result with a `danger` if `crontab` installs the output of a command.
+    """Return a result with a `danger` if the stdin of `crontab` is a pipe or not known.
 
-    Otherwise return `NOTHING`.
+    Otherwise return `NOTHING`. `crontab` can install its stdin as the user's jobs, which cron then
+    executes.
     """
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it installs the output of a command")

@@ -61,15 +61,9 @@ class Connections:
         self._masters: dict[str, Master] = {}
         self._control: Control | None = None
         self.kept: Final[set[str]] = set()
-        """The ids of kept programs' jobs: they need a connection, but no session.
-
-        `remote_keeper` changes this set.
-        """
+        """The ids of kept programs' jobs, which need no session; `remote_keeper` changes them."""
         self.run_words = ""
-        """The command on the other host that runs a job; the job's id has to be appended.
-
-        Empty until the control channel is opened.
-        """
+        """The command on the other host that runs the job whose id is appended; empty at first."""
         self._nursery: trio.Nursery | None = None
         self._running: Final = trio.Event()
         self._connecting: Final = trio.Lock()

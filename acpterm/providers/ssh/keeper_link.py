@@ -1,5 +1,7 @@
 """One connection to the user's socket of acpterm's daemon on another host, over a forward of ssh.
 
+`read_status` checks that daemon's version, and returns the path of its socket.
+
 `remote_keeper` opens it, to notice when the daemon cannot be reached any more, and to release
 terminals whose bridges have ended. It carries no terminals: the bridge of each terminal has a
 connection of its own.
@@ -8,11 +10,14 @@ States: *open*, once the daemon has accepted `initialize`; *closed*, once the da
 the connection to the host has ended.
 """
 
+import json
+import re
 import socket
 from typing import Final
 
 import trio
 
+from acpterm import __version__
 from acpterm.acp.initialize import PROTOCOL_VERSION
 from acpterm.jsonrpc import ErrorReceived, Peer, ResponseReceived
 from acpterm.providers.provider import ProviderError
@@ -22,6 +27,13 @@ _UNREACHABLE: Final = (
     "the daemon there cannot be reached through the connection: the server must allow it "
     "(AllowStreamLocalForwarding in sshd_config)"
 )
+_TEXT_MAX: Final = 200
+# The paths that ssh can forward to: it replaces `%` and `${NAME}` in them, and a colon ends them.
+_FORWARDABLE: Final = re.compile("/[A-Za-z0-9/_.@+,-]+")
+
+
+class UnusableError(Exception):
+    """The host has no acpterm that can be used; the message says why."""
 
 
 def terminal_name(identifier: str) -> str:
@@ -102,3 +114,33 @@ async def _initialize(stream: trio.SocketStream) -> KeeperLink:
                 case ErrorReceived(_, error):
                     raise ProviderError(f"the daemon there refuses us: {error.message}")
     raise ProviderError(_UNREACHABLE)
+
+
+def read_status(reply: str) -> tuple[str, str]:
+    """Return acpterm's version and the path of the user's socket on the host.
+
+    `reply` is the output of `acpterm status --json` on the host. Raises `UnusableError` if `reply`
+    is not valid, if the version does not fit this one, or if ssh cannot forward to the socket.
+    """
+    try:
+        status = json.loads(reply)
+        version, path = status["version"], status["userSocket"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        text = " ".join(reply.split())[-_TEXT_MAX:]
+        raise UnusableError(f"acpterm cannot be used there: {text}") from None
+    if not isinstance(version, str) or _generation(version) != _generation(__version__):
+        raise UnusableError(f"acpterm {version} is there, and {__version__} here")
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise UnusableError("the daemon there has no socket for the user")
+    if not _FORWARDABLE.fullmatch(path):
+        raise UnusableError(f"ssh cannot forward to the socket there: {path[:_TEXT_MAX]!r}")
+    return version, path
+
+
+def _generation(version: str) -> list[str]:
+    """Return the numbers of a version that must be equal for two versions to work together.
+
+    This is the major number; if that is 0, the first two numbers.
+    """
+    numbers = re.findall(r"\d+", version)
+    return numbers[:2] if numbers[:1] == ["0"] else numbers[:1]

@@ -38,21 +38,23 @@ What can go wrong:
 """
 
 import contextlib
-import json
 import os
-import re
 from typing import Final
 
 import structlog
 import trio
 
-from acpterm import __version__
 from acpterm.config.places import SshPlace
 from acpterm.providers.guarded_tasks import keep_running, run_guarded
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control, ControlLostError
-from acpterm.providers.ssh.keeper_link import KeeperLink, open_link
+from acpterm.providers.ssh.keeper_link import (
+    KeeperLink,
+    UnusableError,
+    open_link,
+    read_status,
+)
 from acpterm.providers.ssh.master import Master
 
 _PAUSE_S: Final = 0.2
@@ -66,15 +68,8 @@ _END_TIMEOUT_S: Final = 10.0
 _UNUSABLE_S: Final = 60.0
 _GRACE_TENTHS: Final = 20
 _MARKER: Final = "abandoned-"
-_TEXT_MAX: Final = 200
-# The paths that ssh can forward to: it replaces `%` and `${NAME}` in them, and a colon ends them.
-_FORWARDABLE: Final = re.compile("/[A-Za-z0-9/_.@+,-]+")
 
 _log = structlog.get_logger("acpterm.provider")
-
-
-class _UnusableError(Exception):
-    """The host has no acpterm that can be used; the message says why."""
 
 
 class RemoteKeeper:
@@ -195,7 +190,7 @@ class RemoteKeeper:
                 return None
             try:
                 await self._open()
-            except _UnusableError as error:
+            except UnusableError as error:
                 return str(error)
         return None
 
@@ -204,7 +199,7 @@ class RemoteKeeper:
         if self._unusable is not None:
             asked, until, text = self._unusable
             if asked is control and trio.current_time() < until:
-                raise _UnusableError(text)
+                raise UnusableError(text)
         with contextlib.suppress(ProviderError):
             # A forward may exist: that of an earlier worker, or of a master that was not lost.
             self._use(await open_link(self.socket, _LINK_TIMEOUT_S))
@@ -213,9 +208,9 @@ class RemoteKeeper:
             # The command is the last word of the request, since its path may have spaces.
             command = self._place.keeper if isinstance(self._place.keeper, str) else "acpterm"
             reply = await control.request("keeper", f"- {command}", timeout_s=_START_TIMEOUT_S)
-            self.version, there = _read_status(reply)
+            self.version, there = read_status(reply)
             await self._open_forward(control.master, there)
-        except _UnusableError as error:
+        except UnusableError as error:
             self._unusable = control, trio.current_time() + _UNUSABLE_S, str(error)
             _log.warning(
                 "terminals are not kept there", host=self._connections.host, why=str(error)
@@ -234,7 +229,7 @@ class RemoteKeeper:
         except ProviderError as error:
             if not master.is_alive():
                 raise
-            raise _UnusableError(str(error)) from error
+            raise UnusableError(str(error)) from error
         self._use(link)
 
     def _use(self, link: KeeperLink) -> None:
@@ -279,33 +274,3 @@ class RemoteKeeper:
             os.unlink(self._marker(identifier))
         self._abandoned.pop(identifier, None)
         self._connections.kept.discard(identifier)
-
-
-def _read_status(reply: str) -> tuple[str, str]:
-    """Return acpterm's version and the path of the user's socket on the host.
-
-    `reply` is the output of `acpterm status --json` on the host. Raises `_UnusableError` if `reply`
-    is not valid, if the version does not fit this one, or if ssh cannot forward to the socket.
-    """
-    try:
-        status = json.loads(reply)
-        version, path = status["version"], status["userSocket"]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        text = " ".join(reply.split())[-_TEXT_MAX:]
-        raise _UnusableError(f"acpterm cannot be used there: {text}") from None
-    if not isinstance(version, str) or _generation(version) != _generation(__version__):
-        raise _UnusableError(f"acpterm {version} is there, and {__version__} here")
-    if not isinstance(path, str) or not path.startswith("/"):
-        raise _UnusableError("the daemon there has no socket for the user")
-    if not _FORWARDABLE.fullmatch(path):
-        raise _UnusableError(f"ssh cannot forward to the socket there: {path[:_TEXT_MAX]!r}")
-    return version, path
-
-
-def _generation(version: str) -> list[str]:
-    """Return the numbers of a version that must be equal for two versions to work together.
-
-    This is the major number; if that is 0, the first two numbers.
-    """
-    numbers = re.findall(r"\d+", version)
-    return numbers[:2] if numbers[:1] == ["0"] else numbers[:1]

@@ -42,10 +42,10 @@ _BASE_NAME: Final = re.compile(r"acpterm-[0-9]+-[0-9a-f]+")
 
 
 class Cgroups:
-    """The directory of this daemon's control groups; use `find` or `adopt` to get one.
+    """The directory of this daemon's control groups. `find` and `adopt` create the object.
 
-    `base` is the directory's path, and `lock` a descriptor that holds its lock, which this object
-    then owns.
+    `base` is the directory's path. `lock` is a descriptor that holds the directory's lock; `close`
+    closes the descriptor.
     """
 
     def __init__(self, base: str, lock: int) -> None:

@@ -66,7 +66,10 @@ class ProcessTree(Protocol):
         """Record that from now on the terminal's program may run, and start other processes."""
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the program was reaped: at the `processes.now` time `at`, or just now."""
+        """Record that the program was reaped at the time `at`; None means now.
+
+        `at` is a time as `processes.now` returns it.
+        """
 
     async def empty(self) -> bool:
         """Return whether no process of the tree runs any more, not counting zombies.

@@ -121,10 +121,11 @@ def attached_secret(argument: str, options: Options) -> int | None:
 
 
 def secret_in_next(argument: str, options: Options) -> Form | None:
-    """Return the form of the option `argument` if the next argument may be its secret value.
+    """Return the `Form` of the option `argument` if the next argument may be its secret value.
 
-    `options` are the secret options of the program (`options_of`). Returns None if the next
-    argument cannot be the value of the option.
+    `options` are the secret options of the program (`options_of`). Returns None if `argument` is
+    not one of them, or if the value cannot be the next argument. Of combined options, such as
+    `-xp`, the last one counts.
     """
     name = argument.lstrip("-")
     if name not in options and not argument.startswith("--") and _COMBINED.fullmatch(name):
@@ -136,7 +137,7 @@ def secret_in_next(argument: str, options: Options) -> Form | None:
 
 
 def redact_value(value: str, form: Form) -> str:
-    """Return `value`, the value of an option of the given form, with the secret redacted."""
+    """Return the option value `value` with its secret redacted; `form` says which part that is."""
     return value[: _kept(value, form)] + REDACTED if _is_secret(value, form) else value
 
 

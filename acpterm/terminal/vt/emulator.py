@@ -2,8 +2,8 @@
 
 States:
 
-- *idle*: no output was fed and no screen was requested. The *native terminal*, which is the
-  library's terminal object, does not exist yet, so it takes no memory.
+- *idle*: no output was fed and no screen was requested. The *native terminal*, the library's
+  object, does not exist yet.
 - *live*: the native terminal exists.
 
 Replies: `feed` collects the replies to all queries in its data, and calls `on_reply` once with all
@@ -187,10 +187,7 @@ class Emulator:
         return self._feed_for(memoryview(data), fed, end)
 
     def _feed_for(self, data: memoryview, fed: int, end: float) -> int:
-        """Feed `data` from index `fed` on, until the time `end`; return the index reached.
-
-        `end` is a time of `time.monotonic`.
-        """
+        """Feed `data` from index `fed` until the monotonic time `end`; return the index reached."""
         now = time.monotonic()
         step = _STEP_FIRST_BYTES
         # A few bytes can redraw all cells, or repeat a character 65,535 times.
@@ -210,10 +207,7 @@ class Emulator:
         return fed
 
     def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
-        """Return the beginning of `data` that certainly scrolls off the screen; None if none does.
-
-        That part need not be fed. `data` is simple output.
-        """
+        """Return the beginning of `data`, simple output, that surely scrolls off; None if none."""
         if self._terminal is None or self._tail:
             return None
         library = native()

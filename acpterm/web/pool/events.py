@@ -118,7 +118,10 @@ class EventFeed:
 
 
 class _OpenTerminal:
-    """A terminal that the client was sent as `created`, and how much of its output was sent."""
+    """A terminal in the state *open*: the client was sent `created`, but not yet `closed`.
+
+    Sends the terminal's output to the client, and records the position up to which it was sent.
+    """
 
     def __init__(
         self,
