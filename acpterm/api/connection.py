@@ -137,7 +137,12 @@ class Connection:
         return id_, call
 
     def abandon(self, id_: int, call: Call) -> None:
-        """Cancel a request, since no task waits for its response any more."""
+        """Cancel a request, since no task waits for its response any more.
+
+        If the response has arrived, it counts as late. On a closed connection, do nothing.
+        """
+        if self.is_closed:
+            return
         if call.done.is_set():
             call.late()
         elif not call.is_abandoned:

@@ -75,11 +75,9 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit
         None
     )
     session_terminals: Annotated[Count | None, Meta(title="Running terminals of a session.")] = None
-    agent_terminals: Annotated[
-        Count | None, Meta(title="Running terminals of one agent's connection.")
-    ] = None
+    agent_terminals: Annotated[Count | None, Meta(title="Running terminals of one agent.")] = None
     starts_per_minute: Annotated[
-        Count | None, Meta(title="Terminals that an agent's connection may start in 60 seconds.")
+        Count | None, Meta(title="Terminals that one agent may start in 60 seconds.")
     ] = None
     idle: Annotated[
         Seconds | None,

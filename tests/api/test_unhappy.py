@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec import Raw
 
 import acpterm
 from acpterm.api import connection
@@ -99,6 +100,14 @@ async def test_terminal_of_a_cancelled_create_is_released(tmp_path, role):
         await worker.respond(request, INFO)
         released = await worker.expect(RELEASE[role])
         assert released["params"]["terminalId"] == "term_1"
+
+
+def test_call_that_is_abandoned_on_a_closed_connection_releases_nothing():
+    closed = connection.Connection((None, b""), "it", None, lambda _: None, lambda: None)
+    id_, call = closed.start("create", {}, lambda _: closed.start("release", {}))
+    call.answer(Raw(b"{}"))
+    closed.close("gone")
+    closed.abandon(id_, call)
 
 
 @ROLES
