@@ -51,7 +51,7 @@ class NotRunningError(DaemonError):
 
 
 class NoAnswerError(DaemonError):
-    """The host has not responded to `initialize` in time.
+    """The host has not responded to `initialize` in time, or its queue of connections is full.
 
     This happens, for example, if the daemon has no worker.
     """
@@ -194,12 +194,16 @@ def _check_owner(sock: socket.socket, path: str) -> None:
 def connect_running(settings: Settings) -> socket.socket | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Return None too if the daemon's queue of connections is full. Raises `SocketPathError`, a
-    `DaemonError`, if no daemon can listen at the configured paths, and `DaemonError` if the daemon
-    is another user's.
+    Raises subclasses of `DaemonError`: `NoAnswerError` if the daemon's queue of connections is
+    full, and `SocketPathError` if no daemon can listen at the configured paths. Raises
+    `DaemonError` if the daemon is another user's.
     """
+    path = user_socket(settings)
     try:
-        return open_socket(user_socket(settings))
+        return open_socket(path)
+    except BlockingIOError as error:
+        full = "its queue of connections is full"
+        raise NoAnswerError(f"the daemon at {path} does not answer: {full}") from error
     except OSError:
         _check_paths(settings)
         return None

@@ -59,8 +59,7 @@ async def connect(
 async def connect_running(settings: Settings) -> trio.SocketStream | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises `DaemonError` if no daemon can listen at the configured paths, or if the daemon is
-    another user's.
+    Raises `DaemonError` as `daemon.connect_running` does.
     """
     await trio.lowlevel.checkpoint()
     sock = daemon.connect_running(settings)

@@ -1,9 +1,12 @@
 """How the user's commands find or start a daemon."""
 
+import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -128,6 +131,23 @@ def test_daemon_is_not_started_with_the_limit_of_a_terminal(path):
     )
     assert result.returncode == 1
     assert "none is started from within a terminal" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["ls"], ["shutdown"]], ids=" ".join)
+async def test_command_fails_when_the_daemons_queue_of_connections_is_full(path, words):
+    user = user_socket(path)
+    with contextlib.ExitStack() as sockets:
+        listener = sockets.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(user)
+        listener.listen(0)
+        result = None
+        while result != errno.EAGAIN:
+            client = sockets.enter_context(socket.socket(socket.AF_UNIX))
+            client.setblocking(False)
+            result = client.connect_ex(user)
+        result = await run(path, *words)
+    message = f"the daemon at {user} does not answer: its queue of connections is full"
+    assert result == (1, "", f"acpterm: {message}\n")
 
 
 COMMANDS = [["ls"], ["status"], ["shutdown"], ["screen", "web"], ["run", "-d", "--", "true"]]
