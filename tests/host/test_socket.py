@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from acpterm.client.daemon import DaemonError, connect
+from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.config import Settings
 from acpterm.host.server.daemon_sockets import open_sockets
 from acpterm.host.server.unix_listener import UnixListener
@@ -342,6 +342,17 @@ async def test_removed_sockets_are_bound_again(tmp_path):
         running.terminate()
         assert await running.wait() == 0
     assert os.listdir(os.path.dirname(path)) == []
+
+
+@pytest.mark.long
+async def test_lock_file_names_the_keeper_when_a_later_worker_has_created_it_again(tmp_path):
+    async with daemon(tmp_path) as running:
+        await running.kill_worker()
+        keeper = (await running.status())["keeperPid"]
+        for file in (running.path, f"{running.path}.lock"):
+            os.unlink(file)
+        await poll(lambda: listens(running.path))
+        assert read_lock(Settings(socket=running.path)).pid == keeper
 
 
 @pytest.mark.long

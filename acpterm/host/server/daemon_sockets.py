@@ -143,7 +143,7 @@ def open_sockets(
 
         def prepare(kind: str, path: str, given: list[socket.socket]) -> Listening | UnixListener:
             if record := records.get(f"{LISTEN_PREFIX}{kind}"):
-                return _restored(kind, record, entries)
+                return _restored(kind, record, entries, pid)
             if given:
                 return Listening(kind, path, given, None)
             own = UnixListener(path, pid)
@@ -166,9 +166,11 @@ def _listen(kind: str, prepared: Listening | UnixListener) -> Listening:
     return Listening(kind, prepared.path, [prepared.listen()], prepared)
 
 
-def _restored(kind: str, record: ListenRecord, entries: Mapping[str, StoredEntry]) -> Listening:
+def _restored(
+    kind: str, record: ListenRecord, entries: Mapping[str, StoredEntry], pid: int
+) -> Listening:
     lock = entries.get(_LOCKS[kind])
     held = lock.fds[0] if lock is not None and lock.fds else os.open(os.devnull, os.O_RDONLY)
-    bound = UnixListener.restored(record.path, record.inode, held)
+    bound = UnixListener.restored(record.path, pid, record.inode, held)
     sockets = [socket.socket(fileno=fd) for fd in entries[f"{LISTEN_PREFIX}{kind}"].fds]
     return Listening(kind, record.path, sockets, bound, is_restored=True)

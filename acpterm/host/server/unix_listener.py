@@ -44,12 +44,12 @@ class UnixListener:
         self._inode: tuple[int, int] | None = None
 
     @classmethod
-    def restored(cls, path: str, inode: tuple[int, int], lock: int) -> Self:
+    def restored(cls, path: str, pid: int, inode: tuple[int, int], lock: int) -> Self:
         """Return the listener of the previous worker.
 
         `inode` and `lock` are what the previous worker's `handover` returned.
         """
-        listener = cls(path, os.getpid())
+        listener = cls(path, pid)
         listener._inode, listener._lock = inode, lock
         return listener
 
