@@ -137,6 +137,37 @@ def test_write_is_reserved_before_it_begins(monkeypatch):
     os.close(fd)
 
 
+def test_output_at_the_end_of_the_ring_is_complete_when_the_keeper_is_killed(monkeypatch):
+    from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.programs import reading
+
+    fd, file = ring_file.create_ring(0)
+    head = file.capacity - 2
+    file.header[ring_file.HEAD] = file.header[ring_file.CONSUMED] = head
+    reads, writes = os.pipe()
+    os.set_blocking(reads, False)
+    os.write(writes, b"abcdef")
+    reader, killed_at, read = reading.Reader(Loop(), recoverable=True), [], os.readv
+
+    def readv(fd, buffers):
+        read(fd, buffers)
+        killed_at.append(file.header[ring_file.RESERVED])
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading.os, "readv", readv)
+        with pytest.raises(RuntimeError):
+            reader.read(reads, file, 1000, reading.PLAIN)
+    # A killed keeper does not restore this.
+    file.header[ring_file.RESERVED] = killed_at[0]
+    file.recover()
+    assert reader.read(reads, file, 1000, reading.PLAIN) == reading.EMPTY
+    assert file.read(head, 1000) == (head, b"abcdef")
+    file.close()
+    for each in (fd, reads, writes):
+        os.close(each)
+
+
 def test_read_of_a_flood_stops_when_another_descriptor_is_ready(monkeypatch):
     from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.programs import reading

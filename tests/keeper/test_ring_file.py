@@ -163,7 +163,7 @@ def test_interrupted_read_is_recovered_after_the_keeper_was_killed(data, head):
         file.header[ring_file.RESERVED] = head + 64 * 1024
         file.mark_unread(head, head + 64 * 1024)
         at = head % file.capacity
-        # A read that wraps around is recovered up to the end of the ring.
+        # The keeper reads no further than to the end of the ring.
         kept = data[: file.capacity - at]
         file.data[at : at + len(kept)] = kept
         file.recover()

@@ -103,12 +103,13 @@ class Reader:
             # The PTY is ready for the first read: it has output or has hung up.
             if how == AVAILABLE and head != start and not self._waiting_bytes(master):
                 return EMPTY
-            at, stop = head % capacity, head % capacity + end - head
-            wrapped = [data[: stop - capacity]] if stop > capacity else []
+            # A read ends at the end of the ring: `recover` restores no output from there on.
+            at = head % capacity
+            stop = min(at + end - head, capacity)
             if self._recoverable:
                 ring.mark_unread(head, end)
             try:
-                got = os.readv(master, [data[at:stop], *wrapped])
+                got = os.readv(master, [data[at:stop]])
             except BlockingIOError:
                 if (
                     how != GATHER
