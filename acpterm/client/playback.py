@@ -103,22 +103,25 @@ class Playback:
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
         """Wait for the next key and return it; return None once the playback time is `until`."""
-        due = math.inf if self.paused else self._clock + (until - self.time) / self.speed
         if keys is None:
-            await trio.sleep_until(due)
+            await trio.sleep_until(self._due(until))
             return None
         try:
             # Check for a key first, so that keys also work while events are late.
-            return keys.receive_nowait()
-        except trio.WouldBlock:
-            with trio.move_on_at(due), suppress(trio.EndOfChannel):
+            with suppress(trio.WouldBlock):
+                return keys.receive_nowait()
+            with trio.move_on_at(self._due(until)):
                 return await keys.receive()
         except trio.EndOfChannel:
             # No more keys come, so the user could not end a pause.
             if self.paused:
                 self._resume()
-            await trio.sleep_until(self._clock + (until - self.time) / self.speed)
+            await trio.sleep_until(self._due(until))
         return None
+
+    def _due(self, until: float) -> float:
+        """Return the clock time at which the playback time is `until`; infinity in a pause."""
+        return math.inf if self.paused else self._clock + (until - self.time) / self.speed
 
     async def _press(self, key: Key) -> None:
         if key is Key.PAUSE and self.paused:

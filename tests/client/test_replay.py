@@ -302,6 +302,20 @@ async def test_playback_continues_when_the_keyboard_is_gone(autojump_clock):
     assert len(screen.seen) == 3
 
 
+@pytest.mark.parametrize("paused", [False, True])
+async def test_output_stays_on_time_when_the_keyboard_goes_away(autojump_clock, paused):
+    screen = Screen()
+    send, receive = trio.open_memory_channel(2)
+    if paused:
+        send.send_nowait(Key.PAUSE)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Playback(cast(*SAMPLE), screen.write).run, receive)
+        await trio.sleep(0.2)
+        send.close()
+    # At the end of the pause, no playback time has passed.
+    assert screen.seen[0] == (0.7 if paused else 0.5, b"one ")
+
+
 @pytest.mark.parametrize(
     ("typed", "keys"),
     [
