@@ -98,16 +98,17 @@ def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
 
 
 def delete(path: str, before: bytes | None) -> None:
-    """Delete the file at `path`; if that is a symbolic link, delete the link's target.
+    """Delete the file at `path`; if that is a symbolic link, delete the link and its target.
 
     Raises `SetupError` if the file's contents are no longer `before` (None: there was no file), or
     if the file cannot be deleted.
     """
     check_writable(path)
-    path = os.path.realpath(path)
     _check_unchanged(path, before)
     try:
-        os.unlink(path)
+        os.unlink(os.path.realpath(path))
+        if os.path.islink(path):
+            os.unlink(path)
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror}") from None
 

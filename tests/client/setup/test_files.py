@@ -65,6 +65,18 @@ def test_symbolic_link_stays_and_its_target_is_changed(file, setup, home):
     assert dotfiles.read_bytes() == OTHER
 
 
+def test_undo_leaves_no_link_to_a_file_that_setup_created(home, setup):
+    target = server("codex")
+    setup.write(target)
+    file, dotfiles = home / ".codex" / "config.toml", home / "codex.toml"
+    file.rename(dotfiles)
+    file.symlink_to(dotfiles)
+    setup.undo(target)
+    assert not file.is_symlink()
+    assert not dotfiles.exists()
+    setup.write(target)
+
+
 def test_dangling_link_is_an_error(file, setup):
     file.unlink()
     file.symlink_to("nowhere.json")
