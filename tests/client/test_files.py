@@ -105,6 +105,13 @@ def test_missing_file_is_resource_not_found(inside):
     refused(read, inside, inside / "file/a", code=RESOURCE_NOT_FOUND)
 
 
+def test_path_through_a_file_is_resource_not_found_when_written(inside):
+    (inside / "file").touch()
+    for path in ("file/a", "file/b/a"):
+        message = refused(write, inside, inside / path, code=RESOURCE_NOT_FOUND)
+        assert message == f"path '{inside}/{path}' cannot be written: Not a directory"
+
+
 # Writing
 
 

@@ -13,6 +13,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from acpterm.acp.agent import ReadTextFileRequest, WriteTextFileRequest
@@ -89,7 +90,9 @@ class Files:
         resolved = self._resolve(path)
         try:
             if flags & os.O_CREAT:
-                os.makedirs(os.path.dirname(resolved), exist_ok=True)
+                # If a file is there, `open` reports that it is no directory.
+                with suppress(FileExistsError):
+                    os.makedirs(os.path.dirname(resolved))
             fd = os.open(resolved, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise _failed(verb, path, error) from error
