@@ -300,6 +300,19 @@ async def test_provider_raises_its_own_error_if_no_command_can_be_started(provid
         await provider.check()
 
 
+async def test_check_blames_no_settings_when_the_state_of_the_job_cannot_be_read(
+    logged, tmp_path, runtime_directory
+):
+    error = "slurm_load_jobs error: Unable to contact slurm controller"
+    for name, script in (("sinfo", "echo n1 up idle"), ("squeue", f"echo '{error}'; exit 1")):
+        stub = tmp_path / name
+        stub.write_text(f"#!/bin/sh\n{script}\n")
+        stub.chmod(0o755)
+    async with slurm_provider(SlurmPlace(job=5)) as provider:
+        with pytest.raises(ProviderError, match=f"^job = 5: {error}$"):
+            await provider.check()
+
+
 async def test_directory_that_cannot_be_read_does_not_end_the_provider(
     logged, runtime_directory, monkeypatch
 ):

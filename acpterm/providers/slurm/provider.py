@@ -258,8 +258,8 @@ class SlurmProvider:
         """Ask the controller which nodes are up; return their number and the reply time as text.
 
         Raises `ProviderError` if Slurm's configuration cannot be read, if the controller does not
-        answer, if no node is up, if the job that the place names has ended, or if Slurm refuses the
-        options in the settings of the place.
+        answer, if no node is up, if the job that the place names may have ended, or if Slurm
+        refuses the options in the settings of the place.
         """
         require_config(self._place)
         began = time.monotonic()
@@ -284,7 +284,7 @@ class SlurmProvider:
         return f"{nodes} nodes up, the controller answers in {took:.0f} ms"
 
     async def _check_settings(self) -> None:
-        """Raise `ProviderError` if the place's job has ended, or Slurm refuses the settings."""
+        """Raise `ProviderError` if the job may have ended, or Slurm refuses the settings."""
         place = self._place
         if place.job is not None:
             done = await job_state(place, place.job, timeout_s=_CHECK_TIMEOUT_S)
@@ -296,4 +296,5 @@ class SlurmProvider:
             argv += [*job_options(place, SlurmResources()), "true"]
             done = await run(place, argv, timeout_s=_CHECK_TIMEOUT_S)
         if done.status != 0:
-            raise ProviderError(f"Slurm refuses the settings: {done.problem}")
+            what = "Slurm refuses the settings" if place.job is None else f"job = {place.job}"
+            raise ProviderError(f"{what}: {done.problem}")
