@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from acpterm.cli import _output, policy
+from acpterm.cli.main import group
 
 
 @pytest.fixture
@@ -19,8 +20,9 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setattr(policy, "echo_once", click.echo)
     assert _output.echo_once is not policy.echo_once
 
+    # By way of the group: a command that is invoked alone would remember its options as `--help`.
     def run(*words):
-        return CliRunner().invoke(policy.command, words, prog_name="acpterm policy")
+        return CliRunner().invoke(group, ["policy", *words], prog_name="acpterm")
 
     return run
 

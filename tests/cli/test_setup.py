@@ -7,7 +7,7 @@ import pty
 import pytest
 from click.testing import CliRunner
 
-from acpterm.cli.setup import command
+from acpterm.cli.main import group
 from tests.support.commands import command_environment, run
 from tests.support.polling import poll
 from tests.support.starting import start
@@ -129,7 +129,7 @@ async def test_options_that_do_not_go_together(env, words, message):
 def test_setup_without_the_sdk_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("acpterm.cli._mcp.find_spec", lambda _: None)
-    result = CliRunner().invoke(command, ["claude", "--yes"])
+    result = CliRunner().invoke(group, ["setup", "claude", "--yes"])
     assert result.exit_code == 1
     assert "pip install 'acpterm[mcp]'" in result.stderr
     assert list(tmp_path.iterdir()) == []
