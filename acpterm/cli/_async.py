@@ -18,9 +18,10 @@ T = TypeVar("T")
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exception], ...]) -> T:
-    """Run an async function with trio and return its result.
+    """Run `work(*args)` with trio, and return the result.
 
-    If `work` raises an exception of a type in `expected`, print its message and exit with status 1.
+    If `work` raises an exception of a type in `expected`, print the message of the exception and
+    exit with status 1.
     """
     try:
         return trio.run(work, *args, strict_exception_groups=True)

@@ -177,7 +177,11 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the names and ids of the daemon's terminals that begin with `incomplete`."""
+        """Return the names and ids of the daemon's terminals that begin with `incomplete`.
+
+        Each terminal has one completion: its name, or else its id. Terminals that the command line
+        already contains are left out. If `incomplete` begins with @, complete it to ``@last``.
+        """
         if incomplete.startswith("@"):
             return [CompletionItem(LAST)] if LAST.startswith(incomplete) else []
         given = ctx.params.get(param.name or "") or ()

@@ -53,7 +53,8 @@ def watch(
     """Show the terminals that `chosen` selects, until Ctrl-C, q or a shutdown signal.
 
     `chosen` gets all terminals, including released ones if `everything` is true. With `as_json`,
-    print one JSON array for each change. Return the exit status.
+    print one JSON array for each change. `config` and `socket` are the values of the options that
+    `at_daemon` adds. Return the exit status.
     """
     keys = detach_filter(config, socket)
 
@@ -102,8 +103,9 @@ async def _watch_screen(
 ) -> int:
     """Show the terminals until Ctrl-C, q or a shutdown signal; return the exit status.
 
-    `items` selects the terminals to show and returns their list items. `keys` recognises the detach
-    keys while a terminal that was opened from the list is attached.
+    `items` selects the terminals to show and returns their list items. It gets all terminals,
+    including released ones if `everything` is true. `keys` recognises the detach keys while a
+    terminal that was opened from the list is attached.
     """
     view = ListView()
     note = ""
@@ -195,7 +197,8 @@ def _last_line(view: ListView, part: Part, note: str) -> str:
 class _WatchScreen:
     """A display of the list on the whole window, until the user quits or opens a terminal.
 
-    `note` is shown below the list until a key is pressed.
+    `items` and `everything` are those of `_watch_screen`. `view` has the list, with its selection
+    and filter. `note` is shown below the list until a key is pressed.
     """
 
     def __init__(

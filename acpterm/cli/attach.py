@@ -90,7 +90,8 @@ async def latest(client: UserClient) -> TerminalInfo:
 def detach_filter(config: str | None, socket: str | None) -> DetachFilter:
     """Return a filter that finds the detach keys of the settings in the window's input.
 
-    If the settings are invalid, print an error message and exit with status 1.
+    `config` and `socket` are the values of the options that `at_daemon` adds. If the settings are
+    invalid, print an error message and exit with status 1.
     """
     return DetachFilter(settings(config, socket=socket).detach_key)
 

@@ -39,7 +39,7 @@ class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Parse a time; return it in seconds since 1970."""
+        """Parse a time, and return it in seconds since 1970; fail for other text."""
         try:
             return value if isinstance(value, float) else parse_time(str(value), time.time())
         except (ValueError, OverflowError):

@@ -101,6 +101,7 @@ def _write_cast(
     """Write an asciicast to `file`; return a warning to print, or None.
 
     The warning says that the terminal's recording was copied and has lines that cannot be read.
+    `config` and `socket` are the values of the options that `at_daemon` adds.
     """
     from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
     from acpterm.client.user.export.export import write_cast  # noqa: PLC0415  as above
@@ -134,8 +135,9 @@ def _write_text(
 ) -> int:
     """Write the terminal's text to `file`, each piece passed through `escape`.
 
-    Return the number of bytes that are missing at the beginning of the text; `UNKNOWN` if some are
-    missing and their number is unknown.
+    `escape` escapes characters that reorder or hide text; `str` leaves the text unchanged. Return
+    the number of bytes that are missing at the beginning of the text; `UNKNOWN` if some are missing
+    and their number is unknown.
     """
     missing, last = 0, ""
     for complete, line, lost in follow_text(client, terminal, stay=False):

@@ -33,7 +33,7 @@ class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click
     name = "signal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the full name of the signal whose name or number is `value`."""
+        """Return the full name of the signal whose name or number is `value`; else fail."""
         text = str(value)
         try:
             return name_of(int(text) if text in _NUMBERS else number_of(text))

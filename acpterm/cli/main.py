@@ -100,7 +100,10 @@ _ELSEWHERE: Final = {
 
 
 def no_such_command(name: str, commands: Sequence[str]) -> str:
-    """Return the error message for the unknown command `name`; it may suggest one of `commands`."""
+    """Return the error message for the unknown command `name`.
+
+    The message suggests what to use instead, if that is known or `commands` has similar names.
+    """
     message = f"there is no command {name!r}"
     if name in _ELSEWHERE:
         return f"{message}: use acpterm {_ELSEWHERE[name]}"

@@ -20,7 +20,7 @@ class _Words(click.Group):
     """A group with `acpterm provider` as a subcommand, which is imported only when it is used."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the subcommand with this name."""
+        """Return the subcommand with this name; None if there is none."""
         if cmd_name == "provider":
             from acpterm.cli.provider import command as provider  # noqa: PLC0415  it imports trio
 
@@ -124,7 +124,10 @@ def _directory() -> str | None:
 
 
 def _run(client: BlockingClient, work: Steps) -> str:
-    """Send the requests of `work` one after the other; return the text that `work` returns."""
+    """Send the requests of `work`, and wait for its pauses; return the text that `work` returns.
+
+    If a request fails, its `RpcError` is raised in `work`.
+    """
     try:
         step = next(work)
         while True:

@@ -28,7 +28,10 @@ class _ShareId(click.ParamType):  # type: ignore[type-arg]  # generic since clic
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the ids of the daemon's shares that begin with `incomplete`."""
+        """Return the ids of the daemon's shares that begin with `incomplete`.
+
+        Shares that the command line already contains are left out.
+        """
         from acpterm.client.user.completion import shares  # noqa: PLC0415  only for completion
         from acpterm.client.user.share_format import description  # noqa: PLC0415
 

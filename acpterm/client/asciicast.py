@@ -26,7 +26,7 @@ class CastError(Exception):
 
 
 class Event(NamedTuple):
-    """One event of a cast."""
+    """One event of a cast, such as output of the program: its time, its kind and its text."""
 
     time: float
     """Seconds since the start of the cast; never less than the time of the previous event."""

@@ -1,9 +1,9 @@
 """Starts a daemon as a separate process.
 
 The daemon is in a process session of its own (setsid(2)) and has no controlling terminal, so it
-outlives the command that started it. It exits by itself once no client has been connected for a
-while (setting `idle_exit`). It logs to a file beside its socket. If the daemon does not start to
-listen, the error message quotes that log.
+outlives the command that started it. It exits by itself once it has had no client and no unreleased
+terminal for a while (setting `idle_exit`). It logs to a file beside its socket. If the daemon does
+not start to listen, the error message quotes that log.
 """
 
 import os
@@ -29,7 +29,7 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A daemon that this process started; the first line of the file `log` is its pid."""
+    """A daemon that this process started; the first line of the file `log` is the daemon's pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log

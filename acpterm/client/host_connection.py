@@ -53,8 +53,8 @@ class DaemonRecovery:
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
         """Connect to the daemon again and resume; return the new stream and bytes received on it.
 
-        Raises `LostError` if the daemon has ended or no longer has the agent's terminals, or if
-        resuming is disabled (`resume_timeout` is 0).
+        Raises `LostError` if the daemon has ended, refuses, does not respond in time, or no longer
+        has the agent's terminals. Raises it too if resuming is disabled (`resume_timeout` is 0).
         """
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:
@@ -117,7 +117,7 @@ async def connect_daemon(
 
 
 class HostConnection(NamedTuple):
-    """An open connection to the host."""
+    """A connection to the host, on which the host has responded to `initialize`."""
 
     endpoint: Endpoint
     connect_user: Callable[[], trio.abc.Stream] | None = None

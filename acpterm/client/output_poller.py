@@ -156,9 +156,9 @@ class OutputPoller:
         )
 
     def _add(self, chunk: _Chunk) -> bool:
-        """Call `on_output` with the bytes of a chunk after `_position`, and advance `_position`.
+        """Pass the new output in a chunk to `on_output`, and move `_position` to the chunk's end.
 
-        Return whether the chunk had bytes after `_position`.
+        Output is new if its position is after `_position`. Return whether there was new output.
         """
         data = base64.b64decode(chunk.data)
         start = chunk.position - len(data)

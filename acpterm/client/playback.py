@@ -7,7 +7,7 @@ States: *playing* and *paused*. `Key.PAUSE` switches between them. A step (`Key.
 the next output event and pauses. Playback time is the cast's time with each idle period cut to the
 idle limit; `speed` is playback seconds per real second. Seeking backwards reads the cast again from
 its start, feeds an emulator up to the new time, and paints only the final screen, so that earlier
-output does not flash by.
+output does not flash by. Without an emulator, all output up to the new time is written again.
 
 A playback writes the recorded program's own bytes, including escape sequences. Only terminal
 queries are left out: the terminal's replies would become input of the user's next command. After a
@@ -102,7 +102,10 @@ class Playback:
                 await self._show_next()
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
-        """Wait for the next key and return it; return None once the playback time is `until`."""
+        """Wait for the next key and return it; return None once the playback time is `until`.
+
+        In a pause, wait for a key without limit. If `keys` is closed, end the pause.
+        """
         if keys is None:
             await trio.sleep_until(self._due(until))
             return None
@@ -214,7 +217,7 @@ class Playback:
             await self._write(data)
 
     def _advance(self) -> None:
-        """Read the next event into `_next`, with the playback time at which it is due."""
+        """Read the next event into `_next`, with its playback time; at the cast's end, set None."""
         before = 0.0 if self._next is None else self._next[0]
         event = next(self.cast.events, None)
         if event is None:

@@ -23,7 +23,7 @@ class SelectError(Exception):
 
 
 class ProviderRow(NamedTuple):
-    """One provider in the list of all."""
+    """A row of the list of providers: a provider, whether it works, and whether it is selected."""
 
     name: str
     isolation: str

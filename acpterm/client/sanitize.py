@@ -56,7 +56,7 @@ _HIDDEN_IN_JSON: Final = f"[{_DIRECTION}{_INVISIBLE}]"
 def strip_controls(text: str) -> str:
     """Return text without control characters and control sequences; keep tabs and line feeds.
 
-    A carriage return before a line feed is removed too.
+    All carriage returns are removed too.
     """
     return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n")))
 

@@ -157,8 +157,8 @@ class Terminals:
     def open_session(self, session: str, cwd: str) -> None:
         """Record `cwd`, the directory of a session, and send it to the host.
 
-        The session's commands run in this directory by default, and may write to it if they run in
-        a sandbox.
+        The session's commands run in this directory by default. If this client is an approver,
+        commands in a sandbox may write to the directory.
         """
         self._session_cwds[session] = cwd
         params = {"sessionId": session, "cwd": cwd}

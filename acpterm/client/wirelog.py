@@ -53,7 +53,7 @@ class WireLog:
         self._start = time.monotonic()
 
     def write(self, direction: str, line: bytes) -> None:
-        """Log the message in `line`, which has no newline at its end. Never blocks.
+        """Log the message in `line`. Never blocks.
 
         `direction` names sender and receiver, such as `agent->client`.
         """

@@ -148,7 +148,10 @@ def _convert(name: str, sourced: _SourcedValue) -> Any:
 
 
 def _convert_place(kind: str, name: str, table: Any, source: str) -> Place:
-    """Return the place of a table `[KIND.NAME]`. Raises `ConfigError` if the table is invalid."""
+    """Return the place that the table `[KIND.NAME]` defines.
+
+    Raises `ConfigError` if the table is invalid; the message names `source`, such as the file.
+    """
     where, keys = f"{source}: [{kind}.{name}]", PLACE_TYPES[kind].__struct_fields__
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: {table!r} is not a table")

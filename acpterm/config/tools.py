@@ -72,7 +72,7 @@ class ToolsFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def resolve_tools(default: ToolSettings, tables: Iterable[ToolsFor], agent: str) -> ToolSettings:
     """Return the settings of the tools for the agent with the name `agent`.
 
-    `default` has the values that no matching table of `tables` sets.
+    A setting that no matching table in `tables` sets has its value in `default`.
     """
     values = asdict(default)
     unset = set(values)

@@ -74,7 +74,7 @@ def answer_info(answer: Answer) -> ApprovalAnswer:
 def to_rpc_error(error: ApprovalError) -> RpcError:
     """Convert an `ApprovalError` to an RPC error.
 
-    The code is -32002 if there is no such question, otherwise -32602.
+    The code is -32002 if no pending question has the given id, otherwise -32602.
     """
     is_unknown = isinstance(error, NoQuestionError)
     return RpcError(RESOURCE_NOT_FOUND if is_unknown else INVALID_PARAMS, str(error))

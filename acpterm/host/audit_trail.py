@@ -35,7 +35,7 @@ def open_audit_log(settings: Settings) -> AuditLog | None:
 
 
 class AuditTrail:
-    """The audit log of one host; without a `log` nothing is recorded."""
+    """Writes the events of one host to the audit log `log`. None: nothing is recorded."""
 
     def __init__(self, log: AuditLog | None) -> None:
         self._log: Final = log

@@ -78,8 +78,8 @@ async def serve(
     Raises `ListenError` if a socket cannot be opened, and `TrackingError` if the processes of
     terminals cannot be tracked as the settings require. Raises `StateVersionError`, before anything
     is restored, if the previous worker was a newer version of acpterm. Raises `KeeperLostError` if
-    the keeper dies: after all terminals have been ended, or at once if the service manager stores
-    the terminals for the next keeper.
+    the keeper dies, after all terminals have been ended. But if the service manager stores the
+    terminals for the next keeper, the process exits at once instead.
     """
     context = exec_context.current()
     raise_open_files()

@@ -62,7 +62,7 @@ class Session(Protocol):
 
 
 class Origin:
-    """Replaces a session that no longer exists, for a restored terminal: only its id and agent."""
+    """Stands in for the ended session of a restored terminal: has the session's id and agent."""
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
         self.id: Final = identifier
@@ -247,7 +247,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule the launch record, from which `acpterm restart` starts, to be stored, if any."""
+        """Schedule `launch`, if any, to be stored: `acpterm restart` starts the program from it."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 

@@ -210,7 +210,7 @@ class HostState:
         self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
-        """Start a task that removes what the provider has left of a terminal, once it is closed.
+        """Start a task that waits for the end of a terminal, then removes what the provider left.
 
         Do nothing if the provider has left nothing.
         """

@@ -24,7 +24,11 @@ class IdleTerminal:
 
     @property
     def is_over(self) -> bool:
-        """Whether the program has exited or is being ended, or the user owns the terminal."""
+        """Whether the limit does not apply any more.
+
+        This is so if the program has exited or is being ended, if the user owns the terminal, or
+        if the terminal was forgotten.
+        """
         entry = self._entry()
         return (
             entry is None

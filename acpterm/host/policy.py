@@ -106,9 +106,9 @@ class HostPolicy:
 
         The program may write in `workspace`, and use the network if `network` is set. `session`
         identifies the agent's session (`AgentConnection.session_key`); None for the user.
-        `resources` are what the request asks of a cluster. Raises `RpcError`: -32603 if the
-        provider cannot be used, -32602 if the place has no such resources, or does not let agents
-        ask for them.
+        `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`:
+        -32603 if the provider cannot be used, -32602 if the request may not ask for `resources`
+        (see `check_resources`).
         """
         try:
             found = self.provider(provider)

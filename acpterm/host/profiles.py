@@ -56,8 +56,8 @@ class Profiles:
     def select(self, programs: Collection[str] | None, directory: str) -> Profile:
         """Return the profile of an agent: that of the first matching table, or the default.
 
-        `programs` are the names of the agent's program (`programs_of`). If it is None, the tables
-        that name an agent are skipped. `directory` is the absolute path of the directory that the
+        `programs` are the names of the agent's program (`programs_of`). None: the tables that name
+        an agent are skipped. `directory` is the absolute path of the directory that the
         agent works in. Raises `RpcError` (-32603) if the profile depends on the program, and
         `programs` does not say which program it is.
         """
@@ -93,7 +93,7 @@ def _patterns(selector: ProfileFor) -> list[str] | None:
 def _is_in(directory: str, patterns: list[str] | None) -> bool:
     """Return whether a directory, or any directory above it, matches one of `patterns`.
 
-    None matches every directory.
+    If `patterns` is None, return True.
     """
     if patterns is None:
         return True
@@ -106,7 +106,7 @@ def _is_in(directory: str, patterns: list[str] | None) -> bool:
 def _are_known(programs: Collection[str]) -> bool:
     """Return whether `programs`, the names of an agent's program, say which program the agent is.
 
-    They do not if there are none, or if they name only acpterm and its interpreter: acpterm itself
+    Return False if there are no names, or only those of acpterm and its interpreter: acpterm then
     relays the messages of an agent that is not known.
     """
     if _RELAY in programs:

@@ -54,7 +54,7 @@ class ReadParams(Protocol):
 
 
 class Reader(Protocol):
-    """The connection, of an agent or of a client of the user, that reads from a terminal."""
+    """The connection that reads from a terminal: an agent's, or that of a client of the user."""
 
     @property
     def sender(self) -> Sender:

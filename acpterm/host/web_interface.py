@@ -36,7 +36,7 @@ class WebInterface(Protocol):
         `address` is where to listen. None means the address of the setting `http`, or else the
         address used last, or else a free port of 127.0.0.1. Raises `RpcError`: -32602 if
         `address` is invalid, or if the server listens at another address already; -32603 if the
-        server cannot listen.
+        server cannot listen, or if the link cannot be stored.
         """
 
     def status(self) -> WebStatusResponse:
@@ -48,7 +48,8 @@ class WebInterface(Protocol):
         """Start to listen if the server does not listen yet; return a new share and its link.
 
         The share ends after `lifetime_s` seconds. With `write`, visitors can type. Raises
-        `RpcError`: -32602 if there are too many shares, -32603 if the server cannot listen.
+        `RpcError`: -32602 if there are too many shares, -32603 if the server cannot listen, or if
+        the share cannot be stored.
         """
 
     def shares(self) -> list[Share]:

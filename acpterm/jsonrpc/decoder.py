@@ -177,7 +177,10 @@ def _is_response(members: Mapping[str, object]) -> bool:
 
 
 def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) -> str:
-    """Return a text that says why a JSON object with these members is not a message."""
+    """Return a text that says why a JSON object with these members is not a message.
+
+    `id_is_bad` is true if the object has an `id` that is not a valid id.
+    """
     kinds = {"method", "result", "error"} & members.keys()
     wrong = ""
     if "jsonrpc" not in members:

@@ -84,7 +84,10 @@ class LineSplitter:
             self._partial = bytearray()
 
     def _finish(self, data: bytes, start: int, end: int) -> bytes | Oversized:
-        """Return the unfinished line, completed by `data[start:end]`, and begin a new one."""
+        """Return the unfinished line, completed by `data[start:end]`, and begin a new one.
+
+        Returns `Oversized` if the completed line is over the limit.
+        """
         size = self._size + end - start
         head, self._partial, self._size = self._partial, bytearray(), 0
         if size > self.max_line:

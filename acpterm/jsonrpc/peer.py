@@ -136,7 +136,7 @@ class Peer:
         self._next_id = 0
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """Process the next bytes from the other side; return their events, in order."""
+        """Process the next bytes from the other side; return the resulting events, in order."""
         events: list[Event] = []
         for line in self._lines.feed(data):
             if isinstance(line, Oversized):
@@ -159,7 +159,7 @@ class Peer:
         return events
 
     def close(self) -> bytes:
-        """End the input; return the last line if its newline is missing, else empty bytes."""
+        """End the input; return the unfinished line, or empty bytes if it is over the limit."""
         return self._lines.close()
 
     def request(self, method: str, params: Any = UNSET) -> tuple[int, bytes]:

@@ -154,7 +154,8 @@ class KeeperClient:
         `make` is called with the keeper's response as soon as it arrives. All reports about the
         terminal are then passed to the result of `make`. `ring_size` is the size of the ring in
         bytes. The keeper stores `record`, the terminal's state for the next worker, under the key
-        `t/NAME`. `cgroup` is a descriptor of the directory of the program's control group, or None.
+        `t/NAME`. `cgroup` is a descriptor of the directory of the program's control group; None for
+        the keeper's group.
 
         Raises `OSError` if the keeper refuses the request, or if this process has too few
         descriptors for the response; `KeeperLostError` if the connection is lost; and the errors of
@@ -249,7 +250,8 @@ class KeeperClient:
     def end(self) -> None:
         """Notify the keeper that the daemon shuts down.
 
-        Once this worker has exited, the keeper kills all programs that are left.
+        Once this worker has exited, or after some seconds, the keeper kills all programs that are
+        left. An embedded keeper kills them at once.
         """
         self._socket.send("end")
 

@@ -77,7 +77,10 @@ class TerminalEvents(Protocol):
 
 
 class KeeperLostError(Exception):
-    """The keeper has ended: programs may continue, but no process reports their exit."""
+    """The connection to the keeper is lost, usually because the keeper has ended.
+
+    Programs may continue, but no process reports their exit.
+    """
 
 
 class RestartError(Exception):

@@ -49,7 +49,8 @@ def _find_tools() -> tuple[Tools, object]:
 class BubblewrapProvider:
     """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`.
 
-    `placeholders` are shared by all providers of the daemon; None: the provider has its own.
+    `placeholders` creates and removes the placeholders of workspaces, for all providers of the
+    daemon. None: the provider has such an object of its own.
     """
 
     name: Final = "bubblewrap"

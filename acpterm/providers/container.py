@@ -51,7 +51,8 @@ class ContainerProvider:
 
     Containers get the identity `daemon` of this daemon as a label: by it, a later daemon finds and
     removes containers that this one has left. None: no later daemon removes them. `placeholders`
-    are shared by all providers of the daemon; None: the provider has its own.
+    creates and removes the placeholders of workspaces, for all providers of the daemon. None: the
+    provider has such an object of its own.
     """
 
     isolation: Final[Isolation] = "container"
@@ -104,8 +105,8 @@ class ContainerProvider:
     async def check(self) -> str:
         """Run a trial in a container; return a line that describes the container's isolation.
 
-        The result replaces that of earlier trials. Raises `ProviderError` if the engine does not
-        work.
+        From then on, `prepare` uses the engine's options that this trial has found. Raises
+        `ProviderError` if the engine does not work.
         """
         async with self._trying:
             self._setup, description = await self._try()

@@ -108,7 +108,7 @@ class Setup(NamedTuple):
     """`podman` or `docker`."""
     image: str
     labels: tuple[str, ...]
-    """Labels of all containers, as NAME=VALUE."""
+    """Labels of all containers, as NAME=VALUE, or NAME alone."""
     user: str
     """The uid and the gid in the container, as UID:GID."""
     keeps_id: bool

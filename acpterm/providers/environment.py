@@ -50,10 +50,11 @@ _LOADER: Final = frozenset(
 def sandbox_environment(
     env: Mapping[str, str], hidden: Iterable[str], *, tmpdir: str
 ) -> dict[str, str]:
-    """Return `env` without secrets, and without variables whose values are paths below `hidden`.
+    """Return `env` without secrets, and without variables whose values are hidden paths.
 
-    The values of a few variables are not checked, such as `HOME` and `PATH`. `TMPDIR` is set to
-    `tmpdir`; so are `TMP` and `TEMP` if they are in `env`.
+    A path is hidden if it is one of `hidden`, or below one. The values of a few variables are not
+    checked, such as `HOME` and `PATH`. `TMPDIR` is set to `tmpdir`; so are `TMP` and `TEMP` if they
+    are in `env`.
     """
     hidden = tuple(hidden)
     found = {

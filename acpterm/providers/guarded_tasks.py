@@ -37,7 +37,10 @@ async def keep_running(
 
 
 async def _ends_well(name: str, work: Callable[..., Awaitable[object]], *arguments: object) -> bool:
-    """Run `work(*arguments)`; return True if it returned, and False if it raised an error."""
+    """Run `work(*arguments)`; return whether it returned without an error.
+
+    An error is logged, with the task's `name`, and not raised.
+    """
     has_failed = False
     try:
         await work(*arguments)

@@ -58,7 +58,7 @@ class _Sandboxes:
 
 
 class Placeholders:
-    """The placeholders of the workspaces in which this process has prepared sandboxes."""
+    """Creates and removes the placeholders of the workspaces of this process's sandboxes."""
 
     def __init__(self) -> None:
         self._workspaces: Final[dict[str, _Sandboxes]] = {}

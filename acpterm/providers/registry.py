@@ -25,8 +25,9 @@ def make(
     Raises `ProviderError` for an unknown name, or if `image` is None for a provider that needs it.
     `image` is the container image for `podman` and `docker`. `daemon` is the identity of this
     daemon, for labels of containers and names of directories. It is None if only `check` is called.
-    `placeholders` are shared by all providers of the daemon; None: the provider has its own.
-    `places` are the places of the settings, by the names of their providers.
+    `placeholders` creates and removes the placeholders of workspaces, for all providers of the
+    daemon. None: the provider has such an object of its own. `places` are the places of the
+    settings, by the names of their providers.
     """
     if (place := places.get(name)) is not None:
         return _make_place(name, place, daemon)

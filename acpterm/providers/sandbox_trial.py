@@ -65,7 +65,7 @@ def file_identity(name: str, *paths: str) -> object:
 
 @asynccontextmanager
 async def trial_directory(name: str) -> AsyncIterator[str]:
-    """Create an empty directory for a trial, and remove it at the end of the block.
+    """Yield the path of a new, empty directory for a trial; remove the directory after the block.
 
     `name` is the provider's name, for the error message. Raises `ProviderError` if the directory
     cannot be created.

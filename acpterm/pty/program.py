@@ -7,9 +7,9 @@ from typing import NamedTuple
 class Program(NamedTuple):
     """The specification of a program to start: its arguments and its execution context.
 
-    The keeper receives it as a tuple of exactly these fields: a running keeper of an earlier
-    version does not accept a longer one. Send a new value as another field of the message `spawn`
-    (`keeper.protocol`), which such a keeper ignores.
+    The keeper receives it as a tuple of exactly these fields. Do not add a field: a running keeper
+    of an earlier version does not accept a longer tuple. Add a field to the message `spawn`
+    (`keeper.protocol`) instead, which such a keeper ignores.
     """
 
     argv: Sequence[str]

@@ -18,8 +18,9 @@ A command file consists of the command and a last line. The last line saves the 
 ``.`` overwrites, and makes ``.`` return 0: ``set -e`` must not act on an exit code that the command
 itself was allowed to have, as in ``false && true``. An incomplete command gets no last line, which
 could be parsed as a part of the command. An empty command needs none, since ``.`` returns 0 for it.
-With ``set -x``, the file begins with another mark C: the shell prints the trace of ``.`` after the
-mark C of the typed line, and the trace is not output of the command.
+With ``set -v`` there is no last line either, since the shell would print it. With ``set -x``, the
+file begins with another mark C: the shell prints the trace of ``.`` after the mark C of the typed
+line, and the trace is not output of the command.
 """
 
 from acpterm.shell import posix

@@ -236,8 +236,8 @@ class Tracker:
     def span(self) -> tuple[int, int]:
         """The positions at which the current command's output begins and ends.
 
-        While the command runs, the second position is the end of its output so far. Before the
-        first command, both are `position`.
+        Until the mark of the command's end has arrived, the second position is `position`. Before
+        the first command, both are `position`.
         """
         if self._command is None:
             return self.position, self.position

@@ -8,9 +8,9 @@ Input is typed in the order of the calls. When the terminal is closed, or a writ
 the queued input is dropped, and tasks that wait for it get an error. After a failed write, new
 input is accepted as before.
 
-The emulator's replies to the program's queries are typed in the same way. Listeners are not called
-with replies, since neither the user nor the agent has sent them. At most `REPLY_BYTES_MAX` bytes of
-replies are queued; further replies are dropped.
+The emulator's replies to the program's queries are typed in the same way. `Keyboard.listeners` are
+called with the input that the user or the agent has sent, but not with replies. At most
+`REPLY_BYTES_MAX` bytes of replies are queued; further replies are dropped.
 """
 
 import contextlib

@@ -274,7 +274,7 @@ class Pool:
 
 
 def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> None:
-    """Log the unenforced limits of terminal `name`; if `strict`, raise the first error instead."""
+    """Log the limits not enforced on terminal `name`; if `strict`, raise a `LimitError` instead."""
     if strict and enforcement.unenforced:
         raise enforcement.unenforced[0]
     for error in enforcement.unenforced:

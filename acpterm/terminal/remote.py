@@ -45,8 +45,8 @@ class RemoteProgram(Protocol):
     def answers_queries(self) -> bool:
         """Whether a terminal on the other host answers the program's queries.
 
-        Queries are escape sequences that request a reply of the terminal. This terminal must then
-        not reply to them.
+        Queries are escape sequences that request a reply of the terminal. If the result is True,
+        the emulator on this host must not reply to queries.
         """
 
     async def follow(self, changed: Callable[[], object]) -> None:
@@ -63,7 +63,10 @@ class RemoteProgram(Protocol):
         """
 
     async def signal(self, number: int) -> bool:
-        """Send the signal `number` to the foreground process group; return whether it was sent."""
+        """Send the signal `number` to the foreground process group on the other host.
+
+        Returns whether the signal was sent.
+        """
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are the exit status of its client."""

@@ -61,7 +61,7 @@ class SharedRing:
     `retained` is the number of consumed bytes that stay readable. `arm` is called with the file's
     header to request a wake-up from the keeper. `on_room` is called when the ring has room again
     after the keeper had stopped reading the PTY for lack of room. `adopted` is true if an earlier
-    worker has consumed from the file.
+    worker has consumed from the file: the output that it had not released is then consumed again.
     """
 
     __slots__ = (
@@ -165,7 +165,7 @@ class SharedRing:
     def give_back_room(self) -> None:
         """Return the memory of released bytes to the system.
 
-        Must be called only once the keeper writes no more.
+        Must not be called before the keeper has written its last byte.
         """
         if self.position > _TRIM_MIN_BYTES:
             self._file.release_free_pages()
@@ -185,7 +185,7 @@ class SharedRing:
 
     @property
     def has_emulator_mark(self) -> bool:
-        """Whether an earlier worker ended while the emulator processed this terminal's output."""
+        """Whether an earlier worker crashed, or several were killed, while the emulator ran."""
         return bool(self._header[layout.EMULATOR])
 
     def claim_reply(self) -> bool:

@@ -11,7 +11,7 @@ _MIB: Final = 1024 * 1024
 
 
 class TerminalSpec(NamedTuple):
-    """The parameters of `Pool.create` and `Pool.adopt`."""
+    """Size, retention, lifetime and creation time of a terminal, and its remote program, if any."""
 
     size: tuple[int, int] = (120, 40)
     """Columns and rows."""
@@ -22,7 +22,7 @@ class TerminalSpec(NamedTuple):
     lifetime: float = math.inf
     """Seconds from creation or adoption until the program is killed; infinite for no limit."""
     lifetime_cause: Cause | None = None
-    """The limit that sets the lifetime; None if none does."""
+    """The limit that sets the lifetime; None if no limit does."""
     view: str = "text"
     """The view that the terminal's creator reads: `text`, `raw` or `screen`."""
     created_time: float | None = None

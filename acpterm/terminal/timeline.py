@@ -145,8 +145,8 @@ class Timeline:
         """Return the slice from `position` to the next sample, or to the end of the output.
 
         A sample is a recorded position and time. The time of the slice is that of the last sample
-        at or before `position`; if there is none, that of the oldest sample. Raises `ValueError`
-        unless a byte was recorded at `position`; the byte need not be retained.
+        at or before `position`; if there is none, that of the oldest sample. Raises `ValueError` if
+        `position` is negative or not before `end`; the byte at `position` need not be retained.
         """
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")

@@ -99,8 +99,8 @@ class TooManySharesError(Exception):
 class AccessStore:
     """All links, logins and shares of one daemon, and its bearer tokens.
 
-    `clock` returns the seconds since 1970. Raises `AccessFileError` if a bearer token cannot be
-    read or created.
+    `clock` returns the seconds since 1970. The constructor raises `AccessFileError` if a bearer
+    token cannot be read or created.
     """
 
     def __init__(self, file: AccessFile, clock: Callable[[], float] = time.time) -> None:
@@ -292,7 +292,7 @@ class AccessStore:
 
     @contextmanager
     def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
-        """Cancel the block when `access` ends: on logout, when its share is revoked, on expiry.
+        """Cancel the block when `access` ends, such as on logout, on expiry, or with its share.
 
         Yield the scope that is cancelled. A bearer token never ends.
         """

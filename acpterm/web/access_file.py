@@ -29,7 +29,10 @@ class AccessFileError(Exception):
 
 
 class LinkRecord(Struct, kw_only=True):
-    """A link that was not used yet. `ends_at` is in seconds since 1970."""
+    """A link that was not used yet. `hash` is that of the link's token.
+
+    `ends_at` is in seconds since 1970.
+    """
 
     hash: str
     ends_at: float
@@ -52,7 +55,7 @@ class LoginRecord(Struct, kw_only=True):
 class ShareRecord(Struct, kw_only=True):
     """A share: a link to one terminal. `write` says whether visitors may type.
 
-    A time `…_at` is in seconds since 1970.
+    `hash` is that of the share's token. A time `…_at` is in seconds since 1970.
     """
 
     id: str

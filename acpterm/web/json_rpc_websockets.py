@@ -1,7 +1,7 @@
 """The WebSockets of the page (`/user`) and of agents (`/acp`): one JSON-RPC message per frame.
 
-They are served like the daemon's Unix sockets, by the same methods. A connection on `/user` ends
-when its login ends.
+They are served like the daemon's Unix sockets, by the same methods; on `/user`, those that a page
+must not call are missing (`PAGE_METHODS`). A connection on `/user` ends when its login ends.
 """
 
 import uuid
@@ -57,7 +57,10 @@ class JsonRpcWebSockets:
             )
 
     async def agent(self, websocket: WebSocket) -> None:
-        """Serve an agent. The header `Acp-Connection-Id` of the response names the connection."""
+        """Serve an agent.
+
+        The response has the header `Acp-Connection-Id`: a random id, which the host does not use.
+        """
         await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
         await self._host.serve(self._stream(websocket), self._host.context)
 

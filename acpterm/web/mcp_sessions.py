@@ -150,7 +150,7 @@ class McpSessions:
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:
-        """Run a session until its transport is terminated, or it was idle for too long."""
+        """Run a session until its transport is terminated, or the session was idle for too long."""
         server = create_server(
             options.tools,
             self._host.settings,
@@ -175,7 +175,7 @@ class McpSessions:
 
 
 class _Connecting:
-    """Connects the agent of a session to the host in this process. Implements `Connect`.
+    """Connects a session's agent to the host in this process. Implements `mcp.host_link.Connect`.
 
     A task in `nursery` serves the host's end of the connection. The task ends when the host has
     noticed that the agent has closed its end.

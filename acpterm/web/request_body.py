@@ -10,7 +10,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 class BodyError(Exception):
-    """The body of a request is too large, or did not arrive in time."""
+    """The body of a request is too large, is not complete, or did not arrive in time."""
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

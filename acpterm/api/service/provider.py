@@ -50,8 +50,9 @@ _NAME: Final = "term-#"
 class DaemonProvider:
     """Runs commands in terminals of `client`'s daemon. Implements `TerminalProvider`.
 
-    `name` is the name of the provider in acpterm, such as ``podman``. Methods with a `session_id`
-    raise `AcptermError` if there is no such session, except `get_session_status`.
+    `name` is the name of the provider in acpterm, such as ``podman``. If `client` is an agent,
+    ``local`` means the provider that the user's settings select for agents. Methods with a
+    `session_id` raise `AcptermError` if there is no such session, except `get_session_status`.
     """
 
     def __init__(self, client: Client, name: str) -> None:

@@ -1,5 +1,7 @@
 """`TerminalService`: commands, scripts and sessions, in exchangeable providers.
 
+A session is an interactive program in a terminal of its own, not an ACP session.
+
 A provider is looked up by name: first among the registered ones, then the built-in ones and the
 places of the settings, then the entry points of the group ``acpterm.providers``, which are loaded
 when they are used.

@@ -50,7 +50,10 @@ class TerminalState(Struct, rename="camel"):
         self.sessions[id] = SessionRecord(id, command)
 
     def update_session_position(self, id: str, position: int) -> None:  # noqa: A002
-        """Record the position up to which the output of a session was read."""
+        """Record the position up to which the output of a session was read.
+
+        Do nothing if there is no session with this id.
+        """
         if (session := self.sessions.get(id)) is not None:
             session.last_position = position
 
@@ -59,7 +62,7 @@ class TerminalState(Struct, rename="camel"):
         return self.sessions.get(id)
 
     def remove_session(self, id: str) -> None:  # noqa: A002
-        """Forget a session."""
+        """Forget the session with this id; do nothing if there is none."""
         self.sessions.pop(id, None)
 
     def list_sessions(self) -> list[SessionRecord]:

@@ -15,10 +15,11 @@ TerminalIsolationLevel: TypeAlias = Literal["none", "sandbox", "container"]
 class ExecuteCommandOptions(Struct, rename="camel", frozen=True):
     """How a command is executed.
 
-    `input` is the text that the command reads from its stdin. The command is ended after
-    `timeout_seconds`; the built-in providers set no time limit for a session. `env` has variables
-    to add; a variable whose value is None is not added. `working_directory` is a path; None means
-    the `cwd` of `connect`, or the host's choice if `connect` was given none.
+    `input` is the text that the command reads from its stdin; if None, stdin is the terminal. The
+    command is ended after `timeout_seconds`; the built-in providers set no time limit for a
+    session. `env` has variables to add; a variable whose value is None is not added.
+    `working_directory` is a path; None means the `cwd` of `connect`, or the host's choice if
+    `connect` was given none.
     """
 
     timeout_seconds: float = 120.0
@@ -62,7 +63,7 @@ class OutputWaitOptions(Struct, rename="camel", frozen=True):
     """How long to wait for output, in seconds.
 
     Wait at least `min_interval`, then until there is no output for `settle_interval`, and at most
-    `max_interval`.
+    `max_interval`. The built-in providers stop earlier if the program exits or waits for input.
     """
 
     min_interval: float = 1.0

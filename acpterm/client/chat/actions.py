@@ -25,7 +25,10 @@ _WORD: Final = re.compile(r"\s*(\S*)[ \t]*(.*)", re.DOTALL)
 
 
 class UsageError(Exception):
-    """The text is not a valid action; the message says why, and has the usage of the command."""
+    """The text after `/terminal` is empty, is `help`, or is not a valid action.
+
+    The message has the usage of the command; for an invalid action, it begins with the reason.
+    """
 
 
 class ListTerminals(NamedTuple):

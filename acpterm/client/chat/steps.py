@@ -202,9 +202,9 @@ def _get(terminal: str) -> _Ask:
 def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
     """Yield the request `terminal/METHOD` about the terminal `info`; return the result.
 
-    The runner of these steps sends the request, and sends the result, decoded as `into`, back into
-    this generator. `typed` is the id or name by which the user has named the terminal; it replaces
-    the terminal's id in error messages.
+    The caller of `steps` sends the request to the daemon, and sends the result, decoded as `into`,
+    back into this generator. `typed` is the id or name that the user has typed for the terminal; in
+    error messages, `typed` replaces the terminal's id.
     """
     try:
         result = yield Request(f"terminal/{method}", params, into)

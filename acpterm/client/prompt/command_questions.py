@@ -79,7 +79,8 @@ class CommandQuestions:
     async def _choose(self, info: ApprovalInfo) -> str | None:
         """Return the id of the option that the rule or the user has chosen.
 
-        If there is no terminal to ask at, decline the question and return None.
+        Return `reject_once` if the turn was cancelled. If there is no terminal to ask at, decline
+        the question and return None.
         """
         options = question_options(info)
         try:

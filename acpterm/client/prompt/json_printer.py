@@ -4,7 +4,7 @@
 | --- | --- |
 | `session` | `sessionId` |
 | `update` | `update`: the member `update` of a `session/update`, as the agent sent it |
-| `output` | `terminalId`, `data`: text with control sequences; `lost`: bytes lost before `data` |
+| `output` | `terminalId`, `data`: text with control sequences; `lost`: bytes lost before, if any |
 | `exit` | `terminalId`, `exitCode`, `signal`: one of the two is null, or both if unknown |
 | `notice` | `text`: a notice for the user, usually about permissions |
 | `end` | `stopReason` (null if the turn did not end), `status`, `error` (null if there was none) |
@@ -69,7 +69,8 @@ class JsonPrinter:
     def exited(self, terminal: str, end: ProgramExit) -> None:
         """Print an `exit` event.
 
-        If the output ended in the middle of a character, first print that as an `output` event.
+        If the output ended in the middle of a character, first print an `output` event with U+FFFD
+        in place of the character.
         """
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):

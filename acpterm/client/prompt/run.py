@@ -141,7 +141,7 @@ async def run_prompt(settings: Settings, options: PromptOptions) -> int:
 
 
 class _Run:
-    """One run of `acpterm prompt`: starts the agent, opens a session and runs the turn."""
+    """One run of `acpterm prompt`; `printer` writes to `out`, the queue of data for stdout."""
 
     def __init__(
         self,

@@ -91,7 +91,11 @@ class TextPrinter:
             self._put(sanitized)
 
     def tool_call(self, call: ToolCallState) -> None:
-        """Print a line when the call starts, and a line with its status when it ends."""
+        """Print a line when the call starts, and a line with its status when the call ends.
+
+        Before the last line, print the call's diffs. If the call has neither diffs nor terminals,
+        print the call's text instead.
+        """
         for terminal in call.terminals:
             self._names[terminal] = call.name
         if not call.start_printed:
@@ -166,7 +170,7 @@ class TextPrinter:
             self._line(self._style(_INDENT, dim=True) + sanitized)
 
     def _result(self, texts: list[str]) -> None:
-        """Print the first lines of `texts`, the result of a tool call that has no terminal."""
+        """Print the first lines of `texts`, the text of a call without terminals or diffs."""
         lines = strip_controls("\n".join(texts)).rstrip("\n").splitlines()
         for line in lines[:_RESULT_LINES_MAX]:
             self._line(self._style(f"{_INDENT}{line}", dim=True))

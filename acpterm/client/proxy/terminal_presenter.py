@@ -54,8 +54,8 @@ class _Terminal:
     """A terminal of the host (`ours`), or the agent's own.
 
     `call` is the tool call that introduced the terminal to the editor; None before that. For a
-    terminal of the agent, `pending` is the output that was not sent yet, and `end` the exit; None
-    if no exit waits to be sent. `decoder` decodes the output as UTF-8.
+    terminal of the agent, `pending` is the output that was not sent yet, and `end` is the exit if
+    it was not sent yet, else None. `decoder` decodes the output as UTF-8.
     """
 
     def __init__(self, cwd: str | None, *, ours: bool) -> None:
@@ -158,7 +158,11 @@ class TerminalPresenter:
         return []
 
     def _apply(self, session: str, change: TerminalUpdate) -> list[bytes]:
-        """Apply an update of an agent's own terminal; return the lines to send to the editor."""
+        """Apply an update of an agent's own terminal; return the lines to send to the editor.
+
+        Until a tool call has introduced the terminal to the editor, keep the terminal's output and
+        exit, and return no lines.
+        """
         key = session, change.terminal
         state = self._terminals.get(key)
         if state is None:
@@ -185,8 +189,8 @@ class TerminalPresenter:
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
         """Return a line that sends a call's `rawOutput` as output of the call's terminal.
 
-        Return no line unless the call has introduced exactly one of the agent's own terminals that
-        has no output so far: otherwise it is not certain which terminal printed the raw output.
+        Return no line if it is not certain which terminal printed the raw output: of the agent's
+        own terminals that the call has introduced, exactly one must have no output so far.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal

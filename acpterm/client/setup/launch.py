@@ -19,7 +19,7 @@ _VARIABLES: Final = (
 
 
 class Launch(NamedTuple):
-    """How an agent starts acpterm: the command, its arguments, and additional variables."""
+    """How an agent starts acpterm: the command, its arguments, and environment variables to add."""
 
     command: str
     args: list[str]
@@ -81,7 +81,7 @@ def _own_path() -> str | None:
 
 
 def _shell_path() -> str:
-    """Return PATH without relative directories and those of an activated virtual environment."""
+    """Return PATH with only the absolute directories outside an activated virtual environment."""
     active = os.environ.get("VIRTUAL_ENV")
     directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
     if active:

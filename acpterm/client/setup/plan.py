@@ -58,8 +58,8 @@ class Plan:
 def plan_setup(target: Target, journal: Journal) -> Plan:
     """Plan to write acpterm's entries, or its skill, into the target's file.
 
-    Raises `SetupError` if the file cannot be read or written, is not valid, or has another
-    program's entry under the same name.
+    Raises `SetupError` if the file cannot be read or written, is not valid, has another program's
+    entry under the same name, or is a skill that the user has changed.
     """
     before = files.read(target.path)
     if target.is_set_up(before):

@@ -162,9 +162,10 @@ class BlockingClient(BlockingConnection):
         return self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a new token for the params of `stream`.
+        """Return a new token for the params of a request that `stream` sends.
 
-        The daemon puts the token into the notifications that the request causes.
+        The daemon puts the token into each notification that this request causes. So a client can
+        assign the notifications to its requests.
         """
         self._tokens += 1
         return f"t{self._tokens}"

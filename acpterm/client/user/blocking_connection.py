@@ -99,8 +99,9 @@ class BlockingConnection:
             raise answer[1]
 
     def reconnect(self, lost: LostError) -> None:
-        """Connect to the daemon's next worker, after this connection ended with the error `lost`.
+        """Connect to the daemon's next worker, after this connection ended.
 
+        `lost` is the error that reported the end; it may become the cause of a `DaemonError`.
         Raises `DaemonError` if the daemon has ended, or if no worker responds within
         `resume_timeout` seconds (a setting), and `DeadlineError` at the time `self.deadline`.
         """

@@ -92,9 +92,9 @@ class Bridge:
     async def run(self) -> int | None:
         """Run the remote program, and pass output, input and window size on until it has exited.
 
-        Return the program's exit code, or 255 if the exit code is unknown, if a signal ended the
-        program, or if the other daemon refuses a request; the refusal is printed. Return None if
-        there was no connection for `limit_s` seconds.
+        Return the program's exit code, or 255 if the exit code is unknown or a signal ended the
+        program. If the other daemon refuses to create or follow the remote terminal, print the
+        daemon's message and return 255. Return None after `limit_s` seconds without a connection.
         """
         lost_at, pause = trio.current_time(), _PAUSE_S
         while trio.current_time() - lost_at < self._limit_s:
@@ -121,7 +121,8 @@ class Bridge:
         """Pass output, input and window size on until the program has exited; return its exit code.
 
         Return 255 if the exit code is unknown or if a signal ended the program. Raises `LostError`
-        when the connection is lost, and `RpcError` if the other daemon refuses a request.
+        or `DaemonError` when the connection is lost, and `RpcError` if the other daemon refuses to
+        create or follow the remote terminal. Refused input and sizes are dropped.
         """
         terminal = self._terminal = self._terminal or await self._find(client)
         self._client = client

@@ -44,8 +44,8 @@ class Stream(Generic[W]):
 
     `UserClient.stream` creates it. The iteration ends when the response to the request arrives;
     `response` is then the response, decoded by `decode`. If the response is an error, the iteration
-    raises that error. If the connection is lost, it raises `LostError`: the caller may then pass
-    `endpoint`, the connection that has ended, to `UserClient.reconnect`, and open another stream.
+    raises that error. If the connection is lost, the iteration raises `LostError`. The caller may
+    then pass `endpoint`, the lost connection, to `UserClient.reconnect`, and open another stream.
     """
 
     response: W
@@ -139,7 +139,8 @@ class UserClient:
     def send(self, method: str, params: Wire, on_response: OnResponse) -> None:
         """Send a request; call `on_response` with the result or error when the response arrives.
 
-        `method` lacks the prefix `_acpterm/`. The request is never repeated.
+        `method` lacks the prefix `_acpterm/`. The request is never repeated: if the connection is
+        lost, the error is a `LostError`.
         """
         self._endpoint.call(f"_acpterm/{method}", params, on_response)
 
@@ -172,9 +173,10 @@ class UserClient:
         return await self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a new token for the params of `stream`.
+        """Return a new token for the params of a request that `stream` sends.
 
-        The daemon puts the token into the notifications that the request causes.
+        The daemon puts the token into each notification that this request causes. So a client can
+        assign the notifications to its requests.
         """
         self._tokens += 1
         return f"t{self._tokens}"
@@ -247,8 +249,9 @@ async def open_user_client(
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
     daemon that is started reads the settings file `config`, if given. Set `remote` if the daemon
-    runs on another host. Raises `DaemonError` if the daemon cannot be used. Errors of the handshake
-    and of the block are raised in exception groups.
+    runs on another host: this process's execution context is then not sent. Raises `DaemonError` if
+    the daemon cannot be used. Errors of the handshake and of the block are raised in exception
+    groups.
     """
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:
@@ -264,9 +267,10 @@ async def user_client_on(
 ) -> AsyncIterator[UserClient]:
     """Yield a client on the open connection `stream`; close the connection after the block.
 
-    Error messages refer to the host as `name`. Set `remote` if the host is on another machine.
-    Raises `DaemonError` if the host refuses the handshake. This error and errors of the block are
-    raised in exception groups.
+    Error messages refer to the host as `name`. Set `remote` if the host is on another machine: this
+    process's execution context is then not sent. Raises `DaemonError` if the host refuses the
+    handshake, or does not respond in time. This error and errors of the block are raised in
+    exception groups.
     """
     async with trio.open_nursery() as nursery:
         client = UserClient(stream, name, settings, nursery)

@@ -33,7 +33,7 @@ class NoWorker(Wire):
 def daemon_status(
     settings: Settings, config: str | None = None, *, start: bool = False
 ) -> StatusResponse | NoWorker | None:
-    """Return the daemon's status; None if no daemon runs.
+    """Return the daemon's status: a `NoWorker` if no worker responds, None if no daemon runs.
 
     With `start`, start a daemon if none runs; it reads the settings file `config`, if given. Raises
     `DaemonError` if the daemon cannot be started or used, and `RpcError` if the request fails.

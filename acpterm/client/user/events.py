@@ -96,9 +96,10 @@ async def refresh(
 ) -> None:
     """Call `show` with the list of terminals at once, after events, and regularly.
 
-    Await each call. `every` is the longest time between two calls, in seconds. If `everything`, the
-    list includes released terminals. Runs until cancelled. Raises `DaemonError` when the daemon
-    ends, and `RpcError` if the daemon refuses a request; errors are in exception groups.
+    Await each call. `every` is the longest time between two calls, in seconds; inf means that only
+    events cause calls after the first. If `everything`, the list includes released terminals. Runs
+    until cancelled. Raises `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses
+    a request; errors are in exception groups.
     """
     happened = trio.Event()
     request = ListRequest(all=everything)

@@ -38,7 +38,11 @@ _COMMAND: Final = 1000
 
 
 class Row(NamedTuple):
-    """The columns of the list of terminals, in order."""
+    """The columns of the list of terminals, in order.
+
+    `where` is the provider and the host. `age` and `output` are the times since the terminal was
+    created and since its last output.
+    """
 
     id: str
     name: str
@@ -216,7 +220,7 @@ def end_notice(info: TerminalInfo, status: ExitInfo) -> str | None:
 
 
 def queue_notice(info: TerminalInfo) -> str:
-    """Return a note that a terminal's program has not started yet, but waits in a queue."""
+    """Return a note that a terminal's program has not started: it waits in a cluster's queue."""
     return f"{title(info)} waits in the queue of {summary_line(info.provider)}"
 
 

@@ -145,7 +145,7 @@ def _approver(connection: AgentConnection) -> Approver:
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
     """Raise `NoQuestionError` unless a pending question of the connection has the id `identifier`.
 
-    `approver` sends the connection's questions to its client (`AgentConnection.answerer`).
+    `approver` is the connection's `answerer`: `attends` says which questions are the connection's.
     """
     pending = connection.host.approvals.pending
     if not any(question.id == identifier and approver.attends(question) for question in pending):

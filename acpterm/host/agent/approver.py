@@ -17,7 +17,7 @@ from acpterm.policy.questions import Answer, Question
 
 
 class Approver:
-    """Sends the questions of one agent's connection to its client, which asks the user.
+    """Sends the questions of one agent's connection to the client of that connection.
 
     `kind` is the client's kind, such as `editor`, and `connection` the connection's id. Implements
     `policy.approvals.Observer`. While the client is disconnected, nothing is sent; `send_pending`

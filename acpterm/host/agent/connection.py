@@ -85,9 +85,9 @@ class AgentConnection:
     """The state of one agent's connection.
 
     `context` is the execution context of the agent's terminals, and `connection` the connection's
-    id. A peer that sends `secret` can resume the connection: pass the stored secret for a restored
-    connection, or None to generate one. `holders` are the processes that use the connection, each
-    as pid and start time.
+    id. `resumption` lets the client continue an earlier connection. A peer that sends `secret` can
+    resume the connection: pass the stored secret for a restored connection, or None to generate
+    one. `holders` are the processes that use the connection, each as pid and start time.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class AgentConnection:
         return by_name[name]
 
     def request_profile(self, name: str) -> None:
-        """Apply the profile `name` in addition, for as long as the connection lasts. Idempotent.
+        """Apply the profile `name` in addition to the selected one, until `close`. Idempotent.
 
         The caller has checked that there is such a profile. Any peer may request this, because an
         additional profile can only make decisions stricter.
@@ -328,7 +328,10 @@ class AgentConnection:
         return self.find_session(params).readable(params.terminal_id)
 
     def users_terminals(self) -> list[TerminalEntry]:
-        """Return the terminals that the user created, if the settings let agents read them."""
+        """Return the terminals that the user created, if the settings let agents read them.
+
+        Otherwise return an empty list. Released terminals are left out.
+        """
         if not self.settings.agents_read_user_terminals:
             return []
         return [

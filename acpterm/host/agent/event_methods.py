@@ -31,9 +31,10 @@ _USERS_EVENTS: Final = ("attached", "detached")
 def events(connection: AgentConnection, params: AgentEventsRequest) -> Coroutine[Any, Any, Empty]:
     """`_acpterm/events`: send the events about the session's terminals until the request ends.
 
-    The returned coroutine ends when the request is cancelled, when the session is closed, or when
-    another request has the same token. Raises `RpcError` (-32602) if `REQUESTS_MAX` such requests
-    are pending.
+    The client chooses the request's token, and each notification contains the token. The returned
+    coroutine ends when the request is cancelled, when the session is closed, or when a later
+    request has the same token. Raises `RpcError` (-32602) if `REQUESTS_MAX` such requests are
+    pending.
     """
     requests = connection.event_requests
     if params.token not in requests and len(requests) >= REQUESTS_MAX:

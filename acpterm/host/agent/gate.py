@@ -46,8 +46,9 @@ def judge_create(
 ) -> Judgement:
     """Judge a create request, and check the limits on the number and rate of terminals.
 
-    Raises `RpcError`: -32600 if the command is denied, -32603 if a limit is reached, and the errors
-    of `judge`.
+    `options` are the request's `_meta.acpterm`: they may request a provider, or that the command is
+    shell text. Raises `RpcError`: -32600 if the command is denied, -32603 if a limit is reached,
+    and the errors of `judge`.
     """
     judgement = judge(connection, session, params, provider=options.provider, shell=options.shell)
     _record(connection, session, params, judgement, "create")

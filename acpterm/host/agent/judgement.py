@@ -56,7 +56,7 @@ class Judgement(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Where the program runs, as the user sees it: the directory, after the place if any."""
+        """Where the program runs, as text for the user: the place, if any, then the directory."""
         return directory_text(self.provider, self.cwd)
 
     @property

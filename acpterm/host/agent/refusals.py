@@ -37,8 +37,9 @@ def too_long_to_ask(judgement: Judgement, length: int, maximum: int) -> RpcError
 def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
     """Return the error for a command that `answer` has refused.
 
-    The message says what has refused the command, and how the user can allow it. `timeout_s` is how
-    long the user had to answer. The code is -32800 if the question was withdrawn, otherwise -32600.
+    The message says what has refused the command. If no client could ask the user, it also says how
+    the user can allow the command. `timeout_s` is how long the user had to answer. The code is
+    -32800 if the question was withdrawn, otherwise -32600.
     """
     why = f": {answer.reason}" if answer.reason else ""
     about = _about(judgement)

@@ -112,10 +112,11 @@ class Resumption:
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Close `fresh`, and return the connection that has `secret`. Return None, and do nothing, if
-        no connection has `secret`. Also do so if the connection has an approver, and `fresh` was
-        opened by a process other than the approver: that process must not get the approver's
-        rights. Raises `RpcError` (-32600) if `fresh` already has sessions.
+        Close `fresh`, and return the connection that has `secret`. If `fresh` itself has `secret`,
+        return `fresh`, and do nothing. Return None, and do nothing, if no connection has `secret`.
+        Also do so if the connection has an approver, and `fresh` was opened by a process other than
+        the approver: that process must not get the approver's rights. Raises `RpcError`
+        (-32600) if `fresh` already has sessions and does not itself have `secret`.
         """
         found = self._find(secret)
         if found is None or found is fresh:

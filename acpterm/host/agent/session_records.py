@@ -33,7 +33,7 @@ class SessionRecords:
         self.changed(record)
 
     def restored(self) -> None:
-        """Note that the previous worker has stored this session: its changes must be stored."""
+        """Record that the previous worker has stored the session: later changes are stored."""
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:

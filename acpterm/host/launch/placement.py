@@ -83,7 +83,7 @@ class Placement(NamedTuple):
     def remote(self, token: str | None) -> RemoteProgram | None:
         """Return the program of a terminal if it runs on another host; None if it runs here.
 
-        `token` is the terminal's clean-up token (`Prepared.token`).
+        `token` is the terminal's clean-up token (`Prepared.token`). Without one, return None.
         """
         return remote_program(self.provider, token)
 

@@ -103,6 +103,7 @@ class LaunchRequest:
         the default. The program is killed after `lifetime` seconds. `view` is the default format of
         the output: "text", "raw" or "screen". `limits` are those of the profile: the limit `wall`
         replaces a greater `lifetime`, and the limit `output_bytes` replaces a greater `limit`.
+        None: no limits, as for the user's terminals.
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit
@@ -142,7 +143,8 @@ class LaunchRequest:
         `placement` says where the program runs. `record` is stored together with the terminal,
         after all pending changes in `writer`, if given. Raises `RpcError` (-32603) if the provider
         cannot be used, if the system lacks a resource, or if the host is shutting down. With
-        `strict`, also raises it if a limit in `record` cannot be enforced here.
+        `strict`, also raises `RpcError` (-32603) if a limit in `record` cannot be enforced.
+        Otherwise, such a limit is recorded in `record.limits.unenforced`.
         """
         program = Program(
             argv=self._argv,

@@ -99,7 +99,7 @@ def check_directory(path: str) -> None:
 
 
 def check_command(command: str, args: list[str] | None) -> None:
-    """Raise `RpcError` (-32602) if the command is empty, or if a word has a NUL character."""
+    """Raise `RpcError` (-32602) if the command is blank, or if a word has a NUL character."""
     if not command.strip():
         raise RpcError(
             INVALID_PARAMS,

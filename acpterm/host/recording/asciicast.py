@@ -159,11 +159,11 @@ def ending(status: ExitStatus) -> Event:
 
 
 def export(terminal: Terminal, *, command: str) -> Iterator[bytes]:
-    """Yield an asciicast of the output that the terminal retains when the iteration begins.
+    """Yield the lines of an asciicast, with the title `command`.
 
-    `command` is the title. Each step processes at most `CHUNK_BYTES` bytes of output, so it blocks
-    only for a short time. The caller may pause between two steps: output that the ring has dropped
-    by then is replaced by a marker.
+    The asciicast has the output that the terminal retains when the iteration begins. Each step
+    processes at most `CHUNK_BYTES` bytes of output, so it blocks only for a short time. The caller
+    may pause between two steps: output that the ring has dropped by then is replaced by a marker.
     """
     until = terminal.ring.end
     walk, encoder = Walk(terminal), Encoder()

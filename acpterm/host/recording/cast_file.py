@@ -86,7 +86,8 @@ class CastFile:
     def resume(self, size: int) -> None:
         """Open the file that the previous worker wrote, and truncate it to `size` bytes.
 
-        Raises `OSError` if the file cannot be opened, is no regular file, or is shorter than that.
+        Raises `OSError` if the file cannot be opened, is no regular file, or has fewer than `size`
+        bytes.
         """
         with self._lock:
             if self.closing:

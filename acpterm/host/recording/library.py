@@ -86,8 +86,9 @@ def list_recordings(directory: str) -> Listing:
 def read_piece(directory: str, name: str, offset: int) -> Piece:
     """Return the piece of a recording that begins at `offset`: at most `PIECE_BYTES` bytes.
 
-    A piece ends with a whole character: the rest is left to the next piece. Raises `OSError` if the
-    file cannot be read, such as `FileNotFoundError` if `name` is not that of a recording.
+    A piece ends with a whole character: the first bytes of a character that does not fit are left
+    to the next piece. Raises `OSError` if the file cannot be read, such as `FileNotFoundError` if
+    `name` is not that of a recording.
     """
     if not NAME.fullmatch(name):
         raise FileNotFoundError(f"{name!r} is not the name of a recording")

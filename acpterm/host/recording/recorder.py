@@ -100,9 +100,9 @@ class Recorder:
     ) -> None:
         """Continue the recording of a terminal in the file at `path`, after a take-over.
 
-        `progress` is the record of the previous worker. `on_progress` is called after each write
-        with the new record, and with None when the recording ends. Output that the previous worker
-        has not recorded gets the time of the take-over.
+        `progress` is the last record that the previous worker passed to `on_progress` and stored.
+        The new `on_progress` is called as in `start`. Output that the previous worker has not
+        recorded gets the time of the take-over.
         """
         file = CastFile(path, self._settings)
         walk = Walk(terminal, progress.position)
@@ -224,8 +224,8 @@ class _Recording:
     def _unwritten(self) -> int:
         """Return how many bytes of output are not written yet.
 
-        If no more output can follow, or if the exit status is not written yet, return
-        `BATCH_BYTES`, so that the caller writes at once.
+        If no more output can follow, or if the program has exited and its exit status is not
+        written yet, return `BATCH_BYTES`, so that the caller writes at once.
         """
         terminal = self._terminal
         if terminal.output_closed or (terminal.exit is not None and not self.has_exit):

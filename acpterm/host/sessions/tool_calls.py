@@ -75,7 +75,10 @@ class ToolCall:
             self._apply_meta(name, value)
 
     def record(self, identifier: str) -> ToolCallRecord:
-        """Return the record from which the next worker restores the tool call."""
+        """Return the record from which the next worker restores the tool call.
+
+        `identifier` is the tool call's id.
+        """
         return ToolCallRecord(
             id=identifier,
             changed=self.changes,

@@ -67,7 +67,7 @@ def connection_key(connection: str) -> str:
 
 
 def session_key(connection: str, number: int) -> str:
-    """Return the key of a session's record; `number` is its number in the connection."""
+    """Return the key of a session's record; `number` is the session's number in the connection."""
     return f"{_SESSION}{connection}/{number}"
 
 

@@ -47,8 +47,9 @@ _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window o
 class Admission:
     """Decides which connections to the user's socket are admitted.
 
-    `find(id)` returns the terminal with this id; None if there is none. `holders()` returns the
-    processes that use agents' connections, and `approvers()` those of them that are approvers.
+    `trees` finds the terminals that a process comes from. `find(id)` returns this daemon's terminal
+    with this id; None if there is none. `holders()` returns the processes that use agents'
+    connections, and `approvers()` those of them that are approvers.
     """
 
     def __init__(

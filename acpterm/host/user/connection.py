@@ -112,9 +112,9 @@ class UserConnection:
     def entry(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
 
-        With `own`, @last means the user's newest terminal, and a name means an agent's terminal
-        only if no terminal of the user has the name. Raises `RpcError`: -32002 if no terminal
-        matches, -32602 if the prefix is ambiguous.
+        @last means the newest of all terminals. With `own`, @last means the user's newest terminal,
+        and a name means an agent's terminal only if no terminal of the user has the name. Raises
+        `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
         """
         return self.host.registry.find(name, own=own)
 
@@ -127,7 +127,7 @@ class UserConnection:
         The client chooses the token; the request's notifications contain it. For an attach request,
         `attached` is its terminal and its window: `window` returns them. The block is cancelled
         when the connection closes; then raise `RpcError` (-32800). Raises `RpcError` (-32602) if
-        the token is in use.
+        another ongoing request of the connection has the same token.
         """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")

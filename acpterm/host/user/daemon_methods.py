@@ -123,7 +123,7 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
     """`_acpterm/session/subscribe`: send a session's updates until the agent has disconnected.
 
     Raises `RpcError`: -32002 if there is no such session, -32602 if several connections have such a
-    session, or if the token is in use.
+    session, or if another ongoing request of the client has the same `token`.
     """
     session = _find_session(user, params.session_id, params.connection)
     with user.ongoing_request(params.token):

@@ -40,10 +40,10 @@ async def follow(
     current output was sent; otherwise once the program has ended and all output was sent. The
     response has the position just past the sent output.
 
-    Raises `RpcError`: -32602 if `since` is after the end of the output, or if the token is in use;
-    -32800 if the connection closes, or if a later request has the same `holder`. The holder is a
-    name that the client chooses for itself: a later request with the same holder means that the
-    client has connected again.
+    Raises `RpcError`: -32602 if `since` is after the end of the output, or if another ongoing
+    request of the client has the same `token`; -32800 if the connection closes, or if a later
+    request has the same `holder`. The holder is a name that the client chooses for itself: a later
+    request with the same holder means that the client has connected again.
     """
     terminal = entry.terminal
     if params.since_time is not None:

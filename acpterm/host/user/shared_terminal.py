@@ -61,7 +61,10 @@ def _initialize(user: UserConnection, params: InitializeRequest) -> InitializeAn
 
 
 class _SharedTerminal:
-    """The handlers of one connection, for the terminal with the id `terminal_id`."""
+    """The handlers of one connection, for the terminal with the id `terminal_id`.
+
+    `share` is the id of the share. `write` says whether the share allows typing.
+    """
 
     def __init__(self, share: str, terminal_id: str, *, write: bool) -> None:
         self._share: Final = share

@@ -61,8 +61,8 @@ def log_location() -> str:
 def write_lock_file(store: Store, message: str) -> None:
     """Write the keeper's pid, and `message` on the second line, into the daemon's lock file.
 
-    acpterm's commands read this file. `message` is an error, or empty while the daemon works. Does
-    nothing if no worker has stored the lock file.
+    acpterm's commands read this file. `message` is an error, or empty while the daemon works.
+    `store` has the file's descriptor; if no worker has stored the descriptor yet, does nothing.
     """
     entry = store.entries.get(LOCK_KEY)
     fds = None if entry is None else entry.descriptors()

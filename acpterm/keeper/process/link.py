@@ -56,8 +56,8 @@ class Link:
     def send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
         """Send or queue a message. Does nothing once closed.
 
-        `fds` is called when the message is sent, and returns the descriptors to send with it. If it
-        returns None, the message is dropped.
+        `fds`, unless None, is called when the message is sent, and returns the descriptors to send
+        with the message. If the call returns None, the message is dropped.
         """
         if self.open:
             self._queue.append((protocol.encode(kind, *fields), fds))

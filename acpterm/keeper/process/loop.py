@@ -167,7 +167,10 @@ class Loop:
             self.turn(before_wait())
 
     def turn(self, timeout_s: float | None) -> None:
-        """Wait at most `timeout_s` seconds for events and timers, and call their handlers."""
+        """Wait at most `timeout_s` seconds (None: without limit) for events and timers.
+
+        Calls the handlers of the events that came, and of the timers that expired.
+        """
         if self._timers:
             wait = max(0.0, self._timers[0][0] - time.monotonic())
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)

@@ -101,7 +101,10 @@ class Embedded:
         self._watch_parent()
 
     def run(self) -> int:
-        """Serve until the worker has ended, then kill all programs; return 0, the exit status."""
+        """Serve until the worker ends, closes its socket or sends `end`; then kill all programs.
+
+        Returns 0, the exit status of this process.
+        """
         self._loop.run(self._keeper.before_wait)
         end_programs(self._keeper.terminals)
         return 0

@@ -43,7 +43,7 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class Allocations:
-    """The allocations of a place, by names that are derived from the sessions.
+    """The allocations of a place. The name of each allocation is derived from its session.
 
     `directory` has the files with salloc's messages.
     """
@@ -128,7 +128,7 @@ class Allocations:
     async def leave(self, name: str, user: str) -> None:
         """Record that the terminal that `user` identifies no longer uses the allocation `name`.
 
-        Release the allocation if no other terminal uses it, and it is pending or its session has
+        If no other terminal uses the allocation, release it if it is pending, or if its session has
         ended.
         """
         self._users.get(name, set()).discard(user)

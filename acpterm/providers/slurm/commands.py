@@ -47,7 +47,7 @@ class Done(NamedTuple):
 
     @property
     def has_cancelled(self) -> bool:
-        """Whether, after scancel, each job is cancelled, has ended, or is unknown to Slurm."""
+        """For scancel: whether each of its jobs is cancelled, has ended, or is unknown to Slurm."""
         return self.status == 0 or (
             bool(self.text)
             and all(any(gone in line for gone in _GONE) for line in self.text.splitlines())
@@ -62,8 +62,8 @@ class CommandLimits:
 
     Three kinds of commands have a limit each: `srun`, which runs a step, and may wait for programs
     to end; the commands that only ask the controller; and the short steps that make a waiting srun
-    ask the controller again (`SlurmProgram.follow`). Of the short steps, only one runs at once,
-    since it may take until its timeout; its limit is `wakes`.
+    ask the controller again (`SlurmProgram.follow`). `wakes` is the limiter of these short steps.
+    Only one of them runs at once, since it may take until its timeout.
     """
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:
@@ -87,10 +87,11 @@ class CommandLimits:
 
 
 def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of Slurm's commands, with the `TERM` of `env`.
+    """Return the environment of Slurm's commands for `place`; its `TERM` is that of `env`.
 
-    Of Slurm's variables, it has only `SLURM_CONF`: if the daemon runs in a job, the others would
-    make srun start the steps in that job.
+    `env` is the environment of a terminal's command; empty for commands without a terminal. Of
+    Slurm's variables, the result has only `SLURM_CONF`: if the daemon runs in a job, the others
+    would make srun start the steps in that job.
     """
     config = place.config or os.environ.get("SLURM_CONF")
     found = {**client_environment(env), "LC_ALL": "C"}
@@ -189,7 +190,8 @@ async def end(*processes: trio.Process) -> None:
 async def job_state(place: SlurmPlace, job: str | int, *, timeout_s: float) -> Done:
     """Ask the controller for the state of a job; the result's text is a state such as `RUNNING`.
 
-    The text is empty if the job has ended. Raises `ProviderError` as `run` does.
+    The text is empty if the job has ended. Some minutes later, Slurm no longer knows the job: then
+    `Done.is_gone` is true. Raises `ProviderError` as `run` does.
     """
     argv = ["squeue", "--noheader", f"--jobs={job}", "--format=%T"]
     return await run(place, argv, timeout_s=timeout_s)

@@ -55,7 +55,7 @@ class SlurmProgram:
     `identifier` is random, and marks the program's processes. `log` is the path of the file with
     srun's messages. `limits` limits the number of commands of Slurm that run at once. `shares_job`
     says whether the job also serves other programs. `on_refusal` is called if the step could not be
-    started, or if it has lost its job.
+    started, or if its job may have ended.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class SlurmProgram:
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left.
 
-        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, `_cancel`
-        cancels the job or the step; the result then says whether Slurm has accepted that.
+        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, returns the
+        result of `_cancel`. Returns True at once if the job is being cancelled (`begin_cancel`).
         """
         self._is_being_ended = True
         if self._is_complete or self._is_cancelled or self._cancelling is not None:

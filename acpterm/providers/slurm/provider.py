@@ -240,7 +240,7 @@ class SlurmProvider:
     async def _cancel(self, jobs: Mapping[SlurmProgram, str]) -> None:
         """Cancel the jobs of programs by one command.
 
-        If it fails, each program's `clean_up` cancels its own job.
+        `jobs` has the id of each program's job. If this fails, each `clean_up` cancels its own job.
         """
         if not jobs:
             return

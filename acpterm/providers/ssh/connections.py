@@ -214,9 +214,9 @@ class Connections:
         return None
 
     async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Call `work` while no other caller connects.
+        """Call `work`, which connects, while no other caller connects.
 
-        If the attempt of another caller fails meanwhile, raise its error instead of calling `work`.
+        If this call waits for another one, and that one fails, raise its error; do not call `work`.
         """
         await self._running.wait()
         failures = self._failures

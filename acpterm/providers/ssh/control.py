@@ -199,7 +199,7 @@ class Control:
 
 
 def _check_opened(words: str) -> bool:
-    """Return True if the first reply says that the script is ready.
+    """Return True if `words`, those of the first reply, say that the script is ready.
 
     Otherwise raise `ProviderError` with the error in the reply.
     """

@@ -1,10 +1,9 @@
 """One connection to the user's socket of acpterm's daemon on another host, over a forward of ssh.
 
-`read_status` checks that daemon's version, and returns the path of its socket.
-
-`remote_keeper` opens it, to notice when the daemon cannot be reached any more, and to release
-terminals whose bridges have ended. It carries no terminals: the bridge of each terminal has a
-connection of its own.
+`remote_keeper` opens the connection, to notice when the daemon cannot be reached any more, and to
+release terminals whose bridges have ended. The connection carries no terminals: the bridge of each
+terminal has a connection of its own. Before the forward is made, `read_status` checks the daemon's
+version, and returns the path of its socket.
 
 States: *open*, once the daemon has accepted `initialize`; *closed*, once the daemon, its worker or
 the connection to the host has ended.
@@ -80,9 +79,9 @@ class KeeperLink:
 
 
 async def open_link(path: str, timeout_s: float) -> KeeperLink:
-    """Connect to the socket at `path`, initialize the connection, and return it.
+    """Connect through the forwarded local socket `path`; return the connection once it is open.
 
-    Raises `ProviderError` if no daemon answers there within `timeout_s`, or if it refuses.
+    Raises `ProviderError` if no daemon answers within `timeout_s`, or if it refuses `initialize`.
     """
     with trio.move_on_after(timeout_s):
         try:

@@ -172,10 +172,11 @@ class Master:
 
 
 async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[str]]:
-    """Return the user's own master, None if none listens; and options for `Master.start`.
+    """Return the user's own master, None if none listens; and options to start another master.
 
-    Both follow from the configuration of ssh (`config_options`). Raises `ProviderError` if ssh is
-    not installed, or cannot read the configuration.
+    Both follow from the configuration of ssh (`config_options`). The user's master listens at its
+    `ControlPath`. The options, for `Master.start`, set `ServerAliveInterval` if the configuration
+    does not. Raises `ProviderError` if ssh is not installed, or cannot read the configuration.
     """
     if shutil.which("ssh") is None:
         raise ProviderError("there is no ssh on the PATH: install openssh-client")

@@ -150,7 +150,8 @@ class SshProgram:
 class KeptProgram(SshProgram):
     """A program in a terminal of the other host's daemon. It survives the loss of the connection.
 
-    `limit_s` is the maximum time, in seconds, for which `exit` tries to reach the host.
+    `limit_s` is the maximum time, in seconds, for which `exit` tries to reach the host. A program
+    whose host cannot be reached is *abandoned*: `RemoteKeeper` ends it later.
     """
 
     def __init__(

@@ -38,11 +38,17 @@ class Origin(NamedTuple):
     ancestry: tuple[ProcStat, ...]
     """The process and its ancestors, up to but not including the process that starts programs."""
     terminals: frozenset[str]
-    """The ids of all terminals that any evidence names: descent, session, control group, marks."""
+    """The ids of the terminals that any evidence names: descent, session, control group, marks.
+
+    The evidence that `is_foreign` reports adds no ids.
+    """
     is_descendant: bool
     """Whether the process descends from this process or from the process that starts programs."""
     is_foreign: bool
-    """Whether any evidence names a terminal that is not open in this daemon."""
+    """Whether there is evidence of a terminal whose id is not in `terminals`.
+
+    It is a control group of another daemon, or the mark `RLIMIT_LOCKS` of an unknown terminal.
+    """
 
 
 def find_origin(
@@ -73,9 +79,9 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
     """Return a process and its ancestors, and the pid at which the search for ancestors ended.
 
-    That pid is `parent`, or this process's pid, if the process descends from one of the two.
-    Otherwise it is 0, or the pid of an ancestor that was not found. The list of the process and its
-    ancestors does not contain that pid.
+    That pid is `parent` (as in `find_origin`), or this process's pid, if the process descends from
+    one of the two. Otherwise it is 0, or the pid of an ancestor that was not found. The list of the
+    process and its ancestors does not contain that pid.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):
@@ -90,11 +96,9 @@ def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
 def _evidence(
     ancestry: list[ProcStat], trees: Collection[KnownTree], base: str | None
 ) -> tuple[frozenset[str], bool]:
-    """Return the ids of all terminals that any evidence in `ancestry` names.
+    """Return `Origin.terminals` and `Origin.is_foreign` for a process and its ancestors.
 
-    Also returns whether any evidence names a terminal of another daemon, or a terminal that has no
-    tree in `trees`. `base` is the name of the directory of this daemon's control groups; None
-    without control groups.
+    `ancestry` are these processes. `trees` and `base` are as in `find_origin`.
     """
     names: set[str] = set()
     tags: set[int] = set()

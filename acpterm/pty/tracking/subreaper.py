@@ -68,11 +68,12 @@ class Subreaper:
 
     `parent` is the pid of the process that starts all programs and adopts their orphans. If it is
     None, this process becomes a subreaper. It is then the parent itself, and `run` reaps orphans.
-    If this process cannot become a subreaper, `self.parent` is 1. `sole_parent` is true if all
-    children of the parent belong to trees, except for excluded ones (`exclude`). Then an orphan
-    without marks can be attributed to a tree by its start time. `socket_path` is the path of the
-    socket on which the daemon listens; None without one. `trees` are the trees that are not closed
-    yet, and `daemon` is the identity of the daemon, which marks its programs.
+    If this process cannot become a subreaper, orphans become children of process 1, and
+    `self.parent` is 1. `sole_parent` is true if all children of the parent belong to trees, except
+    for excluded ones (`exclude`). Then an orphan without marks can be attributed to a tree by its
+    start time. `socket_path` is the path of the socket on which the daemon listens; None without
+    one. `trees` are the trees that are not closed yet, and `daemon` is the identity of the daemon,
+    which marks its programs.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ def _tree_with_marks(found: marks.Marks, trees: Iterable[DescendantTree]) -> Des
 
 
 def _ignore_signal(_number: int, _frame: object) -> None:
-    """Do nothing: a handler of SIGCHLD that replaces the default one."""
+    """Do nothing. `Subreaper.run` sets this handler of SIGCHLD if the default one is set."""
 
 
 def _reap(pid: int) -> None:

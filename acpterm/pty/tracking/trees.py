@@ -74,7 +74,7 @@ class CombinedTree:
         self._descent.begins()
 
     def reaped(self, at: float | None = None) -> None:
-        """Record that the program was reaped at the time `at`; None means now."""
+        """Record that the program was reaped; `at` is as in `ProcessTree`."""
         self._descent.reaped(at)
 
     async def empty(self) -> bool:

@@ -264,7 +264,8 @@ def is_ground(data: bytes | bytearray) -> bool:
     """Return whether `data` certainly ends outside of an escape sequence, whatever came before.
 
     This is certain in two cases: the sequence that begins at the last ESC in `data` is complete; or
-    `data` has no ESC and at least `SEQUENCE_MAX` ASCII characters, since no sequence is longer.
+    `data` has no ESC, no control except BS, TAB, LF and CR, and at least `SEQUENCE_MAX` ASCII
+    characters, since no sequence is longer.
     """
     last = data.rfind(b"\x1b")
     if last >= 0:

@@ -207,7 +207,7 @@ class Emulator:
         return fed
 
     def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
-        """Return the beginning of `data`, simple output, that surely scrolls off; None if none."""
+        """Return which part of the simple output `data` surely scrolls off; None if none does."""
         if self._terminal is None or self._tail:
             return None
         library = native()

@@ -95,9 +95,9 @@ def alternate_snapshot(screen: Screen) -> bytes:
     """Return the bytes that put the alternate screen of a viewer's terminal into a screen's state.
 
     A *viewer's terminal* is the terminal in which the user attaches. `screen` must show the
-    alternate screen. Unlike those of `snapshot`, the bytes do not change the main screen of the
-    viewer's terminal. When the program leaves the alternate screen, the caller must paint the main
-    screen.
+    alternate screen. Unlike the bytes that `snapshot` returns, these bytes do not change the main
+    screen of the viewer's terminal. When the program leaves the alternate screen, the caller must
+    paint the main screen.
     """
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
@@ -142,7 +142,10 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Yield what sets modes, keypad, modifyOtherKeys, cursor shape and title as on `screen`."""
+    """Yield sequences that set the modes, keypad, modifyOtherKeys, shape and title of `screen`.
+
+    The shape is that of the cursor.
+    """
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:

@@ -217,7 +217,7 @@ class Screen:
 
     @property
     def title(self) -> str:
-        """The printable characters of the title; empty if the program set no title."""
+        """The title, of at most `TITLE_MAX` printable characters; empty if the program set none."""
         return "".join(char for char in self._dump.title if char.isprintable())[:TITLE_MAX]
 
     @property

@@ -178,7 +178,7 @@ def _number(digits: str) -> int:
 def sgr(style: Style) -> str:
     """Return the SGR sequence that sets `style`, except its hyperlink.
 
-    It first resets all attributes.
+    The sequence begins with a reset of all attributes.
     """
     return _sgr(style.fg, style.bg, style.line, style.flags)
 

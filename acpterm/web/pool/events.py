@@ -35,7 +35,10 @@ _KINDS: Final = frozenset({"created", "promoted", "exited", "released"})
 
 
 class EventFeed:
-    """Sends the events of all terminals to one client. Its tasks run in `nursery`."""
+    """Sends the events of all terminals to one client on `channel`, from tasks in `nursery`.
+
+    `ids` has the ids of the terminals on the client's WebSocket.
+    """
 
     def __init__(
         self, user: UserConnection, ids: PoolIds, channel: Channel, nursery: trio.Nursery
@@ -120,7 +123,8 @@ class EventFeed:
 class _OpenTerminal:
     """A terminal in the state *open*: the client was sent `created`, but not yet `closed`.
 
-    Sends the terminal's output to the client, and records the position up to which it was sent.
+    Sends the terminal's output to the client, and records the position up to which it was sent: at
+    first `position`. `entry` is None if the host has forgotten the terminal: no output is sent.
     """
 
     def __init__(

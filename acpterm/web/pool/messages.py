@@ -114,7 +114,10 @@ def encode(message: ServerMessage) -> str:
 
 
 class InvalidMessageError(Exception):
-    """A frame is not a valid message; `str` says why. `id` is as in `ErrorMessage`."""
+    """A frame is not a valid message, or what the message requests is not possible.
+
+    `str` says why. `id` is as in `ErrorMessage`.
+    """
 
     def __init__(self, identifier: str, error: str) -> None:
         super().__init__(error)

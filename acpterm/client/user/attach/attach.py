@@ -246,8 +246,9 @@ class _Attachment:
     async def _show_notice(self) -> None:
         """Show the notice (terminal, detach keys) in the window's last line for `NOTICE_S` seconds.
 
-        The notice appears once the program has printed nothing for `_QUIET_S` seconds. If the
-        program is queued, the notice says so, and stays until the program starts.
+        The notice appears once the program has printed nothing for `_QUIET_S` seconds. A key
+        removes it early. If the program waits in the queue of a cluster, the notice says so, and
+        stays until the program starts.
         """
         await self._has_output.wait()
         while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  each output delays it

@@ -151,7 +151,7 @@ async def _kill_on_shutdown(
 
 
 async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
-    """Print a note on stderr if the program is still queued after `_QUEUE_NOTE_S` seconds."""
+    """Print a note on stderr if a cluster has not started the program after `_QUEUE_NOTE_S`."""
     await trio.sleep(_QUEUE_NOTE_S)
     with suppress(RpcError):  # the terminal was removed, or the connection is lost
         info = await client.terminal_request("get", info.terminal_id, TerminalInfo)

@@ -61,7 +61,7 @@ def settings_file(config: str | None, socket: str | None) -> tuple[Settings, Che
 
 
 def sockets(chosen: Settings) -> CheckResult:
-    """Check that the sockets and their directory are accessible only to this user."""
+    """Check that sockets can be created, and that other users cannot access or replace them."""
     name = "sockets"
     for path in (agent_socket(chosen), user_socket(chosen)):
         directory = os.path.dirname(path)

@@ -67,9 +67,9 @@ _NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 class Run(NamedTuple):
-    """Text of one style: ASCII characters, or one non-ASCII character with its combining marks.
+    """Text of one style: ASCII characters, or one other character, or one with combining marks.
 
-    `column` is its first column on the screen, counted from 0; `width` is in columns.
+    `column` is the text's first column on the screen, counted from 0; `width` is in columns.
     """
 
     column: int

@@ -73,7 +73,7 @@ async def play_here(playback: Playback) -> int | None:
 
 
 async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
-    """Read keys, and send those that control the playback."""
+    """Read keys; pass those that control the playback to `send`, until no more can be read."""
     async with send:
         while typed := await read_keys():
             for key in keys_in(typed):

@@ -138,7 +138,8 @@ def _read_block(raw: Raw) -> Block | None:
 def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any]:
     """Convert content items to ACP v2; drop what v2 does not allow.
 
-    `items` were returned by `sanitize`. `cwd` is the directory for relative paths; None if unknown.
+    `items` were returned by `sanitize`. `cwd` is the directory for relative paths; if it is None,
+    diffs with a relative path are dropped.
     """
     return [new for item in items if (new := _item_in_v2(item, cwd)) is not None]
 

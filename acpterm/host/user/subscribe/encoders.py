@@ -163,7 +163,8 @@ class V1MetaEncoder:
 class V2Encoder:
     """Encodes updates for ACP v2.
 
-    `cwd` is the session's directory, to make paths absolute; None if unknown.
+    `cwd` is the session's directory, to make paths absolute. None if it is unknown: diffs and
+    locations with a relative path are then dropped.
     """
 
     needs_whole_call: Final = False

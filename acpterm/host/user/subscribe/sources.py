@@ -144,7 +144,10 @@ class AgentSource:
 
 
 class Tombstone:
-    """The length and the end of a forgotten terminal, copied from its `source`; without output."""
+    """Replaces `source`, the source of a forgotten terminal: keeps its length and end, no output.
+
+    `is_retained` is True, so that the tombstone is not replaced again.
+    """
 
     is_over: Final = True
     survives_session: Final = True

@@ -59,7 +59,9 @@ _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
 class Subscriber:
     """One subscription of a user's client to one session.
 
-    `token` identifies the subscription in each notification.
+    `encoder` encodes the updates in the format that the client has requested. `token`, which the
+    client has chosen, identifies the subscription in each notification. `backlog_bytes_max` is the
+    `bytes_max` of `UpdateBacklog`.
     """
 
     def __init__(
@@ -275,7 +277,10 @@ class Subscriber:
                     break
 
     def _send_step(self, cursor: TerminalCursor) -> bool:
-        """Send one chunk of a terminal's output, or its end; return whether to send more."""
+        """Send the next chunk of a terminal's output; return whether more output follows.
+
+        If no more output follows, also send how the program ended, if it has ended.
+        """
         updates, more = cursor.step(self._encoder)
         self._notify(updates)
         return more
