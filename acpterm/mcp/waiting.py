@@ -14,6 +14,7 @@ from acpterm.api.errors import AcptermError, RequestError
 from acpterm.api.results import Output, Waited
 from acpterm.api.terminal import Terminal
 from acpterm.api.waiting import collect
+from acpterm.keys import key_bytes
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.patterns import ModelPattern
@@ -125,13 +126,15 @@ async def type_into(
     """Type text and then keys into a session. Raises `ToolError` if that is not possible.
 
     Later waits search for their patterns only in the output that follows this input. `keys` are
-    names of keys, in a list or separated by blanks.
+    names of keys, in a list or separated by blanks. If one of them is unknown, nothing is typed.
     """
-    now = await session.terminal.read(session.position, max_bytes=1)
-    if now.exit is None:
-        session.input_position = (await session.terminal.info()).position
     names = keys.split() if isinstance(keys, str) else (keys or [])
     try:
+        for name in names:
+            key_bytes(name)
+        now = await session.terminal.read(session.position, max_bytes=1)
+        if now.exit is None:
+            session.input_position = (await session.terminal.info()).position
         if text:
             await session.terminal.write(text)
         if names:

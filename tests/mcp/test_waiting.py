@@ -193,6 +193,17 @@ async def test_terminal_screen_and_keys_drive_a_full_screen_program(tmp_path):
     assert "nothing was typed" in wrong.text
 
 
+async def test_terminal_continue_types_nothing_when_a_key_is_unknown(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="exec cat")
+        wrong = await tools.call(
+            "terminal_continue", sessionId="term-1", stdin="text\n", keys=["Enter", "NoSuchKey"]
+        )
+        result = await tools.call("terminal_continue", sessionId="term-1", stdin="more\n")
+    assert "nothing was typed into term-1: there is no key 'NoSuchKey'" in wrong.text
+    assert result.data["output"] == "more\nmore\n"
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("identifiers", [[], None])
 async def test_wait_for_no_session_in_particular_is_for_any(tmp_path, identifiers):
