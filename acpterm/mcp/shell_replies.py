@@ -1,7 +1,7 @@
 """The results of tools about commands in persistent shells (`shells`)."""
 
 from acpterm.api.results import Completed
-from acpterm.mcp.cropping import crop
+from acpterm.mcp.cropping import Cropped
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import SessionResult, State, call_text
 from acpterm.mcp.tool import Reply
@@ -21,8 +21,8 @@ def state_of_command(completed: Completed) -> State:
 def command_reply(
     session: Session,
     completed: Completed,
+    output: Cropped,
     *,
-    limit: int,
     next_call: str,
     heading: str = "",
     text: str | None = None,
@@ -30,11 +30,10 @@ def command_reply(
 ) -> Reply:
     """Return the reply about a command, whose result so far is `completed`.
 
-    The text of the reply is `text`, which is not cropped; if `text` is None, `heading` and the
-    output, cropped to `limit` characters. The first line of the reply suggests the call
-    `next_call`. `note` says how to read the output that was left out; None: with `terminal_output`.
+    `output` is the output to show, and `note` says how to read the part that was left out; None:
+    with `terminal_output`. The text of the reply is `text`; if that is None, `heading` and the
+    output. The first line of the reply suggests the call `next_call`.
     """
-    output = crop(completed.output, limit)
     if note is None:
         note = call_text("terminal_output", sessionId=session.id, offset=output.head_lines)
     shown = output.with_note(note)

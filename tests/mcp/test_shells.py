@@ -227,3 +227,27 @@ async def test_new_output_of_a_shell_is_complete_after_a_flood(tmp_path, monkeyp
             while "new\n" not in texts:
                 texts += (await tools.call("BashOutput", bash_id=slow.data["id"])).text
     assert "4\n" not in texts
+
+
+async def test_output_of_a_busy_shell_is_new_and_matches_and_is_cropped(tmp_path):
+    command = f"echo old; until test -e {tmp_path}/go; do sleep 0.05; done; seq 10000; read line"
+    async with mcp_tools(tmp_path, "claude") as tools:
+        slow = await tools.call("Bash", command=command, timeout=500)
+        async with user_of(tools.host) as user:
+            (terminal,) = (await user.request("terminal/list"))["terminals"]
+            read = {"terminalId": terminal["terminalId"], "since": 0}
+            (tmp_path / "go").touch()
+            with anyio.fail_after(DEADLINE_S):
+                while "10000\n" not in (await user.request("terminal/read", read))["data"]:
+                    await anyio.sleep(0.05)
+                result = slow
+                while "10000\n" not in result.text:
+                    result = await tools.call(
+                        "BashOutput", bash_id=slow.data["id"], filter="^[1-6]"
+                    )
+    output = result.data["output"]
+    assert f"<stdout>\n{output.rstrip()}\n</stdout>" in result.text
+    assert output.startswith("1\n2\n3\n4\n5\n6\n10\n")
+    assert "left out: run the command again with its output in a file" in output
+    assert len(output) < 31_000
+    assert result.data["truncated"]

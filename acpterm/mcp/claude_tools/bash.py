@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, crop_output, session_reply
+from acpterm.mcp.cropping import crop
 from acpterm.mcp.sessions import Launch
 from acpterm.mcp.shell_replies import command_reply, state_of_command
 from acpterm.mcp.states import SessionResult, call_text
@@ -83,7 +84,7 @@ async def _in_shell(call: Call, command: str, limit: float) -> Reply:
     return command_reply(
         session,
         completed,
-        limit=OUTPUT_CHARS_MAX,
+        crop(completed.output, OUTPUT_CHARS_MAX),
         next_call=next_call,
         heading=heading,
         note=REST,

@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, crop_output, session_reply
+from acpterm.mcp.cropping import crop
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.shell_replies import command_reply, state_of_command
 from acpterm.mcp.shells import CATCH_UP_S
@@ -34,13 +35,14 @@ async def _execute(call: Call, params: Params) -> Reply:
         completed, new = shell
         ended = state_of_command(completed) == "exited"
         status = "completed" if ended else "running"
-        text = _text(status, completed.exit_code if ended else None, await _matching(new, pattern))
+        output = crop(await _matching(new, pattern), OUTPUT_CHARS_MAX)
+        code = completed.exit_code if ended else None
         return command_reply(
             session,
             completed,
-            limit=OUTPUT_CHARS_MAX,
+            output,
             next_call=call_text("KillShell", shell_id=session.id),
-            text=text,
+            text=_text(status, code, output.with_note(REST)),
             note=REST,
         )
     view = await read_new(call, session)

@@ -98,7 +98,7 @@ async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kill
     return command_reply(
         session,
         completed,
-        limit=params.max_output or call.settings.crop_output,
+        crop(completed.output, params.max_output or call.settings.crop_output),
         next_call=_next_call(name, session, completed),
         heading=_killed(limit) if was_killed else exit_heading(session, completed),
     )

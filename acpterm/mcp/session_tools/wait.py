@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 from acpterm.api.errors import AcptermError, RequestError
 from acpterm.api.results import Completed, Waited
 from acpterm.mcp.call import Call
+from acpterm.mcp.cropping import crop
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import Session
@@ -84,7 +85,7 @@ def _command_reply(call: Call, session: Session, completed: Completed) -> Reply:
     return command_reply(
         session,
         completed,
-        limit=call.settings.crop_output,
+        crop(completed.output, call.settings.crop_output),
         next_call=call_text(tool, sessionId=session.id),
         heading=exit_heading(session, completed),
     )
