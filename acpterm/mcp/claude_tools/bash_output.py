@@ -58,8 +58,8 @@ async def _matching(text: str, pattern: ModelPattern | None) -> str:
     """Return the lines that match the pattern; without a pattern, return all lines."""
     if pattern is None:
         return text
-    found = await pattern.matching(text.splitlines(keepends=True))
-    return "".join(line for _, line in found)
+    found = await pattern.matching(text.splitlines())
+    return "".join(f"{line}\n" for _, line in found)
 
 
 def _text(status: str, code: int | None, output: str) -> str:
