@@ -257,7 +257,8 @@ class Shells:
         """Interrupt the shell's command; if it does not end, end the shell.
 
         Return fields of `Completed`, with which to update an earlier result of this command. These
-        are all fields if the command was seen to end, else only `state` and `detail`.
+        are all fields if this call has seen the command end; else only those that say whether the
+        shell was ended, or another call has seen the command end.
         """
         completed: Completed | None = None
         with anyio.move_on_after(_INTERRUPT_S), suppress(AcptermError):
@@ -269,6 +270,8 @@ class Shells:
             return {name: getattr(completed, name) for name in completed.__struct_fields__}
         if named.shell.busy:
             await self._drop(named)
+        if named.shell.terminal is not None:
+            return {"state": "done", "detail": "another call has the result of the command"}
         return {"state": "shell_ended", "detail": "the shell was ended with its command"}
 
 

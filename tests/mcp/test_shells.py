@@ -160,6 +160,25 @@ async def test_command_in_a_shell_is_killed_at_its_limit_if_the_user_wants_that(
     assert after.data["output"] == "5\n"
 
 
+async def test_killed_command_leaves_its_shell_when_another_call_has_seen_its_end(tmp_path):
+    command = f"touch {tmp_path}/begun; sleep 600"
+    async with mcp_tools(tmp_path, tool_at_timeout="kill") as tools:
+        first = await tools.call("terminal_bash", session="s", command="true")
+        killed = []
+
+        async def run():
+            arguments = {"session": "s", "command": command, "timeout_seconds": 2}
+            killed.append(await tools.call("terminal_bash", **arguments))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            await poll((tmp_path / "begun").exists)
+            waited = await tools.call("terminal_wait", sessionId=first.data["id"])
+    assert waited.data["exitCode"] == 130
+    assert killed[0].state.startswith("[exited after ")
+    assert "exit code unknown" in killed[0].state
+
+
 async def test_wait_for_a_shell_has_the_conditions_of_the_call(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         running = await tools.call("terminal_bash", session="s", command="echo Name:; read x; true")
