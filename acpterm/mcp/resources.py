@@ -6,8 +6,9 @@ at most every `UPDATE_INTERVAL_S` seconds.
 
 One task watches each URI that has subscribers. It ends with the last subscription, when the program
 has ended, or when the session is removed. Clients of the protocol of 2025 subscribe to a URI
-(`subscribe`), and are notified on their connection. Clients of the protocol of 2026 listen to a
-stream (`listen`), and are notified through the bus of the SDK.
+(`subscribe`), and are notified on their connection; of added and removed sessions they are always
+notified. Clients of the protocol of 2026 listen to a stream (`listen`), and are notified through
+the bus of the SDK.
 """
 
 from collections.abc import AsyncIterator
@@ -118,14 +119,17 @@ class Resources:
         async with self._watching(sessions, params.notifications.resource_subscriptions or []):
             return await self._listen(ctx, params)
 
-    async def notify_list_changed(self) -> None:
-        """Notify the client that sessions were added or removed.
+    async def notify_of_sessions(self, sessions: Sessions, client: ServerSession) -> None:
+        """Notify the client each time that sessions are added or removed, until cancelled.
 
-        A client of the protocol of 2025 is notified only after its first `subscribe`.
+        A client of the protocol of 2026 is notified only if it listens to these changes.
         """
-        await self._bus.publish(ResourcesListChanged())
-        if self._client is not None:
-            await self._client.send_resource_list_changed()
+        changed = sessions.changed
+        while True:
+            await changed.wait()
+            changed = sessions.changed  # set by changes during the notification
+            await self._bus.publish(ResourcesListChanged())
+            await client.send_resource_list_changed()  # not sent in the protocol of 2026
 
     @asynccontextmanager
     async def _watching(self, sessions: Sessions, uris: list[str]) -> AsyncIterator[None]:

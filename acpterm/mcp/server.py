@@ -73,15 +73,8 @@ class TerminalServer:
             provider = _tool_settings(self._settings, agent).provider
             asks = self._starts.decide if can_ask(ctx) else None
             self._sessions = Sessions(self._link, agent, self._cwd, provider=provider, asks=asks)
-            self._group.start_soon(self._publish_changes, self._sessions)
+            self._group.start_soon(self.resources.notify_of_sessions, self._sessions, ctx.session)
         return self._sessions
-
-    async def _publish_changes(self, sessions: Sessions) -> None:
-        changed = sessions.changed
-        while True:
-            await changed.wait()
-            changed = sessions.changed  # set by changes during the notification
-            await self.resources.notify_list_changed()
 
     def list_tools(self) -> types.ListToolsResult:
         """Return the response to `tools/list`: all tools of the set."""

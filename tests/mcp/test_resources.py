@@ -5,6 +5,7 @@ import pytest
 import trio
 from mcp.shared.exceptions import MCPError
 
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
 
 
@@ -45,6 +46,19 @@ async def test_subscriber_of_2025_is_notified_of_output(tmp_path):
         with trio.fail_after(10):
             await updated.wait()
         await tools.client.unsubscribe_resource("acpterm://terminal/term-1")
+
+
+async def test_client_of_2025_is_notified_of_sessions_without_a_subscription(tmp_path):
+    changed = trio.Event()
+
+    async def on_message(message):
+        if isinstance(message, types.ResourceListChangedNotification):
+            changed.set()
+
+    async with mcp_tools(tmp_path, message_handler=on_message) as tools:
+        await tools.call("terminal_start", command="sleep 60")
+        with trio.fail_after(DEADLINE_S):
+            await changed.wait()
 
 
 async def test_subscriber_of_2026_is_notified_of_output_and_sessions(tmp_path):
