@@ -5,6 +5,7 @@ import re
 import pytest
 
 from acpterm.mcp import call
+from acpterm.mcp.claude_tools import monitor
 from tests.support.mcp import mcp_tools
 from tests.support.user import user_of
 
@@ -101,6 +102,34 @@ async def test_monitor_sends_each_line_as_an_event(tmp_path):
         )
     assert events == ["one", "two"]
     assert result.text == f"Monitor {result.data['id']}: ended, exit code 4\none\ntwo\n"
+
+
+@pytest.mark.long
+async def test_monitor_sends_a_line_when_it_is_complete(tmp_path):
+    events = []
+
+    async def on_progress(progress, total, message):
+        events.append(message)
+
+    script = "printf 'one\\nt'; sleep 0.6; echo wo; printf th; sleep 0.6; printf ree"
+    async with mcp_tools(tmp_path, "claude") as tools:
+        await tools.call("Monitor", command=script, progress=on_progress)
+    assert "\n".join(events) == "one\ntwo\nthree"
+
+
+@pytest.mark.long
+async def test_monitor_sends_the_beginning_of_a_line_when_it_is_very_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(monitor, "LINE_CHARS_MAX", 5)
+    events = []
+
+    async def on_progress(progress, total, message):
+        events.append(message)
+        (tmp_path / "go").touch()
+
+    script = f"printf 123456; until test -e {tmp_path}/go; do sleep 0.05; done; echo 7"
+    async with mcp_tools(tmp_path, "claude") as tools:
+        await tools.call("Monitor", command=script, timeout_ms=30_000, progress=on_progress)
+    assert events == ["123456", "7"]
 
 
 @pytest.mark.long

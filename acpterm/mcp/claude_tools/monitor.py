@@ -1,8 +1,8 @@
 """`Monitor`: run a command, and report each line of its output as an event.
 
-Lines are batched for `BATCH_S`, and sent as progress while the call lasts. The result has all
-lines, too. A command that prints more than `FLOOD_LINES` in one batch is killed, since such lines
-are not events.
+Lines are batched for `BATCH_S`, and sent as progress while the call lasts. A line is sent when it
+is complete, or longer than `LINE_CHARS_MAX`. The result has all lines, too. A command that prints
+more than `FLOOD_LINES` in one batch is killed, since such lines are not events.
 """
 
 from typing import Annotated, Final
@@ -21,6 +21,8 @@ TIMEOUT_MS: Final = 300_000
 BATCH_S: Final = 0.2
 FLOOD_LINES: Final = 500
 """More lines in one batch than this are a flood."""
+LINE_CHARS_MAX: Final = 8192
+"""An incomplete line with more characters than this is sent in pieces."""
 
 
 class Params(Struct, kw_only=True):
@@ -64,21 +66,27 @@ async def _follow(call: Call, session: Session, what: str) -> bool:
     the read position of the session. A batch of more than `FLOOD_LINES` lines is a flood. `what`
     describes the command in progress messages.
     """
-    position = session.position
+    position, rest = session.position, ""
     while call.remaining > 0:
         call.doing = f"monitoring {what}"
         output = await session.terminal.read(position, wait=call.limited(10))
         if output.exit is not None and not output.text:
+            if rest:
+                await call.report(rest)
             return False
         if not output.text:
             continue
         await anyio.sleep(BATCH_S)
         batch = await session.terminal.read(position)
         position = batch.position
-        lines = batch.text.splitlines()
+        *lines, rest = (rest + batch.text).split("\n")
         if len(lines) > FLOOD_LINES:
             return True
-        await call.report("\n".join(lines))
+        if len(rest) > LINE_CHARS_MAX:
+            lines.append(rest)
+            rest = ""
+        if lines:
+            await call.report("\n".join(lines))
     return False
 
 
