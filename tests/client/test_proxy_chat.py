@@ -61,6 +61,13 @@ async def answer(editor, *blocks):
     return found
 
 
+async def created(editor, name):
+    """Wait until a terminal is listed: before, its program may run, but the create may yet fail."""
+    with trio.fail_after(DEADLINE_S):
+        while name not in await answer(editor, "/terminal list"):
+            await trio.sleep(0.01)
+
+
 def commands(editor):
     return [
         [command["name"] for command in update["availableCommands"]]
@@ -217,10 +224,7 @@ async def test_cancelled_prompt_leaves_its_terminal_and_the_agent_alone(how, tmp
         await editor.open("/tmp")
         await editor.prompt(create("exec sleep 60"))
         id_ = await begin(editor, "/terminal start exec sleep 60")
-        # The host registers a terminal after its program has started. Cancelling before ends both.
-        with trio.fail_after(DEADLINE_S):
-            while "term-1" not in await answer(editor, "/terminal list"):
-                await trio.sleep(0.01)
+        await created(editor, "term-1")
         is_session = how == "session/cancel"
         await editor.notify(
             how, {"sessionId": editor.session} if is_session else {"requestId": id_}
@@ -438,16 +442,16 @@ async def test_terminal_outlives_the_proxy_and_is_the_users(tmp_path):
 async def test_answer_continues_with_the_next_worker(tmp_path, monkeypatch):
     for name in ("SETTLE", "MAX"):
         monkeypatch.setenv(f"ACPTERM_TOOL_{name}_INTERVAL", "60")
-    ran, go = tmp_path / "ran", tmp_path / "go"
-    command = f"touch {ran}; until [ -e {go} ]; do sleep 0.05; done; echo over"
+    go = tmp_path / "go"
+    command = f"until [ -e {go} ]; do sleep 0.05; done; echo over"
     async with daemon(tmp_path) as running, editor_of(tmp_path, running.path) as editor:
         await editor.open("/tmp")
         id_ = await begin(editor, f"/terminal start {command}")
-        await poll(ran.exists)
+        await created(editor, "term-1")
         await running.kill_worker()
         go.touch()
         assert (await editor.result(id_))["stopReason"] == "end_turn"
-        assert "over\n[exited with 0]" in editor.texts_sent[0]
+        assert "over\n[exited with 0]" in editor.texts_sent[-1]
 
 
 @pytest.mark.long

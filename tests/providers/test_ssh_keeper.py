@@ -160,7 +160,9 @@ async def test_output_continues_although_the_host_does_not_notice_the_loss(
 async def test_input_and_size_arrive_once_after_a_reconnection(
     server, there, runtime_directory, workspace
 ):
-    line = "echo ready; read a; echo got $a; stty size; read b; echo got $b; exit 5"
+    # The input may arrive before the size.
+    sized = "until stty size | grep '19 71'; do sleep 0.02; done"
+    line = f"echo ready; read a; echo got $a; {sized}; read b; echo got $b; exit 5"
     async with ssh_provider(keeping(server)) as ssh, running_pool() as pool:
         started = await start(ssh, pool, shell(workspace, line), size=(80, 24))
         await ready(started.terminal)
