@@ -172,13 +172,14 @@ class Terminal:
         self.started_at: Final = now if started_at is None else started_at
         #: When the terminal was created, in seconds since 1970, for display.
         self.started: Final = time.time() if created_time is None else created_time
-        age = now - self.started_at
+        monotonic = time.monotonic()
         self.timeline: Final = Timeline(
-            time.monotonic() - age,
+            monotonic - (now - self.started_at),
             kept=ring.retained,
             size=size,
             end=ring.position,
             known_from=ring.restored_end,
+            now=monotonic,
         )
         is_answered = remote is not None and remote.answers_queries
         on_reply = None if is_answered else _Replies(ring, self.keyboard)

@@ -57,7 +57,7 @@ class Timeline:
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
     `size` is the columns and rows at the start, and `end` the position of the next byte to be
     recorded. Output before the position `known_from` was already consumed by an earlier worker, so
-    its real times are unknown.
+    its real times are unknown. If `end` is not 0, output before `end` gets the time `now`.
     """
 
     __slots__ = (
@@ -82,6 +82,7 @@ class Timeline:
         size: tuple[int, int],
         end: int = 0,
         known_from: int = 0,
+        now: float = 0.0,
     ) -> None:
         self.start: Final = start
         #: The times of bytes before this position are unknown.
@@ -95,8 +96,8 @@ class Timeline:
         #: How many times the terminal size has changed.
         self.resized = 0
         self._retained: Final = kept
-        self._times = array("d")
-        self._positions = array("q")
+        self._times = array("d", [now] if end else [])
+        self._positions = array("q", [end] if end else [])
         self._due = -math.inf
         self._resizes: deque[Resize] = deque()
 
