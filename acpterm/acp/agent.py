@@ -35,9 +35,9 @@ class AuthMethod(Wire, omit_defaults=True):
 
 
 class SessionCapabilities(Wire, omit_defaults=True):
-    """The optional session methods that an agent supports.
+    """What an agent supports for sessions: ``session/resume``, and additional directories.
 
-    A method is supported if its member is an object, even an empty one.
+    Each is supported if its member is an object, even an empty one.
     """
 
     resume: Annotated[dict[str, Raw] | None, DEFAULT_ON_ERROR] = None

@@ -186,8 +186,8 @@ class SetSessionRequest(Wire):
 class AgentEventsRequest(Wire):
     """The params of the agents' ``_acpterm/events``: send events about a session's terminals.
 
-    The events are ``_acpterm/event`` notifications with the `token`, until the request is cancelled
-    or the session is closed.
+    Each event is an ``_acpterm/event`` notification with the `token` of this request. The request
+    lasts until it is cancelled or the session is closed.
     """
 
     session_id: SessionId

@@ -75,7 +75,8 @@ class ApprovalAnswer(Wire):
 class AskedNotification(Wire, omit_defaults=True):
     """``_acpterm/approval/asked``: a new question.
 
-    `token` is the token of the ``subscribe`` request, on the user's socket only.
+    On the user's socket, `token` is the token of the ``_acpterm/approval/subscribe`` request. A
+    notification to an approver has no token.
     """
 
     approval: ApprovalInfo
@@ -85,8 +86,9 @@ class AskedNotification(Wire, omit_defaults=True):
 class WithdrawnNotification(Wire, omit_defaults=True):
     """``_acpterm/approval/withdrawn``: a question was answered, or is no longer asked.
 
-    `answer` is the answer to the question; if the question is no longer asked, it is a refusal.
-    `token` is the token of the ``subscribe`` request, on the user's socket only.
+    `answer` is the answer to the question; if the question is no longer asked, it is a refusal. On
+    the user's socket, `token` is the token of the ``_acpterm/approval/subscribe`` request. A
+    notification to an approver has no token.
     """
 
     approval_id: str

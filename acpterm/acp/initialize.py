@@ -67,7 +67,7 @@ def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) ->
     """Return a host's response to ``initialize``; `version` is the host's version of acpterm.
 
     `extensions` is what the host offers besides ACP, sent as ``_meta.acpterm`` of the client
-    capabilities.
+    capabilities; UNSET for nothing.
     """
     return InitializeAnswer(
         client_capabilities=ClientCapabilities(

@@ -32,8 +32,9 @@ class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
 def pool_terminal(info: TerminalInfo, argv: list[str] | None = None) -> PoolTerminal:
     """Return a terminal as a pool describes it.
 
-    `argv` is the command that an agent spawned. If `argv` is None, the `command` of an agent's
-    terminal is its command line, split into words; a terminal of the user has no `command`.
+    `argv` is the command that an agent spawned. If `argv` is None, the `command` of a terminal that
+    an agent created is its command line, split into words; a terminal that the user created has no
+    `command`.
     """
     command: list[str] | UnsetType = UNSET
     if argv is not None:

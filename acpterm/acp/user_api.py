@@ -54,9 +54,9 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
 
     `own` is for a client that types into the terminal. The user's terminals are those that the user
     has created or taken over. With `own`, ``@last`` is the newest of the user's terminals; it is an
-    error if there are none. If the user and an agent have terminals of the same name, the name
-    means the user's, even if its program has ended. Without `own`, ``@last`` is the newest of all
-    terminals. ``attach`` and ``write`` always find their terminal as with `own`.
+    error if there are none. Also with `own`, a name that the user's and an agent's terminal have in
+    common means the user's terminal, even if its program has ended. Without `own`, ``@last`` is the
+    newest of all terminals. ``attach`` and ``write`` always find their terminal as with `own`.
     """
 
     own: bool = False

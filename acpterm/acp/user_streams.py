@@ -98,9 +98,9 @@ class FollowRequest(Wire, omit_defaults=True):
     before a take-over by a new worker are unknown; `since_time` skips output whose time is unknown.
 
     With `hold` no output is lost: the program blocks while the ring is full of unread output. Only
-    terminals that the user owns can be followed with `hold`. `holder` is any name of the reader: a
-    new request ends earlier requests of the same holder, because the host may not have noticed yet
-    that their connections are lost.
+    terminals that the user owns can be followed with `hold`. `holder` is a name that the reader
+    chooses: a new request ends the terminal's earlier request with the same `holder`, because the
+    host may not have noticed yet that the connection of the earlier request is lost.
     """
 
     terminal_id: TerminalName

@@ -6,8 +6,8 @@ States:
 - *recovering*, after the stream has ended or broken: new requests are queued, and
   `Recovery.reconnect` is awaited. Then `Recovery.repeats` decides which of the requests without a
   response are sent again; the others fail. A connection without a `Recovery` is closed instead.
-- *closed*, after reconnecting has failed, or `run` was cancelled: every pending and every later
-  request raises `ClosedError`.
+- *closed*, by `goodbye`, after an invalid message, after a failed reconnection, or if `run` was
+  cancelled: every pending and every later request raises `ClosedError`.
 
 Ownership: the task of `run` owns the stream. It reads, and a child task writes, so that a line is
 sent completely even if the task that sends a request is cancelled. Each request has a `Call`, which

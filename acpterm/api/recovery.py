@@ -24,7 +24,7 @@ class Repeats(Protocol):
         """Record that the request `id_` was cancelled by the message in `line`."""
 
     def answered(self, id_: Id) -> object:
-        """Remove the request `id_`, whose response was received."""
+        """Remove the request `id_`, whose response was received; the result is not used."""
 
     def lost(self) -> Lost:
         """Return the lines to send on the next connection, after the stream was lost.

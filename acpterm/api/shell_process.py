@@ -1,8 +1,8 @@
 """One process of a persistent shell: its start, its terminal, and its private directory.
 
 States: *started*; *ready* at its first prompt, when `start_shell` returns it; *ended* (`exit` is
-set). `ShellError` is raised if the shell exits or waits for input before it is ready, or if a
-sandbox hides the directory from it.
+set). `ShellError` is raised if the shell exits before it is ready, if it is not ready within
+`START_TIMEOUT_S`, or if a sandbox hides the directory from it.
 """
 
 from collections.abc import Callable, Mapping

@@ -46,7 +46,7 @@ class Searches(Protocol):
 
 
 class _Seen:
-    """The output that a wait has read."""
+    """The end of the output that a wait has read: at most `TEXT_CHARS_MAX` characters."""
 
     def __init__(self, since: int | None) -> None:
         self.since = since
@@ -70,7 +70,7 @@ class _Seen:
         return has_more
 
     async def search(self, pattern: Searches) -> re.Match[str] | None:
-        """Return the first match that begins in the newest output, or shortly before it."""
+        """Return the first match that begins in the newest output or shortly before, or None."""
         found = pattern.search(self.text, self._searched)
         return await found if isinstance(found, Awaitable) else found
 

@@ -12,7 +12,10 @@ _LINE_SEARCH_SHARE: Final = 0.5
 
 
 class Cropped(NamedTuple):
-    """Output of limited length. Between `head` and `tail`, `lines` and `bytes` were left out."""
+    """The beginning and end of an output, and how many lines and bytes between them were left out.
+
+    If nothing was left out, `head` is the whole output.
+    """
 
     head: str
     tail: str

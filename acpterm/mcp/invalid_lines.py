@@ -52,7 +52,7 @@ async def _pass(
 
 
 def _answer(error: ValidationError) -> types.JSONRPCError | None:
-    """Return the response to an invalid line; None for an empty line."""
+    """Return the response to the invalid line in `error`; None if the line is empty."""
     detail = error.errors(include_url=False)[0]
     line = detail["input"]
     if detail["type"] != "json_invalid":

@@ -19,9 +19,11 @@ from acpterm.mcp.tool_error import ToolError
 TIMEOUT_S: Final = 0.5
 LENGTH_MAX: Final = 10_000
 _LEAST_S: Final = 1e-6
-# One element of a pattern: an escaped character, a set, a parenthesis, a count, or a character.
+# One element of a pattern: an escaped character, a set, a comment, a parenthesis, a count, or a
+# character.
 _ELEMENT: Final = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|(?P<open>\()|(?P<close>\))|\{\s*(?P<count>\d+)[^}]*\}|.",
+    r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|(?P<comment>\(\?#[^)]*\))"
+    r"|(?P<open>\()|(?P<close>\))|\{\s*(?P<count>\d+)[^}]*\}|.",
     re.DOTALL,
 )
 
@@ -80,14 +82,17 @@ class ModelPattern:
 
 
 def _length(pattern: str) -> int:
-    """Return an upper bound of the length of the shortest match, in characters.
+    """Return an estimate of the length of the shortest match, in characters.
 
-    Repetitions are multiplied out. Alternatives are added up, and comments are counted, so the
-    result may be too large, but is never too small.
+    Repetitions are multiplied out. Alternatives are added up, so the result may be too large. It is
+    too small if a comment of the verbose syntax (`(?x)`) stands before a repetition count, or if a
+    backreference or a call of a group matches more characters than it is written with.
     """
     groups = [0]
     last = 0
     for element in _ELEMENT.finditer(pattern):
+        if element["comment"]:
+            continue  # a count after it repeats the element before it
         if element["open"]:
             groups.append(0)
             last = 0

@@ -168,7 +168,11 @@ class Resources:
             del self._watches[watch.uri]
 
     async def _follow(self, session: Session, watch: "_Watch") -> None:
-        """Publish the changes of a session until it has ended, or no client is subscribed."""
+        """Notify the client of changes of the watched resource, until the program has ended.
+
+        `session` is the session of the resource. Return as well if the session is removed;
+        `_unwatch` cancels this task when the last subscriber leaves.
+        """
         with watch.scope:
             try:
                 position = (await session.terminal.info()).position

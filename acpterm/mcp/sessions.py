@@ -233,7 +233,10 @@ class Sessions:
             await self.remove(oldest)
 
     def forget(self, session: Session) -> None:
-        """Remove a session whose terminal no longer exists on the host, or is to be released."""
+        """Remove a session, but do not release its terminal.
+
+        This is for a terminal that the host no longer has, or that the caller releases itself.
+        """
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._notify()

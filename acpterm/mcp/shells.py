@@ -53,7 +53,7 @@ _INTERRUPT_S: Final = 2.0
 
 
 class Ran(NamedTuple):
-    """The result of a command, its session, and whether it was killed at its time limit."""
+    """A command's session and result, and whether the command was killed at its time limit."""
 
     session: Session
     completed: Completed
@@ -230,7 +230,7 @@ class Shells:
                 raise ToolError(busy)
 
     async def _sweep(self, call: "Call", client: Client) -> None:
-        """Close the shells of earlier connections, and those whose session was removed."""
+        """Close the shells of connections other than `client`, and of removed sessions."""
         known = call.sessions.all()
         for named in self._all():
             is_removed = named.session is not None and named.session not in known
@@ -256,9 +256,9 @@ class Shells:
     async def _end_command(self, named: NamedShell) -> dict[str, object]:
         """Interrupt the shell's command; if it does not end, end the shell.
 
-        Return fields of `Completed`, with which to update an earlier result of this command. These
-        are all fields if this call has seen the command end; else only those that say whether the
-        shell was ended, or another call has seen the command end.
+        Return the fields of `Completed` that the caller has to replace in its earlier result of the
+        command. If this method has read the end of the command, these are all fields. Otherwise,
+        `state` and `detail` say that the shell was ended, or that another call has the result.
         """
         completed: Completed | None = None
         with anyio.move_on_after(_INTERRUPT_S), suppress(AcptermError):

@@ -211,9 +211,9 @@ class Starts:
         return True
 
     async def decide(self, info: ApprovalInfo) -> Decision | None:
-        """Ask the user a question of the host, through the call that has caused the question.
+        """Ask the user the host's question `info`, through the call that has caused the question.
 
-        Return None if no call has caused it, or if the user has not decided.
+        Return None if no call has caused the question, or if the user has not decided.
         """
         for start in self._running:
             if start.command == info.command and not start.is_asked:
@@ -247,7 +247,7 @@ async def _inform(start: Start, sessions: Sessions) -> None:
 
 
 async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
-    """Ask the user the host's question about a start; return None if the user does not decide."""
+    """Ask the user the host's question `info` about `start`; return None without a decision."""
     if start.ask is None:
         return None
     start.is_asked = True

@@ -46,11 +46,11 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
 class View(Struct, kw_only=True):
     """What a result shows of a session.
 
-    `text` is all new output, from the position `since` to `position`; `cropped` is the part of it
-    that is shown. `lost` is the number of bytes in between that are no longer retained. `exit` is
-    None while the program runs. `is_waiting` says whether the program waits for input,
-    `hides_input` whether it does not echo the input. `prompt` is the last line of output. `matched`
-    is the text that the pattern of a wait has matched.
+    `text` is all new output, from the position `since` to `position`, without the `lost` bytes that
+    are no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
+    program runs. `is_waiting` says whether the program waits for input, `hides_input` whether it
+    does not echo the input. `prompt` is the last line of output. `matched` is the text that the
+    pattern of a wait has matched.
     """
 
     text: str
@@ -73,7 +73,7 @@ class View(Struct, kw_only=True):
 
 
 def state_of(view: View) -> State:
-    """Return the state of a session."""
+    """Return the state of the session in `view`; `killed` if its program did not end by itself."""
     if view.exit is None:
         return "waiting_for_input" if view.is_waiting else "running"
     return "exited" if view.exit.ended_by in (None, "exited") else "killed"
@@ -144,7 +144,10 @@ def _quoted(text: str) -> str:
 
 
 def session_result(session: Session, view: View, status: str, note: str) -> SessionResult:
-    """Return the structured content. `note` says how to read the output that was left out."""
+    """Return the structured content of a result about `session`.
+
+    `status` is the line with the state. `note` says how to read the output that was left out.
+    """
     end = view.exit
     return SessionResult(
         id=session.id,

@@ -123,10 +123,11 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
 async def type_into(
     session: Session, text: str | None, keys: list[str] | str | None = None
 ) -> None:
-    """Type text and then keys into a session. Raises `ToolError` if that is not possible.
+    """Type text and then keys into a session.
 
     Later waits search for their patterns only in the output that follows this input. `keys` are
-    names of keys, in a list or separated by blanks. If one of them is unknown, nothing is typed.
+    names of keys, in a list or separated by blanks. Raises `ToolError` if a name is unknown (then
+    nothing is typed), or if the host refuses the input.
     """
     names = keys.split() if isinstance(keys, str) else (keys or [])
     try:

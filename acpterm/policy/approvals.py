@@ -240,9 +240,9 @@ class Approvals:
     ) -> Question | None:
         """Return the unclaimed question that a repeated request belongs to; None if there is none.
 
-        `request` is the JSON-RPC id of the request, and `fingerprint` identifies its contents. An
-        unclaimed question with this JSON-RPC id but another fingerprint is withdrawn: the user has
-        seen another command, so an answer to that question must not count for this request.
+        `request` is the request's JSON-RPC id (None matches no question), and `fingerprint` its
+        digest. An unclaimed question with this JSON-RPC id but another fingerprint is withdrawn:
+        the user has seen another command, so the answer must not count for this request.
         """
         for entry in list(self._entries.values()):
             question = entry.question

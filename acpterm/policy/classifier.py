@@ -194,9 +194,9 @@ class Classifier:
     ) -> tuple[Level, str]:
         """Return the level of a command with these words, and the reason if it is not safe.
 
-        `is_harmless` and `danger` are those of the command's `Unwrapped`. `is_harmless` says that
-        the command only executes one other command, exactly as written. `danger` says why the
-        command is dangerous as a wrapper; it is empty for every other command.
+        `is_harmless` and `danger` are as in `Unwrapped`. `is_harmless` says that the command only
+        executes one other command, exactly as written. `danger` says why the command is dangerous
+        as a wrapper; it is empty for every other command.
         """
         program = words[0]
         name = program.text.rpartition("/")[2]
@@ -222,7 +222,7 @@ class Classifier:
         return (Level.UNKNOWN, f"{name}: {problem}") if problem else (Level.SAFE, "")
 
     def _is_ruled(self, words: tuple[Word, ...]) -> bool:
-        """Return whether a rule asks about a command or denies it, or a list blocks it."""
+        """Return whether a rule asks about or denies a command, or its program is blocked."""
         texts = rule_words(words)
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules
@@ -233,8 +233,8 @@ def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     """Yield the commands that `words` may be if the program's name is a pattern, such as `r?`.
 
     There is one for each dangerous name that the pattern matches, with this name in place of the
-    pattern. Yields nothing if the name is no pattern, or has neither a lower-case letter nor a
-    slash: `*` is likely an argument.
+    pattern. Yields nothing for any other name, and for a pattern without lower-case letters and
+    slashes, such as `*`: it is likely an argument.
     """
     if words[0].is_glob:
         # A pattern without letters, such as `*`, is likely an operand, not the name of a program.

@@ -115,7 +115,10 @@ def _is_one_word(command: str, classifier: Classifier) -> bool:
 
 
 def _environment(env: Iterable[str], path: str | None) -> str:
-    """Return why no command is safe with the variables `env` and this PATH; empty if one may be."""
+    """Return why no command is safe with the variables `env` and the PATH `path`.
+
+    Returns "" if a command may be safe with them.
+    """
     for name in env:
         if _VARIABLES.fullmatch(name):
             return f"the variable {name} is set, which can change what is executed"

@@ -44,5 +44,5 @@ def pattern_text(words: tuple[Word, ...]) -> str:
 
 
 def rule_words(words: tuple[Word, ...]) -> list[str]:
-    """Return the words of a part as rules match them: without the directory of the program."""
+    """Return the words of a part for lists and rules: without the directory of the program."""
     return [words[0].text.rpartition("/")[2], *[word.text for word in words[1:]]]

@@ -181,11 +181,11 @@ def _words(example: Any, where: str) -> list[str]:
 
 
 def allow_prefix(path: str, prefix: Sequence[str], reason: str) -> None:
-    """Append a rule that allows the commands that begin with `prefix`; keep the rest unchanged.
+    """Append to the file at `path` a rule that allows the commands that begin with `prefix`.
 
-    The file is replaced as a whole, so that a reader never sees half of a rule. If it does not
-    exist, it is created, readable by its owner only. Raises `RulesError` if the file is not valid,
-    or cannot be written.
+    `reason` is the rule's reason; empty for none. The rest of the file is kept unchanged. The file
+    is replaced as a whole, so that a reader never sees half of a rule. A new file is readable by
+    its owner only. Raises `RulesError` if the file is not valid, or cannot be written.
     """
     load_rules(path)
     target = os.path.realpath(path)

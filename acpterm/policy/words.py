@@ -197,7 +197,8 @@ def _escaped(match: re.Match[str]) -> str:
 def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
     """Return the value of an expansion: a variable, a process substitution, or `$(echo WORDS)`.
 
-    Returns `unknown` for all other expansions, and for variables that `constants` does not have.
+    Returns `unknown` for all other expansions. If `constants` does not have a variable, returns the
+    default in the expansion (`x` in `${V:-x}`), or `unknown` if there is no default.
     """
     if expansion.startswith(("<(", ">(")):
         return PIPE_PATH

@@ -53,7 +53,8 @@ class DescriptorReserve:
     def lent(self, count: int = LOAN_SIZE) -> Iterator[None]:
         """Close `count` descriptors of the reserve, so that the `with` block can open other files.
 
-        The reserve is refilled after the block, or later if no descriptors are available then.
+        The reserve is refilled after the block. If no descriptors are available then, a later
+        `refill` or `lent` does so.
         """
         for fd in self._held[-count:]:
             os.close(fd)

@@ -25,7 +25,8 @@ def make_private_dir(directory: str) -> None:
     """Create `directory` with mode 0700 if it is missing.
 
     Raises `ListenError` if other users may write to `directory`. Raises `OSError` if `directory`
-    belongs to a user other than this one and root, or if it is a link that belongs to such a user.
+    cannot be created, or if the directory, or a link at its path, belongs neither to the user of
+    this process nor to root.
     """
     if not os.path.isdir(directory):
         parent = os.path.dirname(directory)

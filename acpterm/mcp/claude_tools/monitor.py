@@ -64,7 +64,7 @@ async def _follow(call: Call, session: Session, what: str) -> bool:
 
     Return when the command ends or floods its output, or when the call has to return. Do not move
     the read position of the session. A batch of more than `FLOOD_LINES` lines is a flood. `what`
-    describes the command in progress messages.
+    names the command in the progress messages.
     """
     position, rest = session.position, ""
     while call.remaining > 0:

@@ -20,7 +20,7 @@ class Params(Struct):
 
 
 class Listed(Struct, kw_only=True):
-    """A session in the list."""
+    """A session in the list: its command, and whether its program runs or waits for input."""
 
     id: str
     command: str

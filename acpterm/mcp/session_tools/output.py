@@ -36,9 +36,9 @@ class Params(Struct, kw_only=True):
 class Page(Struct, kw_only=True):
     """The structured content of `terminal_output`. `firstLine` is counted from 0.
 
-    `lines` is the number of lines in `output`, and `totalLines` the number that the call could
-    return in several pages. With `grep`, only the matching lines count as lines. `position` is the
-    end of the text that was read. `complete` says whether the program has ended.
+    `lines` is the number of lines in `output`, and `totalLines` the number of lines on all pages
+    together. With `grep`, only the matching lines count as lines. `position` is the end of the text
+    that was read. `complete` says whether the program has ended.
     """
 
     id: str

@@ -7,7 +7,7 @@ from acpterm.mcp.tool import Reply
 
 
 def how_to_read(session: Session, view: View) -> str:
-    """Return the call that reads the output that was left out of a result, as text."""
+    """Return the text of the call by which the model reads the output that `view` leaves out."""
     since = {"since": view.since} if view.since else {}
     return call_text(
         "terminal_output", sessionId=session.id, **since, offset=view.cropped.head_lines
@@ -15,7 +15,7 @@ def how_to_read(session: Session, view: View) -> str:
 
 
 def next_calls(session: Session, view: View) -> tuple[str, ...]:
-    """Return the calls that a result suggests while the program runs, as text."""
+    """Return the texts of the calls that a result suggests while the program runs."""
     if view.is_waiting:
         return (call_text("terminal_continue", sessionId=session.id, stdin=...),)
     return (

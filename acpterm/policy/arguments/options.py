@@ -40,7 +40,10 @@ def _is_long(argument: str, names: Sequence[str]) -> bool:
 
 
 def because(argument: str) -> str:
-    """Return the reason why `argument` is not safe; empty if `argument` is empty."""
+    """Return the reason why a program with the option `argument` is not safe.
+
+    Returns "" if `argument` is "", which is what `matching_option` returns if no option is unsafe.
+    """
     return f"{argument} makes it execute something or write a file" if argument else ""
 
 

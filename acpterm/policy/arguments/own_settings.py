@@ -64,7 +64,7 @@ def changes_settings(words: Sequence[Word]) -> str:
 def _module(words: Sequence[Word]) -> tuple[str, Sequence[Word]]:
     """Return the package of the module that `python -m` executes, and the words after the module.
 
-    Both are empty if Python does not execute a module.
+    `words` are the arguments of Python. Both results are empty if Python executes no module.
     """
     for at, word in enumerate(words):
         if not word.text.startswith("-"):

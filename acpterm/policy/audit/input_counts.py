@@ -35,10 +35,11 @@ class InputCounts:
         return next((typed.started + INTERVAL_S for typed in self._typed.values()), None)
 
     def add(self, fields: Mapping[str, Any], now: float, at: float) -> list[Typed]:
-        """Add input, described by the fields of an entry, to the counts.
+        """Add input to the counts; remove and return earlier input whose interval has ended.
 
-        Removes and returns the input that is due; all input if there are too many counts. `now` is
+        `fields` are the fields of an `input` entry: `terminal`, `by`, `bytes` and others. `now` is
         the current time on the monotonic clock, and `at` the current time in seconds since 1970.
+        If there are too many counts, all earlier input is removed and returned.
         """
         due = self.take_due(now)
         if len(self._typed) >= _COUNTS_MAX:

@@ -34,7 +34,7 @@ class Command(NamedTuple):
 
 
 class Script(NamedTuple):
-    """A parsed line."""
+    """A parsed line: its commands, and what makes the line not plain or dangerous."""
 
     commands: tuple[Command, ...]
     problem: str

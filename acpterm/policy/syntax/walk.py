@@ -142,7 +142,7 @@ class Walk:
             self._visit(self._stack.pop())
 
     def _check(self, node: "Node", kind: str) -> None:
-        """Set `problem` if `node` is the first node that makes the line not plain."""
+        """Set `problem` if `node`, of the type `kind`, is the first that is not plain."""
         if kind not in _PLAIN_KINDS and not self.problem:
             if node.is_named:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")

@@ -103,18 +103,19 @@ def _after_options(command: Command, options: _Options) -> Unwrapped:
 
 
 def _kind(command: Command, kind: Kind) -> Kind:
-    """Return `kind` if the program of `command` is certainly a wrapper of the system.
+    """Return how a wrapper executes its inner command: `kind` for a program of the system.
 
-    Otherwise return `executes`, since another program with the same name may do other things.
+    For any other program, such as `./nice`, return `executes`: a program with the name of a wrapper
+    may do other things.
     """
     program = command.words[0]
     return kind if program.is_literal and is_standard(program.text) else "executes"
 
 
 def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
-    """Return the index in `words` of the inner command's first word.
+    """Return the index in `words` of the inner command's first word; `len(words)` if none follows.
 
-    The second value says whether all options before it are known, so that the index is certain.
+    The second value says whether the index is certain: all options are known, and not computed.
     """
     at, is_exact = 1, True
     while at < len(words):
@@ -225,7 +226,7 @@ def find(command: Command) -> Unwrapped:
 def _with_unknown(words: tuple[Word, ...], place: str) -> tuple[Word, ...]:
     """Return `words` with `UNKNOWN_TEXT` in place of each `place`, such as `{}`.
 
-    The wrapper puts arguments there that are known only when it runs.
+    A wrapper replaces `place` by arguments that are known only when the wrapper runs.
     """
     return tuple(
         Word(word.text.replace(place, UNKNOWN_TEXT), is_literal=False)

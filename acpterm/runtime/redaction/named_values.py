@@ -78,7 +78,10 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the start and end of the secret after a name; None if there is no secret."""
+    """Return the start and end of the secret after the name in `match`, a match of `_NAME`.
+
+    Return None if there is no secret.
+    """
     dashes, name, separator = match.groups()
     if dashes == "-" and name.startswith("D"):  # a property of Java or CMake
         name = name[1:]

@@ -5,7 +5,9 @@ from enum import IntEnum
 from functools import cache, lru_cache
 from typing import Final
 
-HINTS: Final = ("pass", "pw", "secret", "token", "key", "cred", "auth", "cookie", "otp", "jwt")
+HINTS: Final = (
+    *("pass", "pw", "secret", "token", "key", "cred", "auth", "cookie", "otp", "jwt", "bearer"),
+)
 """Every name of a secret contains one of these texts, in lower or upper case."""
 
 _NAME_CHARS_MAX: Final = 128

@@ -135,6 +135,7 @@ LINES = [
     (f"curl -H 'PRIVATE-TOKEN: {_S}' h", _S, "'PRIVATE-TOKEN: [redacted]'"),
     (f"curl -H 'Cookie: sid={_K}; a=b' h", _K, "'Cookie: [redacted]'"),
     (f"echo Bearer {_K}", _K, "echo Bearer [redacted]"),
+    (f"MY_BEARER={_K} run", _K, "MY_BEARER=[redacted] run"),
     (f"git clone https://me:{_S}@h/r", _S, "git clone https://me:[redacted]@h/r"),
     (f"git clone https://{_K}@h/r", _K, "git clone https://[redacted]@h/r"),
     (f"psql postgres://me:{_S}@h:5432/db", _S, "psql postgres://me:[redacted]@h:5432/db"),
