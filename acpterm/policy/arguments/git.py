@@ -13,7 +13,7 @@ _SAFE: Final = frozenset(
      "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck",
      "gc", "grep", "hash-object", "help", "init", "log", "ls-files", "ls-remote", "ls-tree",
      "maintenance", "merge", "merge-base", "merge-file", "merge-tree", "mv", "name-rev", "notes",
-     "pack-objects", "patch-id", "prune", "pull", "push", "range-diff", "read-tree", "rebase",
+     "pack-objects", "patch-id", "pull", "push", "range-diff", "read-tree", "rebase",
      "reflog", "remote", "repack", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog",
      "show", "show-branch", "show-ref", "sparse-checkout", "stash", "status", "submodule",
      "switch", "symbolic-ref", "tag", "var", "verify-commit", "verify-tag", "version",
@@ -39,12 +39,18 @@ _OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     "commit-tree": ("", (), "mFpS"),
     "fetch": ("f", ("--force",), "jo"),
     "format-patch": ("o", (), "v"),
+    "gc": ("", ("--prune",), ""),
     "grep": ("O", (), "efmABC"),
     "init": ("", ("--separate-git-dir", "--template"), "b"),
     "ls-remote": ("", (), "o"),
+    "mv": ("f", ("--force",), ""),
     "pull": ("f", ("--force",), "josX"),
     "push": ("fd", ("--force", "--force-with-lease", "--delete", "--mirror", "--prune"), "o"),
+    "read-tree": ("", ("--reset",), ""),
     "rebase": ("xi", ("--interactive",), "sXC"),
+    "restore": ("W", ("--worktree",), "s"),
+    "rm": ("f", ("--force",), ""),
+    "submodule": ("f", ("--force",), ""),
     "switch": ("fC", ("--force", "--discard-changes", "--force-create"), "c"),
     "tag": ("df", ("--delete", "--force"), "mFu"),
     "worktree": ("f", ("--force",), "bB"),
@@ -56,7 +62,7 @@ _ACTIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "reflog": re.compile("expire|delete"),
     "remote": re.compile("add|set-url|rename|rm|remove|set-head|set-branches"),
     "stash": re.compile("drop|clear"),
-    "submodule": re.compile("foreach|set-url|add"),
+    "submodule": re.compile("foreach|set-url|add|deinit"),
     "worktree": re.compile("remove"),
 }
 _TRANSPORTS: Final = frozenset(
@@ -107,7 +113,7 @@ def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  o
         return "a transport (::) may execute a program"
     if command == "push" and any(one.startswith(("+", ":")) for one in operands):
         return "it overwrites or deletes a branch"
-    if command == "checkout" and ("--" in rest or "." in operands):
+    if command == "checkout" and ("--" in rest or "." in operands or _has_paths(rest, operands)):
         return "it discards changes"
     if command == "restore" and not ("--staged" in rest or "-S" in rest):
         return "it discards changes"
@@ -116,6 +122,15 @@ def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  o
     ):
         return "it writes outside of the directory"
     return ""
+
+
+def _has_paths(rest: Sequence[str], operands: Sequence[str]) -> bool:
+    """Return whether paths follow the commit in the arguments `rest` of `git checkout`.
+
+    A single operand counts as a branch.
+    """
+    creates = any(one.startswith(("-b", "-B", "-t", "--track", "--orphan")) for one in rest)
+    return len(operands) > 1 and not creates
 
 
 def _is_git_query(rest: Sequence[str]) -> bool:
