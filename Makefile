@@ -8,6 +8,7 @@ test: WORKERS = 6
 test-all: WORKERS = 5
 # DEPTH=ci leaves out the tests marked `exhaustive`, and tries fewer examples.
 DEPTH ?= full
+$(if $(filter ci full,$(DEPTH)),,$(error DEPTH is '$(DEPTH)', neither ci nor full))
 SHALLOW := $(if $(filter ci,$(DEPTH)), and not exhaustive)
 # Real agents need Python 3.13 and separate environments.
 PYTHON313 ?= python3.13
@@ -59,11 +60,11 @@ test: $(VENV)/.check $(PAGE) ## run the tests, without long ones; needs npm
 	  -m 'not long and not interop and not cluster'
 
 test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests except faults, including long ones; needs Node
-	$(if $(SHALLOW),,ACPTERM_THOROUGH=1) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults \
+	ACPTERM_DEPTH=$(DEPTH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/faults \
 	  -m 'not cluster$(SHALLOW)'
 
 cluster-test: $(VENV)/.check $(PAGE) ## test providers of other hosts, by real servers on this machine; needs openssh-server, slurmctld, slurmd, slurm-client, munge, chromium
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'cluster$(SHALLOW)' tests/providers tests/web/browser/test_places.py
+	ACPTERM_DEPTH=$(DEPTH) $(BIN)/python -m pytest -n 4 --dist worksteal -m 'cluster$(SHALLOW)' tests/providers tests/web/browser/test_places.py
 
 # These use all processors, so they run separately from tests with time limits.
 faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, settings
 from trio._core._wakeup_socketpair import WakeupSocketpair
 
 from acpterm.keeper import startup
-from tests.support.depth import EXAMPLES, THOROUGH, examples
+from tests.support.depth import DEPTH, EXAMPLES, examples
 from tests.support.fish import data_home
 from tests.support.starting import start_afresh, start_embedded_keeper
 
@@ -91,28 +91,29 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the cases of `costly` and `long` tests that are left out of the lesser depths.
+    """Mark the cases of `costly` tests that are left out at the lesser depths.
 
-    All cases but the first of a `costly` test are `long`. Of both kinds, all but three cases are
-    `exhaustive`. The three are the first, the middle and the last one: together they have most
-    values of each parameter.
+    All cases but the first are `long`. Those are also `exhaustive` in which no parameter has a
+    value that no earlier case has: without them, each value is still tested once.
     """
-    tests = defaultdict(list)
+    seen: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
     for item in items:
-        if item.get_closest_marker("costly") or item.get_closest_marker("long"):
-            tests[item.nodeid.partition("[")[0]].append(item)
-    for cases in tests.values():
-        for at, item in enumerate(cases):
-            if at > 0 and item.get_closest_marker("costly"):
-                item.add_marker(pytest.mark.long)
-            if at not in (0, len(cases) // 2, len(cases) - 1):
+        if not item.get_closest_marker("costly"):
+            continue
+        values = seen[item.nodeid.partition("[")[0]]
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        found = {(name, repr(value)) for name, value in params.items()}
+        if values:
+            item.add_marker(pytest.mark.long)
+            if found <= values:
                 item.add_marker(pytest.mark.exhaustive)
+        values |= found
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """In `make test-all`, let the tests with the marker `afresh` start processes as users do."""
-    start_afresh(wanted=THOROUGH and item.get_closest_marker("afresh") is not None)
+    """Except in `make test`, let the tests with the marker `afresh` start processes as users do."""
+    start_afresh(wanted=DEPTH != "quick" and item.get_closest_marker("afresh") is not None)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -34,20 +34,22 @@ WORDS_MAX: Final = 10_000
 TEXTS_MAX: Final = 4096
 """Maximum characters of all shell texts of a command, in addition to four times the length of its
 line."""
-DANGEROUS_NAMES: Final = (
+SUSPICIOUS_NAMES: Final = (
     "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "sudoedit", "doas", "pkexec", "su",
-    "runuser", "mkfs", "mkfs.ext2", "mkfs.ext3", "mkfs.ext4", "mkfs.btrfs", "mkfs.xfs", "mkfs.vfat",
-    "fdisk", "wipefs", "shred", "reboot", "shutdown", "halt", "poweroff", "eval", "find", "git",
+    "runuser", "mkfs", "fdisk", "wipefs", "shred", "reboot", "shutdown", "halt", "poweroff", "eval",
 )  # fmt: skip
-"""Names of the programs in `config.profiles.DANGEROUS_PATTERNS`, and of similar ones.
-
-A line that is too long to be judged is dangerous if it contains one of them. If the name of a
-program is a pattern, such as `/bin/r?`, the names that match it are tried.
-"""
-
+"""Names of dangerous programs, of which a line that is too long to be judged must have none."""
 SEARCHED_MAX: Final = 128 * 1024
 """Maximum characters of a command that is searched for dangerous names and blocked patterns."""
 
+# Names that are tried where the name of a program is a pattern, such as `/bin/r?`.
+_TRIED_NAMES: Final = (
+    *SUSPICIOUS_NAMES, "find", "git", "systemctl",
+    *(f"mkfs.{kind}" for kind in (
+        "bfs", "btrfs", "cramfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "fat", "jfs", "minix",
+        "msdos", "ntfs", "reiserfs", "vfat", "xfs",
+    )),
+)  # fmt: skip
 # Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
 
@@ -241,7 +243,7 @@ def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
         pattern = words[0].text.rpartition("/")[2]
         if not re.search("[a-z/]", words[0].text):
             return
-        for name in DANGEROUS_NAMES:
+        for name in _TRIED_NAMES:
             if fnmatchcase(name, pattern):
                 yield (Word(name, is_literal=False), *words[1:])
 

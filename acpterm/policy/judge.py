@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from acpterm.config.profiles import Profile
-from acpterm.policy.classifier import DANGEROUS_NAMES, SEARCHED_MAX, Classifier
+from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
 from acpterm.policy.decision import decide
 from acpterm.policy.parts import Lists
 from acpterm.policy.rules import Rule
@@ -39,10 +39,10 @@ _VARIABLES: Final = re.compile(
     r"|EMACS.*|VIMINIT|EXINIT|LUA_.*|PHP.*|R_.*|TMPDIR|POSIXLY_CORRECT|http_proxy|https_proxy"
     r"|HTTPS?_PROXY|ALL_PROXY|FPATH|.*_?EXEC.*|TREE_.*|DOTNET_.*|COR_.*|CORECLR_.*"
 )
-# The name of a dangerous program anywhere in a line. `find` and `git` are the last two names: they
-# are often used safely, so only some of their arguments count.
+# The name of a dangerous program anywhere in a line. `find` and `git` are often used safely, so of
+# these, only some arguments count.
 _DANGEROUS_NAME: Final = re.compile(
-    rf"(?<![\w.-])(?:{'|'.join(DANGEROUS_NAMES[:-2])})(?![\w-])|-(?:delete|exec)\b"
+    rf"(?<![\w.-])(?:{'|'.join(SUSPICIOUS_NAMES)})(?![\w-])|-(?:delete|exec)\b"
     r"|git\s[^\n]{0,200}reset"
 )
 

@@ -328,6 +328,7 @@ async def test_pending_requests_are_answered_after_stdin_ends(place):
         assert "is gone" not in running.logged()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT], ids=str
 )

@@ -28,9 +28,9 @@ from acpterm.config import Settings
 from acpterm.host.open_host import open_host
 from acpterm.runtime.exec_context import current
 from tests.acp.validate import validate_sent
-from tests.support.depth import THOROUGH
+from tests.support.depth import DEPTH
 
-MESSAGES = int(os.environ.get("ACPTERM_FUZZ_MESSAGES", "10000" if THOROUGH else "5000"))
+MESSAGES = int(os.environ.get("ACPTERM_FUZZ_MESSAGES", "10000" if DEPTH == "full" else "5000"))
 SEED = int(os.environ.get("ACPTERM_FUZZ_SEED", str(random.SystemRandom().randrange(2**32))))
 BATCH = 50
 # A batch starts dozens of programs: on a busy machine that takes many seconds.

@@ -139,6 +139,7 @@ TREES = {
 RELEASED = ["one process", "setsid", "double fork", "ignores SIGTERM", "stopped", "grandchild"]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("method", "name"),
     [*(("kill", name) for name in TREES), *(("release", name) for name in RELEASED)],

@@ -51,6 +51,7 @@ async def stubborn(agent, tmp_path):
     return terminal, [int(pid) for pid in pids.read_text().split()]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("tracking", ["auto", "subreaper"])
 @pytest.mark.long

@@ -153,6 +153,7 @@ def pty_pair():
         os.close(theirs)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("pair", [socket_pair, pty_pair])
 @pytest.mark.parametrize("how", ["end", "SIGTERM", "SIGKILL"])
 @pytest.mark.long

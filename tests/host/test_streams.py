@@ -138,6 +138,7 @@ async def test_peer_that_reads_nothing_takes_little_memory(tmp_path, mutes):
         assert memory(process.pid) - before < 64 * MIB
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("methods", "method", "own"),
     [

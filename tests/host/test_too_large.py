@@ -76,6 +76,7 @@ def test_total_limit_follows_the_programs_stack_limit():
     assert limit(resource.RLIM_INFINITY) == limit(2**40) == 6 * 1024 * 1024
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("what", LARGE)
 @pytest.mark.long
 async def test_far_too_large_request_is_refused_at_once(what):

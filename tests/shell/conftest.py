@@ -10,7 +10,7 @@ from tests.support.daemon import blocking_daemon
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests of zsh and fish on asyncio as exhaustive: only `make test-all` runs them.
+    """Mark the tests of zsh and fish on asyncio as exhaustive: only `.ci/run full` runs them.
 
     bash is enough to test both event loops.
     """

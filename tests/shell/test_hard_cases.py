@@ -59,6 +59,7 @@ def test_status_of_a_command_is_seen_by_the_next(kind, home):
         exact(shell.run(f"echo {variable}"), 0, "9\n")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize(
     "command", ["echo 'a", 'echo "a', "if true", "echo (", "echo a |", "echo a &&", ")", "{"]
@@ -146,6 +147,7 @@ def test_deleted_directory_is_reported(kind, home):
         assert shell.run("cd").outcome.cwd == home
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize("program", ["less", "python", "cat", "read", "shell", "nested"])
 def test_program_that_waits_for_input_keeps_the_command_open(kind, program, home):
@@ -186,6 +188,7 @@ def test_nested_shell_with_exported_prompt_keeps_the_command_open(kind, home):
         works(shell)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize(
     # Not `intr x`: a key of the typed line is a signal then, and only the driver types it again.
@@ -486,6 +489,7 @@ def test_aliases_named_like_keywords_have_no_effect(home):
         exact(shell.run("sh -c 'exit 3'"), 3, "")
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", POSIX)
 @pytest.mark.parametrize(
     "command",
@@ -529,6 +533,7 @@ def test_redirected_shell_reports_exactly(kind, home):
         works(shell)
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("kind", ALL)
 @pytest.mark.parametrize(
     "output", ["x", "\\033[2J\\033[H", "\\033[?1049hfull", "\\033]0;title", "\\303", "\\033",
