@@ -96,11 +96,12 @@ class AuditReadRequest(Wire, omit_defaults=True):
 class AuditReadResponse(Wire):
     """The response to ``_acpterm/audit/read``.
 
-    policy.md describes the members of an entry. `next` is null if there are no older entries. If
-    `next` is set, there may be older entries even if `entries` has fewer than `limit` entries or
-    none, because one request searches only a part of the log. `newest` is null if the log is empty,
-    and may be null in the response to a request with `before`. `enabled` says whether the daemon
-    writes the log.
+    `entries` are the selected entries, the newest first; policy.md describes their members. `next`
+    is the `before` of a request that continues with older entries; null if none are left. If `next`
+    is set, there may be older entries even if `entries` has fewer than `limit` entries or none,
+    because one request searches only a part of the log. `newest` is the `after` of a later request
+    for entries that were written after this response. `newest` is null if the log is empty, and may
+    be null if the request had `before`. `enabled` says whether the daemon writes the log.
     """
 
     entries: list[Raw]

@@ -44,7 +44,11 @@ def command() -> None:
 @command.command("list")
 @at_daemon
 def list_terminals(config: str | None, socket: str | None) -> None:
-    """List all active terminal sessions."""
+    """List all active terminal sessions.
+
+    A session is a terminal, yours or an agent's. It stays in the list after its program has ended,
+    until it is removed.
+    """
     _perform(ListTerminals(), config, socket)
 
 

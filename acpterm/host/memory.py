@@ -79,7 +79,10 @@ class ConnectionMemory(Generic[C]):
         self._memory.limit(self)
 
     def recount(self, session: C) -> None:
-        """Count the memory of a session again after it was shrunk; this does not count as a use."""
+        """Count the memory of a session again after it was shrunk.
+
+        The session keeps its place in the order of last use.
+        """
         self._add(session.size - self._sizes[session])
         self._sizes[session] = session.size
 

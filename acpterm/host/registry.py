@@ -249,12 +249,15 @@ class TerminalRegistry:
         self._bus.publish_terminal("renamed", entry, EndedBy.USER.value)
 
     def expire(self) -> None:
-        """Forget the terminals that are over and too old, too many or too large (`retention`)."""
+        """Forget terminals that are over (`TerminalEntry.is_over`), to stay within the limits.
+
+        `retention` describes the limits on their age, their number and their retained bytes.
+        """
         if self._remove_surplus():
             self._on_change()
 
     def _remove_surplus(self) -> bool:
-        """Forget terminals that are over, to stay within the limits (see `retention`).
+        """Forget terminals as `expire` does, but do not call `_on_change`.
 
         Return whether any terminal was forgotten.
         """

@@ -52,7 +52,7 @@ class Start:
         self.id: str | None = None
         """The id of a start that is or was pending; None otherwise."""
         self.is_asked = False
-        """Whether the host has sent the question to this connection."""
+        """Whether the host has sent its question about this start to this connection."""
         self.done: Final = anyio.Event()
         self._scope: Final = anyio.CancelScope()
         self._session: Session | None = None
@@ -233,7 +233,10 @@ async def _is_asked(start: Start, sessions: Sessions) -> bool:
 
 
 async def _inform(start: Start, sessions: Sessions) -> None:
-    """Show the user where to answer, unless the host has sent the question to this connection."""
+    """Tell the user, through the client, where to answer the host's question about `start`.
+
+    Do nothing if the client cannot ask its user, or if it has received the question and asks it.
+    """
     if start.ask is None or start.is_asked:
         return
     await start.ask(
@@ -247,7 +250,10 @@ async def _inform(start: Start, sessions: Sessions) -> None:
 
 
 async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
-    """Ask the user the host's question `info` about `start`; return None without a decision."""
+    """Ask the user the host's question `info` about `start`, and return the user's decision.
+
+    Return None if the client cannot ask the user, or if the user has not decided.
+    """
     if start.ask is None:
         return None
     start.is_asked = True

@@ -79,7 +79,7 @@ class _Entry:
 
 
 class Approvals:
-    """The questions of all agents of a host, and the observers."""
+    """The questions of all agents of a host, and the observers; the module describes the states."""
 
     def __init__(self) -> None:
         self._entries: Final[dict[str, _Entry]] = {}
@@ -228,9 +228,9 @@ class Approvals:
     def restore(
         self, question: Question, answer: Answer | None = None, *, grace: float = 0.0
     ) -> None:
-        """Add an unclaimed question of an earlier worker, and its answer if it has one already.
+        """Add a question of an earlier worker as unclaimed (see the module), with `answer`, if any.
 
-        The question counts as attended for the next `grace` seconds.
+        For the next `grace` seconds, the question is not refused for lack of an observer.
         """
         entry = self._add(_Entry(question, trio.current_time() + grace), is_answered=bool(answer))
         entry.answer = answer
@@ -257,7 +257,7 @@ class Approvals:
         return None
 
     def expire_unclaimed(self, connection: str | None = None) -> None:
-        """Withdraw the unclaimed questions of a connection; of all connections if it is None."""
+        """Withdraw the unclaimed questions of `connection`; of all connections if that is None."""
         for identifier, entry in list(self._entries.items()):
             if not entry.is_claimed and connection in (None, entry.question.connection):
                 self._close(entry, _cancelled("the request was not repeated"))

@@ -3,8 +3,8 @@ r"""Turns the raw words of a shell line into arguments: quotes, backslashes, bra
 A raw word is the text of a word as it is written: `r\m`, `"$X"/y`, `{a,b}`. A shell turns one raw
 word into zero or more arguments (`Word`). A word from which the shell only removes quotes and
 backslashes becomes a *literal* argument, whose text is exact. The text of other arguments is an
-estimate that serves to find danger. A line with a word that does not become a literal argument is
-not plain, unless the word is a pattern of file names, is `~`, or begins with `~/`.
+estimate that serves to find danger. In a plain line (`policy.syntax` defines *plain*), each
+argument is literal, is a pattern of file names, is `~`, or begins with `~/`.
 
 `UNKNOWN_TEXT` replaces text that is not known: the output of a command, or a variable of the
 environment.

@@ -185,7 +185,11 @@ class SharedRing:
 
     @property
     def has_emulator_mark(self) -> bool:
-        """Whether an earlier worker crashed, or several were killed, while the emulator ran."""
+        """Whether the flag that `emulator_mark` sets was left set by an earlier worker.
+
+        If so, a worker crashed while the emulator processed this ring's output, or workers were
+        killed repeatedly while it did. Otherwise the keeper clears the flag when a worker ends.
+        """
         return bool(self._header[layout.EMULATOR])
 
     def claim_reply(self) -> bool:

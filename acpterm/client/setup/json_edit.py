@@ -173,9 +173,9 @@ def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
 
 
 def _start_of_line(text: str, at: int) -> int:
-    """Return the start of the white space before `at`: the indentation with the line end before it.
+    """Return the position of the line end before the line of `at`, if only blanks precede `at`.
 
-    If there is other text before `at` on the line, return the position after that text.
+    If other text precedes `at` on that line, return the position just past that text.
     """
     at = len(text[:at].rstrip(" \t"))
     if text[:at].endswith("\n"):

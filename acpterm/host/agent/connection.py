@@ -233,10 +233,10 @@ class AgentConnection:
 
     @property
     def answerer(self) -> Approver | None:
-        """The sender of questions to this connection's client; None if the client may not answer.
+        """The observer that sends questions to the client; None if the client may not answer them.
 
-        The client may answer if it is an approver, or if `add_elicitor` has allowed it. In the
-        second case the client has no other right of an approver.
+        It is the connection's approver, or else the observer that `add_elicitor` has created. With
+        the latter, the client may answer questions, but has no other right of an approver.
         """
         return self._approver or self._elicitor
 

@@ -106,7 +106,7 @@ class Allocations:
     async def _reap(self, name: str, process: trio.Process) -> None:
         """Wait until `process`, the salloc of the allocation `name`, has ended.
 
-        salloc ends when the allocation is granted or refused. If this call is cancelled, ends it.
+        salloc ends when the allocation is granted or refused. If cancelled, end `process`.
         """
         try:
             await process.wait()

@@ -115,9 +115,9 @@ class SlurmProgram:
         """Call `changed` when the program starts; return only when the program's node has failed.
 
         If the job has its resources but the program does not start, run short steps in the job:
-        they make srun ask the controller again. When the program ends, srun passes on all output
-        and ends by itself, unless the node has failed: then srun would wait. `changed` is also
-        called if srun ends while the program is still queued.
+        they make srun request the program's step again. When the program ends, srun passes on all
+        output and ends by itself, unless the node has failed: then srun would wait. `changed` is
+        also called if srun ends while the program is still queued.
         """
         began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:
@@ -132,10 +132,10 @@ class SlurmProgram:
             await trio.sleep(_NODE_POLL_S)
 
     async def _wake(self) -> bool:
-        """Run a short step in the job, so that the waiting srun asks the controller again.
+        """Run a short step in the job. When it ends, srun requests the program's step again.
 
-        Does nothing if a short step was run in the job a short time ago. Returns False if the step
-        cannot be run now: then call this again later. Otherwise returns True.
+        Does nothing if a short step was run in the job a few seconds ago. Returns False if no short
+        step can be run now: then call this again later. Otherwise returns True.
         """
         job, limits = self._now.job, self._limits
         if job is None:

@@ -137,7 +137,7 @@ class Cgroups:
 
     @property
     def name(self) -> str:
-        """The last component of the directory's path: the daemon's name in `terminals_of`."""
+        """The last component of the directory's path, by which `terminals_of` names the daemon."""
         return os.path.basename(self._base)
 
     def close(self) -> None:

@@ -235,8 +235,8 @@ class Subscriber:
     def _unshown(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
         """Return the terminals that the client does not know yet, each as its cursor and source.
 
-        `terminals` are the ids to choose from. The client knows a terminal once a tool call that
-        shows it was sent.
+        `terminals` are the ids to choose from. The client knows a terminal once it has been sent
+        a tool call that shows the terminal.
         """
         return [
             (cursor, cursor.source)
@@ -247,8 +247,8 @@ class Subscriber:
     def _with_updates(self, terminals: Iterable[str]) -> list[TerminalCursor]:
         """Return the cursors of the terminals that have updates to send.
 
-        `terminals` are the ids to choose from. A terminal is left out until a tool call that shows
-        it was sent.
+        `terminals` are the ids to choose from. A terminal is left out if the client has not been
+        sent a tool call that shows the terminal.
         """
         found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
         return [c for c in found if c.call is not None and c.source and c.has_updates(c.source)]
