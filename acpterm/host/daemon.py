@@ -13,7 +13,7 @@ import contextlib
 import gc
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 import structlog
@@ -219,10 +219,12 @@ async def _accept(
             async with trio.open_nursery() as nursery:
                 agents = Acceptor(host.serve_agent_socket, connections, reserved=False)
                 users = Acceptor(host.serve_user_socket, connections, reserved=True)
-                for acceptor, kind in ((agents, sockets.agent), (users, sockets.user)):
+                # In the order in which they are bound, see `daemon_sockets`.
+                kinds = (sockets.user, users), (sockets.agent, agents)
+                for kind, acceptor in kinds:
                     for listener in kind.listeners:
                         nursery.start_soon(acceptor.run, listener)
-                    nursery.start_soon(_keep_bound, kind, keeper, acceptor, nursery)
+                nursery.start_soon(_keep_bound, kinds, keeper, nursery)
 
 
 async def _rotate_log(path: str, pid: int) -> None:
@@ -238,23 +240,25 @@ async def _rotate_log(path: str, pid: int) -> None:
 
 
 async def _keep_bound(
-    kind: Listening, keeper: KeeperClient, acceptor: Acceptor, nursery: trio.Nursery
+    kinds: Iterable[tuple[Listening, Acceptor]], keeper: KeeperClient, nursery: trio.Nursery
 ) -> None:
-    """Bind the socket of `kind` again whenever its file was removed, so that clients can connect.
+    """Bind each socket of `kinds` again whenever its file was removed, so that clients can connect.
 
-    `acceptor` accepts the connections of the new socket in a task of `nursery`.
+    Sockets that were removed together are bound in the order of `kinds`. The acceptor of each kind
+    accepts the connections of the new socket in a task of `nursery`.
     """
     while True:
         await trio.sleep(_BOUND_CHECK_S)
-        try:
-            listener = kind.rebind(keeper)
-        except (ListenError, OSError) as error:
-            # An OSError means that no descriptor was left for this check. The next may succeed.
-            _log.warning("the socket was removed and cannot be bound again", error=str(error))
-            continue
-        if listener is not None:
-            _log.warning("the socket was removed and is bound again", socket=kind.path)
-            nursery.start_soon(acceptor.run, listener)
+        for kind, acceptor in kinds:
+            try:
+                listener = kind.rebind(keeper)
+            except (ListenError, OSError) as error:
+                # An OSError means that no descriptor was left for this check. The next may succeed.
+                _log.warning("the socket was removed and cannot be bound again", error=str(error))
+                continue
+            if listener is not None:
+                _log.warning("the socket was removed and is bound again", socket=kind.path)
+                nursery.start_soon(acceptor.run, listener)
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:

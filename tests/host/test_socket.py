@@ -12,12 +12,14 @@ import sys
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.config import Settings
+from acpterm.host.daemon import _accept
 from acpterm.host.server.daemon_sockets import open_sockets
 from acpterm.host.server.unix_listener import UnixListener
 from acpterm.runtime.unix_socket import ListenError, peer_of
@@ -49,24 +51,58 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
     return message
 
 
-async def test_users_socket_is_there_before_the_agents_socket(tmp_path, monkeypatch):
-    agent, user = tmp_path / "agent.sock", tmp_path / "user.sock"
+@pytest.fixture
+def bound(monkeypatch):
+    """The path of each socket that was bound, and whether the agents' socket was locked then."""
     bound = []
     bind = UnixListener._bind
 
     def record(listener):
-        bound.append((listener.path, there(f"{agent}.lock")))
+        bound.append((listener.path, there(Path(listener.path).with_name("agent.sock.lock"))))
         return bind(listener)
 
     monkeypatch.setattr(UnixListener, "_bind", record)
+    return bound
+
+
+@contextmanager
+def opened_sockets(agent: Path, user: Path):
     settings = Settings(socket=str(agent), user_socket=str(user))
     sockets = open_sockets(settings, {}, {}, os.getpid())
-    assert bound == [(str(user), True), (str(agent), True)]
-    for kind in (sockets.user, sockets.agent):
-        for listener in kind.listeners:
-            listener.socket.close()
-    sockets.remove()
+    try:
+        yield sockets
+    finally:
+        for kind in (sockets.user, sockets.agent):
+            for listener in kind.listeners:
+                listener.socket.close()
+        sockets.remove()
+
+
+async def test_users_socket_is_there_before_the_agents_socket(tmp_path, bound):
+    agent, user = tmp_path / "agent.sock", tmp_path / "user.sock"
+    with opened_sockets(agent, user):
+        assert bound == [(str(user), True), (str(agent), True)]
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_users_socket_is_bound_again_first_when_both_are_removed(
+    tmp_path, bound, autojump_clock
+):
+    agent, user = tmp_path / "agent.sock", tmp_path / "user.sock"
+    host = SimpleNamespace(serve_agent_socket=None, serve_user_socket=None)
+    keeper = SimpleNamespace(put=lambda *_: None)
+    accepting = trio.CancelScope()
+    with opened_sockets(agent, user) as sockets:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_accept, accepting, host, sockets, keeper)
+            # Several times, since trio runs tasks in a random order.
+            for _ in range(10):
+                bound.clear()
+                agent.unlink()
+                user.unlink()
+                await poll(lambda: agent.exists() and user.exists())
+                assert bound == [(str(user), True), (str(agent), True)]
+            accepting.cancel()
 
 
 # Path and owner

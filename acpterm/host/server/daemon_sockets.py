@@ -6,7 +6,8 @@ a connection that is made while no worker is running waits for the next worker. 
 the daemon removes the bound sockets; a worker that dies does not.
 
 The agents' socket is locked first, since its lock prevents a second daemon, and bound last: a
-client that has started the daemon waits for the agents' socket, and then uses the user's, too.
+client that has started the daemon waits for the agents' socket, and then uses the user's, too. If
+both socket files are removed, the user's socket is bound again first, for the same reason.
 """
 
 import os
