@@ -1,5 +1,6 @@
 """The daemon's socket: its path, its owner, and existing files at the path."""
 
+import errno
 import json
 import os
 import resource
@@ -447,6 +448,21 @@ async def test_lock_of_another_daemon_is_not_removed(tmp_path):
             UnixListener(path, 3).listen()
         second.close()
     assert os.listdir(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize("call", ["ftruncate", "write"])
+async def test_lock_is_free_when_the_lock_file_cannot_be_written(tmp_path, monkeypatch, call):
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = str(tmp_path / "run" / "agent.sock")
+    failing, next_ = UnixListener(path, 1), UnixListener(path, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(ListenError, match="No space left"):
+            failing.lock()
+    next_.lock()
+    next_.close()
 
 
 async def test_path_that_another_daemon_has_taken_is_not_taken_back(tmp_path):

@@ -73,7 +73,7 @@ class UnixListener:
                     os.unlink(self.path)
             self._inode = None
         if self._lock >= 0:
-            if self._is_lock_ours():
+            if self._is_lock_file(self._lock):
                 with contextlib.suppress(OSError):
                     os.unlink(f"{self.path}.lock")
             os.close(self._lock)
@@ -132,7 +132,7 @@ class UnixListener:
         Returns the new socket. Raises `ListenError` in the same cases as `listen`.
         """
         before = self._lock
-        is_ours = self._is_lock_ours()
+        is_ours = self._is_lock_file(before)
         with self._naming_the_path():
             make_private_dir(os.path.dirname(os.path.abspath(self.path)))
             if not is_ours:
@@ -141,34 +141,36 @@ class UnixListener:
             self._remove_stale()
             return self._bind()
 
-    def _is_lock_ours(self) -> bool:
+    def _is_lock_file(self, lock: int) -> bool:
+        """Return whether the descriptor `lock` is of the lock file that is there now."""
         try:
             found = os.lstat(f"{self.path}.lock")
         except OSError:
             return False
-        return os.path.samestat(found, os.fstat(self._lock))
+        return os.path.samestat(found, os.fstat(lock))
 
     def _take_lock(self) -> None:
         name = f"{self.path}.lock"
         while True:
             lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pid = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
-                os.close(lock)
-                raise ListenError(
-                    f"a daemon {ALREADY_LISTENS} on {self.path} (pid {pid}): "
-                    "use it, end it, or choose another path with --socket"
-                ) from None
-            # The previous owner may have removed the file between our open and our flock.
-            with contextlib.suppress(OSError):
-                if os.stat(name).st_ino == os.fstat(lock).st_ino:
-                    break
-            os.close(lock)
-        os.ftruncate(lock, 0)
-        os.write(lock, f"{self._pid}\n".encode())
-        self._lock = lock
+            # Unless the lock is taken completely, the descriptor is closed, which unlocks the file.
+            with contextlib.ExitStack() as stack:
+                stack.callback(os.close, lock)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    pid = os.read(lock, 20).decode(errors="replace").strip() or "unknown"
+                    raise ListenError(
+                        f"a daemon {ALREADY_LISTENS} on {self.path} (pid {pid}): "
+                        "use it, end it, or choose another path with --socket"
+                    ) from None
+                # The previous owner may have removed the file between our open and our flock.
+                if self._is_lock_file(lock):
+                    os.ftruncate(lock, 0)
+                    os.write(lock, f"{self._pid}\n".encode())
+                    self._lock = lock
+                    stack.pop_all()
+                    return
 
     def _remove_stale(self) -> None:
         try:
