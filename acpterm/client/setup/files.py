@@ -100,17 +100,20 @@ def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
 def delete(path: str, before: bytes | None) -> None:
     """Delete the file at `path`; if that is a symbolic link, delete the link and its target.
 
-    Raises `SetupError` if the file's contents are no longer `before` (None: there was no file), or
-    if the file cannot be deleted.
+    Links are deleted before what they point to, so that a failure leaves no dangling link. Raises
+    `SetupError` if the file's contents are no longer `before` (None: there was no file), or if the
+    file cannot be deleted.
     """
     check_writable(path)
     _check_unchanged(path, before)
+    paths = [path]
+    while os.path.islink(paths[-1]):
+        paths.append(os.path.join(os.path.dirname(paths[-1]), os.readlink(paths[-1])))
     try:
-        os.unlink(os.path.realpath(path))
-        if os.path.islink(path):
-            os.unlink(path)
+        for each in paths:
+            os.unlink(each)
     except OSError as error:
-        raise SetupError(f"{path}: {error.strerror}") from None
+        raise SetupError(f"{error.filename or path}: {error.strerror}") from None
 
 
 def remove_directories(paths: list[str]) -> None:

@@ -77,6 +77,37 @@ def test_undo_leaves_no_link_to_a_file_that_setup_created(home, setup):
     setup.write(target)
 
 
+@pytest.fixture
+def chain(home):
+    """A link to a link to a file: the paths of the three."""
+    (home / "dotfiles").mkdir()
+    paths = home / "link", home / "dotfiles" / "middle", home / "dotfiles" / "file"
+    paths[0].symlink_to("dotfiles/middle")
+    paths[1].symlink_to("file")
+    paths[2].write_bytes(OTHER)
+    return paths
+
+
+def test_delete_leaves_no_link_of_a_chain(chain):
+    files.delete(str(chain[0]), OTHER)
+    assert not any(os.path.lexists(path) for path in chain)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_failed_delete_leaves_no_dangling_link(chain, monkeypatch, failing):
+    unlink = os.unlink
+
+    def fail(path):
+        if os.path.basename(path) == chain[failing].name:
+            raise PermissionError(13, "Permission denied", path)
+        unlink(path)
+
+    monkeypatch.setattr(files.os, "unlink", fail)
+    with pytest.raises(SetupError, match=rf"{chain[failing].name}: Permission denied"):
+        files.delete(str(chain[0]), OTHER)
+    assert chain[failing].read_bytes() == OTHER
+
+
 def test_dangling_link_is_an_error(file, setup):
     file.unlink()
     file.symlink_to("nowhere.json")
