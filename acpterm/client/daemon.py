@@ -70,14 +70,17 @@ def connect(
     of the settings file given on the command line, if any; a started daemon reads it too. Call this
     before this process becomes a subreaper (`Trees`): otherwise a started daemon would become its
     child. Raises `DaemonError` if the daemon cannot be started, does not listen within
-    `start_timeout_s` seconds, or is another user's.
+    `start_timeout_s` seconds, or is another user's; and its subclass `NoAnswerError` if the
+    daemon's queue of connections is full all that time.
     """
     path = user_socket(settings) if user else agent_socket(settings)
-    with contextlib.suppress(OSError):
-        return open_socket(path)
-    _check_paths(settings, "" if user else _EMBEDDED)
     deadline = time.monotonic() + start_timeout_s
-    agents = _wake(settings) if user else None
+    if sock := _open_existing(path, deadline):
+        return sock
+    _check_paths(settings, "" if user else _EMBEDDED)
+    # If a service manager listens at the agents' socket, this connection makes it start the daemon,
+    # which then listens at the user's socket too. Keep it until we are connected there.
+    agents = _open_existing(agent_socket(settings), deadline) if user else None
     with agents or contextlib.nullcontext():
         return _start_and_connect(settings, config, path, deadline, start=agents is None)
 
@@ -136,17 +139,22 @@ def _start(settings: Settings, config: str | None) -> "DaemonProcess":
         raise DaemonError(str(error)) from error
 
 
-def _wake(settings: Settings) -> socket.socket | None:
-    """Connect to the agents' socket; return None if no process listens there.
+def _open_existing(path: str, deadline: float) -> socket.socket | None:
+    """Connect to the socket at `path`; return None if no process listens there.
 
-    If a service manager listens there, it starts the daemon because of this connection. The daemon
-    then listens on the user's socket too. The caller keeps this connection open until the caller is
-    connected to the user's socket.
+    While the listener's queue of connections is full, wait: another daemon could not start then.
+    Raises `NoAnswerError` if the queue is still full at `deadline`, a time of `time.monotonic()`.
     """
-    try:
-        return open_socket(agent_socket(settings))
-    except OSError:
-        return None
+    while True:
+        try:
+            return open_socket(path)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                why = error.strerror
+                raise NoAnswerError(f"the daemon at {path} does not answer: {why}") from error
+        except OSError:
+            return None
+        time.sleep(_POLL_S)
 
 
 def _open_within(seconds: float, path: str, deadline: float) -> socket.socket | None:
@@ -172,7 +180,7 @@ def open_socket(path: str) -> socket.socket:
         try:
             sock.connect(path)
         except BlockingIOError as error:
-            full = "the daemon's queue of connections is full"
+            full = "its queue of connections is full"
             raise BlockingIOError(error.errno, full, path) from error
         sock.setblocking(True)
         _check_owner(sock, path)
@@ -198,15 +206,10 @@ def connect_running(settings: Settings) -> socket.socket | None:
     full, and `SocketPathError` if no daemon can listen at the configured paths. Raises
     `DaemonError` if the daemon is another user's.
     """
-    path = user_socket(settings)
-    try:
-        return open_socket(path)
-    except BlockingIOError as error:
-        full = "its queue of connections is full"
-        raise NoAnswerError(f"the daemon at {path} does not answer: {full}") from error
-    except OSError:
+    sock = _open_existing(user_socket(settings), deadline=0.0)
+    if sock is None:
         _check_paths(settings)
-        return None
+    return sock
 
 
 class Lock(NamedTuple):

@@ -8,10 +8,14 @@ import shutil
 import signal
 import socket
 import subprocess
+from functools import partial
 
 import pytest
 import trio
 
+from acpterm.client import daemon as client_daemon
+from acpterm.client.daemon import DaemonError, NoAnswerError, connect
+from acpterm.config import Settings
 from tests.support.commands import command_environment, run
 from tests.support.daemon import daemon, listens, user_socket
 from tests.support.polling import poll
@@ -133,21 +137,78 @@ def test_daemon_is_not_started_with_the_limit_of_a_terminal(path):
     assert "none is started from within a terminal" in result.stderr
 
 
-@pytest.mark.parametrize("words", [["ls"], ["shutdown"]], ids=" ".join)
-async def test_command_fails_when_the_daemons_queue_of_connections_is_full(path, words):
-    user = user_socket(path)
+FULL = "does not answer: its queue of connections is full"
+
+
+@contextlib.contextmanager
+def full_queue(path):
+    """Yield a socket that listens at `path`, and whose queue of connections is full."""
     with contextlib.ExitStack() as sockets:
         listener = sockets.enter_context(socket.socket(socket.AF_UNIX))
-        listener.bind(user)
+        listener.bind(path)
         listener.listen(0)
         result = None
         while result != errno.EAGAIN:
             client = sockets.enter_context(socket.socket(socket.AF_UNIX))
             client.setblocking(False)
-            result = client.connect_ex(user)
+            result = client.connect_ex(path)
+        yield listener
+
+
+@pytest.mark.parametrize("words", [["ls"], ["shutdown"]], ids=" ".join)
+async def test_command_fails_when_the_daemons_queue_of_connections_is_full(path, words):
+    user = user_socket(path)
+    with full_queue(user):
         result = await run(path, *words)
-    message = f"the daemon at {user} does not answer: its queue of connections is full"
-    assert result == (1, "", f"acpterm: {message}\n")
+    assert result == (1, "", f"acpterm: the daemon at {user} {FULL}\n")
+
+
+@pytest.fixture
+def starts(monkeypatch):
+    """The daemons that `connect` would have started."""
+    starts = []
+
+    def start(*arguments):
+        starts.append(arguments)
+        raise DaemonError("a daemon is started")
+
+    monkeypatch.setattr(client_daemon, "_start", start)
+    return starts
+
+
+@pytest.mark.parametrize(
+    ("user", "full"), [(False, "agent"), (True, "user"), (True, "agent")], ids=str
+)
+def test_no_daemon_is_started_when_the_queue_of_connections_is_full(path, starts, user, full):
+    path_of = {"agent": path, "user": user_socket(path)}
+    with (
+        full_queue(path_of[full]),
+        pytest.raises(NoAnswerError, match=f"{path_of[full]} {FULL}"),
+    ):
+        connect(Settings(socket=path), user=user, start_timeout_s=0.1)
+    assert not starts
+
+
+async def test_connect_waits_when_the_queue_of_connections_is_full(path, starts, monkeypatch):
+    attempts = []
+    open_socket = client_daemon.open_socket
+
+    def attempt(path):
+        attempts.append(path)
+        return open_socket(path)
+
+    monkeypatch.setattr(client_daemon, "open_socket", attempt)
+    with full_queue(path) as listener:
+        async with trio.open_nursery() as nursery:
+
+            @nursery.start_soon
+            async def connected():
+                connecting = partial(connect, Settings(socket=path))
+                (await trio.to_thread.run_sync(connecting)).close()
+
+            await poll(lambda: len(attempts) > 1)
+            listener.accept()[0].close()
+    assert not starts
 
 
 COMMANDS = [["ls"], ["status"], ["shutdown"], ["screen", "web"], ["run", "-d", "--", "true"]]

@@ -14,7 +14,7 @@ from acpterm.config import Settings
 
 ABSENT = FileNotFoundError()
 DEAF = ConnectionRefusedError()
-FULL = BlockingIOError(errno.EAGAIN, "the daemon's queue of connections is full")
+FULL = BlockingIOError(errno.EAGAIN, "its queue of connections is full")
 DEAD = ClosedError("it closes the connection")
 DONE = Reconnected(None, Welcome("secret", resumed=True), b"")
 
