@@ -243,6 +243,54 @@ async def test_providers_are_registered_and_selected(settings):
 
 
 @on_both_backends
+async def test_output_is_returned_once_when_the_state_has_lost_the_session(settings):
+    async with connect(settings, "user") as client:
+        service = acpterm.TerminalService(client)
+        service.register_terminal_provider("my-provider", Elsewhere())
+        service.set_active_terminal("my-provider")
+        before = service.state.serialize()
+        await service.start_interactive_session("x")
+        assert (await service.retrieve_session_output("mine")).output == "abc"
+        service.state.deserialize(before)
+        assert (await service.retrieve_session_output("mine")).output == ""
+
+
+class Ending(Elsewhere):
+    """A provider whose session ends when it is terminated; its output is complete after that."""
+
+    def __init__(self):
+        super().__init__()
+        self.collecting = anyio.Event()
+        self.terminated = anyio.Event()
+
+    async def collect_output(self, _id, _from_position, _wait):
+        self.collecting.set()
+        await self.terminated.wait()
+        return acpterm.InteractiveTerminalOutput("abc", 3, True)
+
+    async def terminate_session(self, _id):
+        await anyio.lowlevel.checkpoint()
+
+
+@on_both_backends
+async def test_service_keeps_nothing_of_a_session_that_is_terminated_during_a_call(settings):
+    async with connect(settings, "user") as client:
+        service = acpterm.TerminalService(client)
+        provider = Ending()
+        service.register_terminal_provider("my-provider", provider)
+        service.set_active_terminal("my-provider")
+        session = await service.start_interactive_session("x")
+        with anyio.fail_after(DEADLINE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(service.retrieve_session_output, session)
+                await provider.collecting.wait()
+                await service.terminate_session(session)
+                provider.terminated.set()
+        kept = [name for name, value in vars(service).items() if session in repr(value)]
+        assert kept == []
+
+
+@on_both_backends
 async def test_shutdown_terminates_all_sessions_when_a_provider_raises_an_error(settings):
     async with connect(settings, "user") as client:
         service = acpterm.TerminalService(client)
@@ -255,6 +303,8 @@ async def test_shutdown_terminates_all_sessions_when_a_provider_raises_an_error(
             await service.shutdown()
         assert [str(error) for error in raised.value.exceptions] == ["unreachable"]
         assert service.state.list_sessions() == []
+        with pytest.raises(acpterm.AcptermError, match="no session 'mine'; there are: none"):
+            await service.retrieve_session_output("mine")
         assert await client.terminals() == []
 
 

@@ -9,10 +9,11 @@ when they are used.
 An error of a provider is raised unchanged. Once `retrieve_session_output` has returned that the
 program of a session has ended, the session is no longer in `TerminalService.state`. The session's
 complete output can still be read until `terminate_session` is called. `shutdown` continues with the
-other sessions if one cannot be terminated.
+other sessions if one cannot be terminated, and forgets all of them.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, Literal, Protocol, runtime_checkable
 
@@ -45,6 +46,15 @@ class _HasCompleteOutput(Protocol):
         """Return all retained output of a session."""
 
 
+@dataclass(slots=True)
+class _Session:
+    provider: TerminalProvider
+    """The provider that was active at the start of the session; another one may be active now."""
+    position: int = 0
+    """The position up to which the output was returned. While `TerminalState` has the session, the
+    position there counts, since the caller may change it."""
+
+
 class TerminalService:
     """Executes commands with `client`, which must stay open while the service is used.
 
@@ -75,10 +85,7 @@ class TerminalService:
         self._judge = LocalJudge(client.settings, profile)
         self._registered: dict[str, TerminalProvider] = {}
         self._used: dict[str, TerminalProvider] = {}
-        # The provider of each session: another one may have become active since.
-        self._sessions: dict[str, TerminalProvider] = {}
-        # The positions up to which the output of ended sessions was returned.
-        self._ended: dict[str, int] = {}
+        self._sessions: dict[str, _Session] = {}
 
     async def execute_command(
         self,
@@ -105,13 +112,13 @@ class TerminalService:
         """Start `command` in a terminal of its own; return the id of the session (``term-1``)."""
         provider = self.require_active_terminal()
         id_ = await provider.start_interactive_session(command, options)
-        self._sessions[id_] = provider
+        self._sessions[id_] = _Session(provider)
         self.state.register_session(id_, command)
         return id_
 
     async def send_input_to_session(self, session_id: str, input: str) -> None:  # noqa: A002
         """Type `input` into a session."""
-        await self._provider_of(session_id).send_input(session_id, input)
+        await self._session(session_id).provider.send_input(session_id, input)
 
     async def retrieve_session_output(self, session_id: str) -> SessionOutput:
         """Wait for output of a session, with the intervals of the service.
@@ -119,12 +126,13 @@ class TerminalService:
         Return the output since the last call of this method. Raises `AcptermError` if there is no
         such session.
         """
-        provider = self._provider_of(session_id)
+        session = self._session(session_id)
         record = self.state.get_session(session_id)
-        since = self._ended.get(session_id, 0) if record is None else record.last_position
-        found = await provider.collect_output(session_id, since, self.state.interactive_config)
+        since = session.position if record is None else record.last_position
+        intervals = self.state.interactive_config
+        found = await session.provider.collect_output(session_id, since, intervals)
+        session.position = found.new_position
         if found.is_complete:
-            self._ended[session_id] = found.new_position
             self.state.remove_session(session_id)
         else:
             self.state.update_session_position(session_id, found.new_position)
@@ -132,26 +140,27 @@ class TerminalService:
 
     async def get_complete_session_output(self, session_id: str) -> str:
         """Return all retained output of a session, without waiting."""
-        provider = self._provider_of(session_id)
+        provider = self._session(session_id).provider
         if isinstance(provider, _HasCompleteOutput):
             return await provider.complete_output(session_id)
         return (await provider.collect_output(session_id, 0, _AT_ONCE)).output
 
     async def terminate_session(self, session_id: str) -> None:
         """End a session's program, and forget the session."""
-        await self._provider_of(session_id).terminate_session(session_id)
+        await self._session(session_id).provider.terminate_session(session_id)
         self._forget(session_id)
 
     async def shutdown(self) -> None:
-        """Terminate all sessions.
+        """Terminate and forget all sessions, also those whose providers raise an error.
 
         If providers raise errors other than `AcptermError`, raise them in an `ExceptionGroup` at
-        the end.
+        the end. The service then no longer knows these sessions, although their programs may still
+        run: only their providers can end them.
         """
         errors = []
-        for session_id, provider in list(self._sessions.items()):
+        for session_id, session in list(self._sessions.items()):
             try:
-                await provider.terminate_session(session_id)
+                await session.provider.terminate_session(session_id)
             except AcptermError:  # the session, or the connection, is gone already
                 pass
             except Exception as error:  # noqa: BLE001  the other sessions must end, too
@@ -163,7 +172,6 @@ class TerminalService:
     def _forget(self, session_id: str) -> None:
         self.state.remove_session(session_id)
         self._sessions.pop(session_id, None)
-        self._ended.pop(session_id, None)
 
     def get_command_safety_level(
         self, shell_string: str
@@ -229,7 +237,7 @@ class TerminalService:
             ) from error
         return provider
 
-    def _provider_of(self, session_id: str) -> TerminalProvider:
+    def _session(self, session_id: str) -> _Session:
         try:
             return self._sessions[session_id]
         except KeyError:
