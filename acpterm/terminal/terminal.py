@@ -52,7 +52,7 @@ from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text.stream import TextView
-from acpterm.terminal.timeline import Timeline
+from acpterm.terminal.timeline import Sample, Timeline
 from acpterm.terminal.vt.broken import BrokenEmulator
 from acpterm.terminal.vt.emulator import Emulator
 
@@ -167,19 +167,18 @@ class Terminal:
         self._nursery: trio.Nursery | None = None
         # Tasks that were requested before `run` was called, which starts them.
         self._early: list[Callable[[], Awaitable[None]]] = []
-        now = processes.now()
+        boot = processes.now()
         #: When the terminal was created, on the clock since boot (`pty.processes.now`).
-        self.started_at: Final = now if started_at is None else started_at
+        self.started_at: Final = boot if started_at is None else started_at
         #: When the terminal was created, in seconds since 1970, for display.
         self.started: Final = time.time() if created_time is None else created_time
         monotonic = time.monotonic()
         self.timeline: Final = Timeline(
-            monotonic - (now - self.started_at),
+            monotonic - (boot - self.started_at),
             kept=ring.retained,
             size=size,
-            end=ring.position,
+            first=Sample(ring.position, monotonic) if ring.position else None,
             known_from=ring.restored_end,
-            now=monotonic,
         )
         is_answered = remote is not None and remote.answers_queries
         on_reply = None if is_answered else _Replies(ring, self.keyboard)

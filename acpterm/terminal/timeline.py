@@ -4,6 +4,9 @@ Rules:
 
 - A *sample* is a position and a time: output from this position on came at this time or later.
   There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
+- The timeline of an adopted terminal begins with a sample that its creator passes: the position
+  from which this worker consumes output, and the time of the adoption. Output before that position
+  is not consumed again, and gets the time of this sample.
 - At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
   longer has are removed. Then the newest `SAMPLES_MAX` / 4 samples are kept, and the older ones are
   thinned out: samples that follow another one too closely are removed, and the minimum distance is
@@ -25,6 +28,13 @@ from typing import Final, NamedTuple
 GRAIN_S: Final = 0.01
 SAMPLES_MAX: Final = 2048
 SIZES_MAX: Final = 256
+
+
+class Sample(NamedTuple):
+    """A position in the output, and the time at or after which output from there on came."""
+
+    position: int
+    time: float
 
 
 class TimedSlice(NamedTuple):
@@ -55,9 +65,9 @@ class Timeline:
     """The times of one terminal's output. `start` is the time at which the terminal was created.
 
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
-    `size` is the columns and rows at the start, and `end` the position of the next byte to be
-    recorded. Output before the position `known_from` was already consumed by an earlier worker, so
-    its real times are unknown. If `end` is not 0, output before `end` gets the time `now`.
+    `size` is the columns and rows at the start. `first` is the first sample of an adopted terminal,
+    from whose position on output will be recorded; None if all output will be. Output before the
+    position `known_from` was already consumed by an earlier worker, so its real times are unknown.
     """
 
     __slots__ = (
@@ -80,15 +90,14 @@ class Timeline:
         *,
         kept: int,
         size: tuple[int, int],
-        end: int = 0,
+        first: Sample | None = None,
         known_from: int = 0,
-        now: float = 0.0,
     ) -> None:
         self.start: Final = start
         #: The times of bytes before this position are unknown.
         self.known_from: Final = known_from
         #: The position of the next byte to be recorded.
-        self.end = end
+        self.end = 0 if first is None else first.position
         #: The time of the last output; None if no output has a known time.
         self.last: float | None = None
         #: Columns and rows before the oldest change of the size that is kept.
@@ -96,8 +105,8 @@ class Timeline:
         #: How many times the terminal size has changed.
         self.resized = 0
         self._retained: Final = kept
-        self._times = array("d", [now] if end else [])
-        self._positions = array("q", [end] if end else [])
+        self._times = array("d", [] if first is None else [first.time])
+        self._positions = array("q", [] if first is None else [first.position])
         self._due = -math.inf
         self._resizes: deque[Resize] = deque()
 

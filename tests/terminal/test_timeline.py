@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from acpterm.pty.program import Program
 from acpterm.terminal.spec import TerminalSpec
-from acpterm.terminal.timeline import SAMPLES_MAX, SIZES_MAX, Resize, TimedSlice, Timeline
+from acpterm.terminal.timeline import SAMPLES_MAX, SIZES_MAX, Resize, Sample, TimedSlice, Timeline
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 
@@ -172,7 +172,9 @@ async def test_terminal_records_a_timeline():
 
 
 def test_output_that_an_earlier_process_consumed_has_no_time():
-    line = Timeline(0.0, kept=1 << 30, size=(80, 24), end=10, known_from=30, now=5.0)
+    first = Sample(position=10, time=5.0)
+    line = Timeline(0.0, kept=1 << 30, size=(80, 24), first=first, known_from=30)
+    assert line.end == 10
     assert line.slice_at(9) == (5.0, 9, 10)
     line.record(20, 100.0)
     assert line.last is None
