@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from acpterm.jsonrpc import REQUEST_CANCELLED
 from tests.support.commands import command_environment, running
 from tests.support.depth import DEADLINE_S
 from tests.support.fake_host import fake_host
@@ -122,6 +123,25 @@ async def test_kill_of_many_terminals_reads_responses_before_it_sends_all_reques
                     request = await worker.expect(f"_acpterm/terminal/{method}")
                     await worker.respond(request, answer)
         assert await kill.wait() == 0
+
+
+async def test_shutdown_waits_when_the_daemon_is_ending_already(tmp_path):
+    with subprocess.Popen(["sleep", "60"]) as ending:
+        try:
+            async with command(tmp_path, "shutdown") as (shutdown, host):
+                worker = await host.connected()
+                status = {**STATUS, "pid": ending.pid}
+                await worker.respond(await worker.expect("_acpterm/status"), status)
+                request = await worker.expect("_acpterm/shutdown")
+                await worker.respond_error(request, "the connection is closing", REQUEST_CANCELLED)
+                await host.stop()
+                await worker.lose()
+                ending.kill()
+                assert await shutdown.wait() == 0
+                ended = f"ended the daemon (pid {ending.pid}) and 2 terminals that ran\n"
+                assert (shutdown.out, shutdown.err) == (ended, "")
+        finally:
+            ending.kill()
 
 
 async def test_run_reports_its_signal_when_the_terminal_was_removed_meanwhile(tmp_path):

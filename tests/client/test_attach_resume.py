@@ -1,6 +1,7 @@
 """An attached window when the daemon's worker is replaced."""
 
 import base64
+import math
 import os
 import pty
 import signal
@@ -18,6 +19,7 @@ from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import open_user_client
 from acpterm.config import Settings
+from acpterm.jsonrpc import REQUEST_CANCELLED
 from tests.cli.test_takeover import EXIT, INFO
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
@@ -125,6 +127,24 @@ async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_pa
         await window.shows(b"a new picture")
         await second.respond(request, {"reason": "exited", "exitStatus": EXIT})
         await window.has_ended()
+    assert window.over.exit_status.exit_code == 3
+
+
+async def test_notice_is_erased_when_the_daemon_ends_before_it_sends_the_final_screen(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("acpterm.client.user.attach.attach.NOTICE_S", math.inf)
+    async with attached(tmp_path) as (window, worker, _):
+        request = await is_asked(worker)
+        await show(worker, request, b"the picture")
+        await window.shows(b"C-\\ leaves it]")
+        await worker.respond(request, {"reason": "exited", "exitStatus": EXIT})
+        screen = await worker.expect("_acpterm/terminal/screen")
+        before = len(window.look())
+        await worker.respond_error(screen, "the connection is closing", REQUEST_CANCELLED)
+        await window.has_ended()
+        assert b"\x1b[24H\x1b[2K" in window.look()[before:]
+    assert window.error is None
     assert window.over.exit_status.exit_code == 3
 
 

@@ -1,6 +1,7 @@
 """Streams of the user's asynchronous client, at a daemon that does what the test says."""
 
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -10,6 +11,7 @@ from msgspec.json import decode
 from acpterm.acp.user_streams import FollowRequest, FollowResponse
 from acpterm.client.errors import LostError
 from acpterm.client.user.client import open_user_client
+from acpterm.client.user.events import refresh
 from acpterm.config import Settings
 from tests.support.fake_host import DEADLINE_S, fake_host
 from tests.support.rpc import encode
@@ -107,6 +109,14 @@ async def test_lost_stream_yields_what_was_received_and_can_be_opened_again(tmp_
             await notify(second, token, 2)
             await second.respond(request, {"position": 7, "exitStatus": None})
             assert await numbers(stream) == [2]
+
+
+async def test_list_is_requested_after_the_events_that_change_it(tmp_path):
+    async with connected(tmp_path) as (client, worker, _), trio.open_nursery() as nursery:
+        nursery.start_soon(partial(refresh, client, trio.sleep_forever, everything=False))
+        await worker.expect("_acpterm/events")
+        await worker.expect("_acpterm/terminal/list")
+        nursery.cancel_scope.cancel()
 
 
 async def test_message_that_arrives_with_the_response_to_initialize_is_received_completely(

@@ -9,13 +9,14 @@ import trio
 from msgspec import Raw
 from trio.testing import wait_all_tasks_blocked
 
-from acpterm.acp.user_streams import AttachRequest, FollowRequest
+from acpterm.acp.user_streams import AttachRequest, EventsRequest, FollowRequest
 from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, Event, EventBus
 from acpterm.host.input_monitor import InputMonitor
 from acpterm.host.server import connection
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
+from acpterm.host.user.daemon_methods import events
 from acpterm.host.user.follow import follow
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring_file import STALLED
@@ -223,6 +224,24 @@ async def test_request_is_cancelled_at_once_after_the_connection_closed():
         closing = pytest.raises(RpcError, match="connection is closing")
         with trio.fail_after(10), closing, user.cancel_on_close():
             await trio.sleep_forever()
+
+
+async def test_events_are_subscribed_to_before_the_requests_task_runs():
+    async with host_here() as host:
+        user = UserConnection(host.context, host.state, lambda: ())
+        pending = events(user, EventsRequest("t"))
+        assert host.state.events.has_subscribers
+        with trio.move_on_after(0):
+            await pending
+        assert not host.state.events.has_subscribers
+
+
+async def test_refused_request_for_events_leaves_no_subscription():
+    async with host_here() as host:
+        user = UserConnection(host.context, host.state, lambda: ())
+        with user.ongoing_request("t"), pytest.raises(RpcError, match="token 't' is in use"):
+            await events(user, EventsRequest("t"))
+        assert not host.state.events.has_subscribers
 
 
 async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):

@@ -66,7 +66,7 @@ async def follow(
     `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
 
     `trio.Nursery.start` returns once the request is queued to be sent. So the daemon receives the
-    request before those that `client` sends later.
+    request before those that `client` sends later, and subscribes before it handles them.
     """
     request = EventsRequest(client.token())
     is_reconnected = False

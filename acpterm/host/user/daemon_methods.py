@@ -4,14 +4,16 @@ They report status, events and agents' sessions, and restart or shut down the da
 """
 
 import os
-from typing import Final
+from collections.abc import Coroutine
+from contextlib import ExitStack
+from typing import Any, Final
 
 from acpterm import __version__
 from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
 from acpterm.acp.user_streams import EventsRequest, SubscribeRequest
-from acpterm.host.events import event_notification
+from acpterm.host.events import Subscription, event_notification
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
@@ -91,13 +93,23 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
     return Empty()
 
 
-async def events(user: UserConnection, params: EventsRequest) -> Empty:
+def events(user: UserConnection, params: EventsRequest) -> Coroutine[Any, Any, Empty]:
     """`_acpterm/events`: send every event from now on, until the request is cancelled."""
-    with user.ongoing_request(params.token), user.host.events.subscribe() as subscription:
+    # Subscribe now, not when the request's task runs: a list of terminals that the client requests
+    # next must not be older than the first event.
+    subscribed = ExitStack()
+    subscription = subscribed.enter_context(user.host.events.subscribe())
+    return _events(user, params.token, subscription, subscribed)
+
+
+async def _events(
+    user: UserConnection, token: str, subscription: Subscription, subscribed: ExitStack
+) -> Empty:
+    with subscribed, user.ongoing_request(token):
         while True:
             event, dropped = await subscription.next()
             await user.sender.drain()
-            user.sender.notify("_acpterm/event", event_notification(params.token, event, dropped))
+            user.sender.notify("_acpterm/event", event_notification(token, event, dropped))
 
 
 def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:

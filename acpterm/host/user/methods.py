@@ -97,7 +97,7 @@ USER_METHODS = MethodTable(
         "_acpterm/audit/read": Method(AuditReadRequest, review_methods.read_audit),
         "_acpterm/recording/list": Method(NoParams, review_methods.list_recordings),
         "_acpterm/recording/read": Method(RecordingReadRequest, review_methods.read_recording),
-        "_acpterm/events": Method(EventsRequest, daemon_methods.events),
+        "_acpterm/events": Method(EventsRequest, daemon_methods.events, acts_first=True),
         "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
         "_acpterm/web/status": Method(NoParams, web_methods.status),
         "_acpterm/share/create": Method(ShareCreateRequest, share_methods.create, acts_first=True),
