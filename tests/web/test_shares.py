@@ -150,7 +150,7 @@ async def test_visitor_with_a_link_to_write_types_and_the_audit_log_says_so(tmp_
         await user.terminal_request("release", terminal)
 
         def typed():
-            lines = (tmp_path / "audit" / "audit.jsonl").read_text().splitlines()
+            *lines, _ = (tmp_path / "audit" / "audit.jsonl").read_text().split("\n")
             entries = [json.loads(line) for line in lines]
             return [one for one in entries if one.get("event") == "input"] or None
 
