@@ -23,8 +23,8 @@ def mcp_options(
     """Return the options of the MCP server that `--mcp` adds to sessions; None without `--mcp`.
 
     The parameters are the values of the options `--tools`, `--config`, `--profile` and `--mcp`.
-    Raises `click.UsageError` if the options do not fit together. Exits with an error message if
-    `acpterm mcp` cannot run.
+    Raises `click.UsageError` if `--tools` is given without `--mcp`, or `--tools pool` without
+    `--profile`. Exits with an error message if `acpterm mcp` cannot run.
     """
     if not mcp:
         if tools is not None:

@@ -69,7 +69,10 @@ def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
 
 
 def text_of(rows: Sequence[Row]) -> str:
-    """Return a table to print on stdout; it fits the window if stdout is a terminal."""
+    """Return a table to print on stdout.
+
+    If stdout is a terminal, the table fits the window, unless the column of ids is too wide.
+    """
     if os.isatty(1):
         # An ID is never cut, even if the window is narrower.
         columns = max(window_size()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
@@ -88,9 +91,10 @@ def table(
 ) -> list[str]:
     """Return the lines of a table, the header first.
 
-    A line is at most `columns` cells wide; None means as wide as the content. `selected` is the
-    index of the row to highlight. If `rows` are only the visible part of a list, `among` are
-    all rows of the list: the table's columns are made wide enough for all of them.
+    A line is at most `columns` cells wide, unless the ids alone are wider; None means as wide as
+    the content. `selected` is the index of the row to highlight; None means no row. If `rows` are
+    only the visible part of a list, `among` are all rows of the list: the table's columns are made
+    wide enough for all of them.
     """
     sizes = _sizes(rows if among is None else among, columns)
     headers = [(getattr(HEADER, name), size, _BOLD) for name, size in sizes.items()]

@@ -11,7 +11,7 @@ from acpterm.cli._options import at_daemon
 @click.option("--always", is_flag=True, help="Allow such commands in the rest of the session.")
 @at_daemon
 def command(ids: tuple[str, ...], always: bool, config: str | None, socket: str | None) -> None:
-    """Let the commands run that the questions ID ask about. The first answer to a question counts.
+    """Allow the commands that the questions ID ask about. The first answer to a question counts.
 
     ID is a question's id or the beginning of it, as acpterm approvals shows it.
 

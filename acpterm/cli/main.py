@@ -155,7 +155,8 @@ class _LazyGroup(click.Group):
         """Return the name and the command for the name or alias `args[0]`, and the other arguments.
 
         `help` and `version` are not commands: `help NAME` becomes `NAME --help`, and for `help` or
-        `version` alone, print the help or the version, and exit.
+        `version` alone, print the help or the version, and exit. Fail for an unknown name; but
+        while a shell completes the line, return None as the command.
         """
         name, *rest = args
         if name == "version":

@@ -70,7 +70,7 @@ def _set(name: str, as_json: bool, config: str | None) -> None:
 @command.command("select")
 @_config
 def _choose(config: str | None) -> None:
-    """Select a provider from a list, on the terminal.
+    """Select a provider interactively, from a list.
 
     In an agent's terminal the command is refused.
     """

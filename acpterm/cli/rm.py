@@ -19,8 +19,8 @@ def command(
     """Remove each TERMINAL: end its program as acpterm kill does, and discard its output.
 
     With --exited all terminals that have ended are removed: retained terminals that were released,
-    and yours whose programs have ended. A terminal whose program has ended but that its agent has
-    not released is kept, since the agent may still read it.
+    and yours whose programs have ended. A terminal that its agent has not released is kept even if
+    its program has ended, since the agent may still read the output.
 
     Exit status: 0 on success, 1 if a terminal could not be removed, 2 if the command line is wrong.
     """

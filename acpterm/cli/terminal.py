@@ -74,7 +74,7 @@ def start(words: tuple[str, ...], config: str | None, socket: str | None) -> Non
 @click.argument("words", metavar="INPUT…", nargs=-1, type=click.UNPROCESSED)
 @at_daemon
 def send(terminal: str, words: tuple[str, ...], config: str | None, socket: str | None) -> None:
-    """Type INPUT and Enter into a session, and print the new output.
+    """Type INPUT and Enter into a terminal session, and print the new output.
 
     If INPUT is the name of a key, such as C-c or Up, that key is pressed instead.
     """
@@ -85,7 +85,7 @@ def send(terminal: str, words: tuple[str, ...], config: str | None, socket: str 
 @terminal_argument()
 @at_daemon
 def output(terminal: str, config: str | None, socket: str | None) -> None:
-    """Print the complete output of a session."""
+    """Print all retained output of a terminal session."""
     _perform(Output(terminal), config, socket)
 
 
@@ -93,7 +93,7 @@ def output(terminal: str, config: str | None, socket: str | None) -> None:
 @terminal_argument()
 @at_daemon
 def stop(terminal: str, config: str | None, socket: str | None) -> None:
-    """End a session's program, and remove the session if it is yours."""
+    """End a terminal session's program, and remove the session if it is yours."""
     _perform(Stop(terminal), config, socket)
 
 

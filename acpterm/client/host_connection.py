@@ -51,10 +51,11 @@ class DaemonRecovery:
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
-        """Connect to the daemon again and resume; return the new stream and bytes received on it.
+        """Connect to the daemon again, and resume the agent's sessions and terminals.
 
+        Return the new stream, and the bytes received on it after the response to `initialize`.
         Raises `LostError` if the daemon has ended, refuses, does not respond in time, or no longer
-        has the agent's terminals. Raises it too if resuming is disabled (`resume_timeout` is 0).
+        has the agent's terminals; or if resuming is disabled (`resume_timeout` is 0).
         """
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:
@@ -96,8 +97,8 @@ async def connect_daemon(
 
     `config` is the path of the settings file given on the command line, if any. `questions` gets
     the questions to the user, and `on_notification` all notifications. If there are `questions`,
-    also request the token that makes the connection an approver. The daemon refuses the token to a
-    process that has already sent `initialize` on the agents' socket. Call this before this process
+    also request the token that makes the connection an approver: the daemon grants no token to a
+    process that has sent `initialize` on the agents' socket before. Call this before this process
     becomes a subreaper (see `daemon.connect`). Raises `DaemonError` if the daemon cannot be started
     or used, or if the user has chosen a profile and no token is granted.
     """
@@ -182,7 +183,10 @@ async def open_host_connection(
 
 
 def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNotification:
-    """Return a function that passes each notification on to `questions` and to `other`."""
+    """Return a function that passes each notification on to `questions` and to `other`.
+
+    If one of them is None, it is left out.
+    """
     first = None if questions is None else questions.on_notification
     receivers = [receiver for receiver in (first, other) if receiver is not None]
 

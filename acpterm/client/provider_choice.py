@@ -1,7 +1,7 @@
 """The providers as the user sees them: which of them work on this machine, and which is selected.
 
-The selected provider is the setting `provider`. `select` writes it into the settings file; a
-daemon that is running uses it once it is restarted.
+The selected provider is the setting `provider`. `select` writes the setting into the settings
+file. A running daemon uses the new provider only after a restart.
 """
 
 import os

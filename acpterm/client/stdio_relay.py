@@ -205,7 +205,10 @@ class StdioRelay:
     def _use_connection(
         self, sock: socket.socket, resumed: Reconnected, nursery: trio.Nursery
     ) -> None:
-        """Send the unanswered messages again on a resumed connection, and relay over it."""
+        """Send the unanswered messages again on the connection `sock`, and relay over it.
+
+        `resumed` has the response to `initialize` on `sock`, and the bytes received after it.
+        """
         with self._changed:
             lines, errors = self._requests.repeat()
             self._requests.secret = resumed.welcome.secret or self._requests.secret
@@ -320,9 +323,9 @@ class StdioRelay:
             self._changed.notify_all()
 
     def _abandon(self, sock: socket.socket, why: str) -> str:
-        """Close the lost connection `sock`, drop the incomplete line from it, and return `why`.
+        """Close the lost connection `sock`, once no other thread uses the socket; return `why`.
 
-        The socket is closed once no other thread uses it.
+        The incomplete line that was received last is dropped.
         """
         with self._changed:
             self._sock = None

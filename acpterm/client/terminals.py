@@ -124,7 +124,7 @@ class Terminals:
     def _take(self, create: _Create, terminal: SessionKey, fields: dict[str, Raw]) -> None:
         """Record the terminal that the request `create` has created; `fields` are its params.
 
-        If the turn or the session has ended meanwhile, end the terminal too.
+        If the turn has ended meanwhile, kill the terminal. If the session was closed, release it.
         """
         self._held[terminal] = False
         cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)
@@ -168,7 +168,7 @@ class Terminals:
         self._host.call(SESSION_OPEN, params, _ignore)
 
     def close_session(self, session: str) -> None:
-        """Release the terminals of `session`, which the agent has closed."""
+        """Release the terminals of `session`; call this when the session is closed."""
         self._session_cwds.pop(session, None)
         for create in self._creates:
             create.session_is_closed |= create.session == session

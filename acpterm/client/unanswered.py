@@ -146,9 +146,9 @@ class Unanswered:
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
         """Remove the request `id_`, whose response was received; return its method.
 
-        `failed`: the response is an error. Return None if no such request is recorded. If the id
-        was used again while the request was pending, the daemon responds to each later request
-        with an error: for such an error, keep the request and return None.
+        `failed`: the response is an error. Return None if no such request is recorded. The daemon
+        responds with an error to each later request that uses the id of a pending one. For such
+        an error, keep the pending request and return None.
         """
         request = self._requests.get(id_)
         if request is None:

@@ -137,7 +137,7 @@ class LoggedStream(trio.abc.Stream):
         self._sending, self._receiving = LineSplitter(), LineSplitter()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Log the lines in `data`, and send it."""
+        """Log the lines in `data`, and send `data`."""
         self._record(self._sending, self._sent, data)
         await self._stream.send_all(data)
 

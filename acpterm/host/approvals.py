@@ -223,8 +223,8 @@ class ApproverTokens:
     def redeem(self, presented: str, holder: Process | None) -> ApproverRequest | None:
         """Invalidate the token `presented`, and return the request that it was issued for.
 
-        Return None if there is no such token, if it has expired, or if it was issued to another
-        process than `holder`, which presents it.
+        `holder` is the process that presents the token; None if it is not known. Return None if
+        there is no such token, if the token has expired, or if only another process may use it.
         """
         found = None
         # Compare with all tokens, so that the duration reveals nothing.

@@ -93,8 +93,8 @@ class AuditTrail:
     ) -> None:
         """Record that the user requests a terminal, which will run `command` with `args`.
 
-        `directory` is the working directory, and `provider` the provider's name. The entry has no
-        judgement, since only agents' commands are judged.
+        `args` is None if the request has none. `directory` is the working directory, and `provider`
+        the provider's name. The entry has no judgement, since only agents' commands are judged.
         """
         if self._log is not None:
             self._log.record(

@@ -22,7 +22,7 @@ of a terminal's description."""
 
 
 class AgentInfo:
-    """The agent that a session or terminal belongs to: its connection's id, name and process."""
+    """The agent that a session or terminal belongs to: its name, process and connection's id."""
 
     def __init__(self, connection: str) -> None:
         self.connection_id: Final = connection
@@ -247,7 +247,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule `launch`, if any, to be stored: `acpterm restart` starts the program from it."""
+        """Schedule `launch` to be stored, for `acpterm restart`; do nothing if `launch` is None."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 

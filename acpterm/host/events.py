@@ -100,9 +100,10 @@ class Subscription:
 
 
 def event_notification(token: str, event: Event, dropped: int) -> EventNotification:
-    """Return the notification of an event for the subscription that `token` identifies.
+    """Return the notification of an event, for the client of a subscription.
 
-    `dropped` is the number of events just before it that the subscription has dropped.
+    `token` is the token that the client has chosen for its subscription. `dropped` is how many
+    events just before this one were dropped, because the client did not keep up.
     """
     terminal = event.terminal
     notification = EventNotification(
@@ -156,12 +157,12 @@ class EventBus:
     def publish_terminal(
         self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
     ) -> None:
-        """Publish an event of the kind `event`, such as `killed`, about a terminal.
+        """Publish an event about a terminal, and record it in the audit log.
 
-        `by` is the event's cause, such as `user`; None if no cause is given. For a visitor, `share`
-        is the id of the share. The event describes the terminal as it is now, since the event may
-        be read much later. Whether the program waits for input is taken from the input monitor's
-        last check.
+        `event` is the event's kind, such as `killed`. `by` is the cause, such as `user`; None if no
+        cause is given. `share`, for the audit log only, is the id of the share if a visitor is the
+        cause; otherwise None. The event describes the terminal as it is now. Whether the program
+        waits for input is taken from the input monitor's last check.
         """
         self.record_terminal(event, entry, by, share)
         if self.has_subscribers:

@@ -75,9 +75,9 @@ class Host:
     ) -> None:
         """Serve one agent until it disconnects or the host is closed.
 
-        `context` is the execution context of the agent's terminals. `holders` has the pid and the
-        start time of the process at the other end of `stream`, if known. `approver` describes a
-        client in this process that asks the user; None for others, which may send a token.
+        `context` is the execution context of the agent's terminals. `holders` are the processes
+        that use the other end of `stream`, as pid and start time; empty if not known. `approver`
+        makes the agent's client an approver at once; None: the client needs a token for that.
         """
         name = self.state.new_connection_name()
         # A connection is stored with its first request: a peer that sends nothing may be no agent.
@@ -282,7 +282,7 @@ class Host:
             on_terminate()
 
     async def end_terminals(self) -> None:
-        """End all terminals because the keeper has died; wait until their programs have exited."""
+        """End all terminals because the keeper has died; wait until they exit, for a limited time."""
         _log.error("the keeper is lost: all terminals are ended")
         self.pool.lose_keeper()
         with trio.move_on_after(_END_TIMEOUT_S):

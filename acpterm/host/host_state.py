@@ -172,7 +172,7 @@ class HostState:
     def add(self, entry: TerminalEntry, env: Mapping[str, str]) -> None:
         """Register a terminal that was just created, and start its recording if enabled.
 
-        `env` is the environment of the terminal's program.
+        `env` is the environment of the terminal's program, for the header of the recording.
         """
         if self.settings.record:
             path = self._recorder.start(
@@ -194,7 +194,7 @@ class HostState:
             entry.mark_changed()
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Register a terminal of the previous worker, and resume its recording."""
+        """Register a terminal of the previous worker, and resume its recording, if any."""
         record = entry.record
         if record.recorded is not None and record.recording is not None:
             self._recorder.resume(
@@ -212,7 +212,7 @@ class HostState:
     def clean_up_later(self, entry: TerminalEntry) -> None:
         """Start a task that waits for the end of a terminal, then removes what the provider left.
 
-        Do nothing if the provider has left nothing.
+        Do nothing if the terminal has no clean-up token: the provider leaves nothing then.
         """
         if entry.record.clean_up_token is not None:
             self.start_task(self._clean_up, entry)

@@ -64,9 +64,10 @@ class Starter(Protocol):
 
     @property
     def starts(self) -> list[float]:
-        """The times at which the agent has started terminals over this connection, oldest first.
+        """When the agent started its latest terminals over this connection, oldest first.
 
-        They are in seconds of the boot clock.
+        The times are in seconds of the boot clock. `Quotas.starting` adds each time if a profile
+        has the limit `starts_per_minute`, and drops the oldest times, which no limit needs.
         """
 
     def mark_changed(self) -> None:
@@ -74,7 +75,10 @@ class Starter(Protocol):
 
 
 class Quotas:
-    """Checks the limits on agents' terminals. `clock` returns the time of the boot clock."""
+    """Checks the limits on agents' terminals, of which `registry` has the running ones.
+
+    `clock` returns the time of the boot clock, in seconds.
+    """
 
     def __init__(self, registry: TerminalRegistry, clock: Callable[[], float] = boot_time) -> None:
         self._registry: Final = registry

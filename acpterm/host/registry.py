@@ -126,7 +126,7 @@ class TerminalRegistry:
             )
 
     def add(self, entry: TerminalEntry) -> None:
-        """Add a terminal that was just created."""
+        """Add a terminal that was just created, and publish the event `created`."""
         self._entries[entry.id] = entry
         self._bus.publish_terminal("created", entry)
         self._on_change()
@@ -143,9 +143,10 @@ class TerminalRegistry:
             self.record_exit(entry.terminal)
 
     def record_exit(self, terminal: Terminal) -> None:
-        """Record that a terminal's program has exited, and publish the event. Idempotent.
+        """Record that a terminal's program has exited, and publish the event `exited`. Idempotent.
 
-        If the terminal is to be removed when its program exits, remove it.
+        If the terminal was created to be removed at its program's end, remove it, unless the
+        program is being restarted. For a forgotten terminal, write only to the audit log.
         """
         entry = self._running.pop(terminal.id, None)
         if entry is None or terminal.exit is None:

@@ -36,7 +36,8 @@ _log = structlog.get_logger("acpterm.restore")
 class Restorer:
     """Restores the state of a new host after a take-over.
 
-    `context` is the execution context of connections whose own context is not stored.
+    Connections are restored into `resumption`, and process trees into `trees`. `context` is the
+    execution context of connections whose own context is not stored.
     """
 
     def __init__(
@@ -177,9 +178,9 @@ class Restorer:
         """Return the agent's connection that created the terminal of `record`.
 
         Return None if the user created the terminal, or if the connection has ended. If the keeper
-        has died as well as the worker, connections have no records. Then create the connection from
-        the terminal's `record`. Its execution context is that of the daemon, and its rights are
-        those that the agent had when it created the terminal.
+        has died as well as the worker, connections have no records: then create the connection from
+        the terminal's `record`. The new connection has the execution context of the daemon, and the
+        rights (`RightsRecord`) that the agent had when it created the terminal.
         """
         name = record.connection
         if name is None:

@@ -71,10 +71,10 @@ class Reader(Protocol):
 def read(
     reader: Reader, entry: TerminalEntry, params: ReadParams
 ) -> Coroutine[Any, Any, ReadResponse]:
-    """Return a coroutine that returns the output after the position `since`, or the screen.
+    """Return a coroutine that returns what `params` request: output after `since`, or the screen.
 
     The coroutine first waits, at most `wait_ms` milliseconds, until there is output after `since`
-    or the program has exited; with `until_input`, it also stops when the program waits for input.
+    or the program has exited; with `until_input`, at most until the program waits for input.
     `read` itself raises `RpcError` (-32602) if `since` is after the end of the output, or if the
     terminal is too large for a screen. For a screen, the coroutine raises as `current_screen` does.
     """

@@ -50,7 +50,7 @@ class Window:
 
 
 class _AttachedTerminal:
-    """The windows of one terminal, and the size that it has while no window is attached."""
+    """The windows of one terminal, and the terminal's size while no window is attached."""
 
     def __init__(self, detached_size: tuple[int, int]) -> None:
         self.detached_size = detached_size

@@ -24,7 +24,7 @@ QUOTE_MAX: Final = 500
 
 
 class RpcError(Exception):
-    """An error that is sent as the response to a request, with a JSON-RPC error code.
+    """The failure of a request, with a JSON-RPC error code: to be sent as response, or received.
 
     `data` is any JSON value with details; UNSET for no data.
     """

@@ -60,21 +60,21 @@ class NotificationReceived(Struct, frozen=True):
 
 
 class ResponseReceived(Struct, frozen=True):
-    """The result of a request of this side, which is no longer pending."""
+    """The result of this side's request `id`. The request is no longer pending."""
 
     id: int
     result: Raw
 
 
 class ErrorReceived(Struct, frozen=True):
-    """A request of this side has failed, or got an invalid response, and is no longer pending."""
+    """This side's request `id` has failed or got an invalid response. It is no longer pending."""
 
     id: int
     error: ErrorObject
 
 
 class CancelReceived(Struct, frozen=True):
-    """The other side has cancelled one of its requests, which must still be answered."""
+    """The other side has cancelled its request `id`. This side must still answer the request."""
 
     id: int | str
 
@@ -163,7 +163,10 @@ class Peer:
         return self._lines.close()
 
     def request(self, method: str, params: Any = UNSET) -> tuple[int, bytes]:
-        """Start a request of this side; return its id, and the line to send."""
+        """Start a request of this side; return its id, and the line to send.
+
+        `params` is a Struct, Raw or any JSON value; UNSET for no params.
+        """
         id_ = self._next_id
         line = encode_request(id_, method, params)
         self._next_id += 1
@@ -171,7 +174,10 @@ class Peer:
         return id_, line
 
     def notify(self, method: str, params: Any = UNSET) -> bytes:
-        """Return the line to send for a notification."""
+        """Return the line to send for a notification.
+
+        `params` is a Struct, Raw or any JSON value; UNSET for no params.
+        """
         return encode_notification(method, params)
 
     def cancel(self, request_id: int) -> bytes:
@@ -189,8 +195,9 @@ class Peer:
     def respond(self, request_id: Id, result: Any) -> bytes:
         """Return the line to send for a response with a result.
 
-        Raises `LocalProtocolError` if no such request is in progress. If the result cannot be
-        encoded, raises the encoder's error, and the request stays in progress.
+        `result` is a Struct, Raw or any JSON value. Raises `LocalProtocolError` if no such request
+        is in progress; an id of None is not checked. If the result cannot be encoded, raises the
+        encoder's error, and the request stays in progress.
         """
         self._check_in_progress(request_id)
         line = encode_response(request_id, result)
@@ -200,7 +207,7 @@ class Peer:
     def respond_error(self, request_id: Id, error: RpcError) -> bytes:
         """Return the line to send for an error response.
 
-        Raises `LocalProtocolError` if no such request is in progress.
+        Raises `LocalProtocolError` if no such request is in progress; an id of None is not checked.
         """
         self._check_in_progress(request_id)
         line = encode_error(request_id, error)

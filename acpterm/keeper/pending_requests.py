@@ -17,7 +17,8 @@ from acpterm.keeper.reports import KeeperLostError, Spawned, TerminalEvents
 class PendingSpawn:
     """A request to start a program (a spawn) that has no response yet.
 
-    `make` converts the keeper's response into the result of `KeeperClient.spawn`.
+    `make` converts the keeper's response into the result of `KeeperClient.spawn`. The task that
+    creates this object must also call `wait`.
     """
 
     def __init__(self, make: Callable[[Spawned], TerminalEvents]) -> None:

@@ -182,8 +182,9 @@ class RingFile:
     def recover(self) -> None:
         """Restore the output that a killed keeper had written to the ring without updating `HEAD`.
 
-        Sets `HEAD` to the end of that output. Restores the output of one read at most, which ends
-        at the end of `data` at the latest, and only if `mark_unread` was called before that read.
+        Sets `HEAD` to the end of that output. Restores only the output of a single read, only if
+        `mark_unread` was called before that read, and only up to the end of `data`: output that
+        continues at the beginning of `data` is lost.
         """
         header = self.header
         head = header[HEAD]

@@ -43,9 +43,9 @@ async def embedded_keeper(
     At the end of the `async with` block the keeper kills all programs that are left, and exits. The
     keeper does the same when this process ends in any other way.
 
-    Raises `OSError` if the keeper cannot be started, and `KeeperLostError` if the keeper dies. If
-    the keeper dies while the block runs, `on_lost` is awaited unless it is None, and then the block
-    is cancelled.
+    If the keeper dies while the block runs, `on_lost`, if given, is awaited. Then the block is
+    cancelled, and `KeeperLostError` is raised. Raises `KeeperLostError` too if the keeper dies
+    before the block, and `OSError` if the keeper cannot be started.
     """
     process, sock = _start_embedded()
     client = KeeperClient(sock)

@@ -38,9 +38,10 @@ from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, tri
 
 
 def _find_tools() -> tuple[Tools, object]:
-    """Return the paths of bwrap and env, and a value that changes if one of the files is replaced.
+    """Return the paths of the programs bwrap and env, and the identity of both files.
 
-    Raises `ProviderError` if one of the programs does not exist.
+    The identity changes if one of the files is replaced: it is the key for `Trial.ensure`. Raises
+    `ProviderError` if one of the programs does not exist.
     """
     tools = Tools.find()
     return tools, file_identity("bubblewrap", *tools)

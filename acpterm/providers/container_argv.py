@@ -150,7 +150,8 @@ def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) ->
 def _with_shell_of_image(argv: Sequence[str], shell: str) -> Sequence[str]:
     """Return `argv`, changed so that /bin/sh replaces `shell` if the image lacks `shell`.
 
-    `argv` is returned unchanged if it does not begin with `shell`.
+    `shell` is the path of the shell of the settings (`Command.shell`). `argv` is returned unchanged
+    if it does not begin with `shell`.
     """
     if argv[0] != shell or shell == "/bin/sh":
         return argv
@@ -208,7 +209,11 @@ def shell_argv(
 
 
 def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
-    """Return the options of `run` that isolate a container; they do not depend on its command."""
+    """Return the options of the engine's `run` that do not depend on the container's command.
+
+    They isolate the container, and call it `name`. `network` says whether the command may use the
+    network.
+    """
     options = [
         "--rm",
         f"--name={name}",
@@ -242,7 +247,10 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
 
 
 def global_options(engine: str) -> list[str]:
-    """Return the options before `run`, which suppress the engine's warnings in the terminal."""
+    """Return the options that stand before `run` in the command line of `engine`.
+
+    They suppress the engine's warnings, which would be shown in the terminal.
+    """
     return ["--log-level=error"] if engine == "podman" else []
 
 

@@ -36,9 +36,9 @@ async def try_engine(
 ) -> tuple[Setup, str]:
     """Run a trial in a container; return the options that work, and a line for the user.
 
-    The line describes the isolation. `labels` and `name` are those of the container. Raises
-    `ProviderError` if the engine or the image is missing, or if the container does not start or
-    does not isolate the command.
+    The line describes the isolation. The container of the trial gets the name `name`. It gets
+    `labels`, as all later containers do (`Setup.labels`). Raises `ProviderError` if the engine or
+    the image is missing, or if the container does not start or does not isolate the command.
     """
     engine.require()
     version = await _version(engine)
@@ -91,7 +91,8 @@ async def _require_image(engine: Engine, image: str) -> None:
 async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[Setup]:
     """Return the sets of options to try with the engine, the preferred one first.
 
-    Raises `ProviderError` if docker's daemon does not answer.
+    `labels` are the labels in each set (`Setup.labels`). Raises `ProviderError` if docker's daemon
+    does not answer.
     """
     uid, gid = os.geteuid(), os.getegid()
     setup = Setup(engine.name, image, labels, f"{uid}:{gid}", keeps_id=False, has_cgroup=True)
@@ -109,8 +110,9 @@ async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[S
 def describe(version: str, setup: Setup, output: str) -> str:
     """Return a line for the user that describes how a container isolates its command.
 
-    `version` is the engine's name and version, and `output` what the script `_PROBE` has printed in
-    the container. Raises `ProviderError` if `output` shows that the command is not isolated.
+    `version` is the engine's name and version, `setup` has the options of the container, and
+    `output` is what the script `_PROBE` has printed in the container. Raises `ProviderError` if
+    `output` shows that the command is not isolated.
     """
     found: dict[str, list[str]] = {}
     for key, _, value in (line.partition(": ") for line in output.splitlines()):

@@ -48,8 +48,8 @@ _PATH_MAX: Final = 240
 class _Sandboxes:
     """The sandboxes that this process has prepared in one workspace.
 
-    `tokens` has a token of each (`Placeholders.protect`). Hold `lock` while using `tokens`, or the
-    placeholders of the workspace.
+    `tokens` has the token that `Placeholders.protect` returned for each sandbox. Hold `lock` while
+    you use `tokens`, or create or remove placeholders of the workspace.
     """
 
     def __init__(self) -> None:

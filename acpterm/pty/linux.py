@@ -98,7 +98,8 @@ class ProcStat(NamedTuple):
     started: float
     """The start time in seconds since boot, in steps of a clock tick (10 ms).
 
-    Pid and start time together identify the process.
+    On systems other than Linux, the seconds are counted from 1970 (`processes.now`). Pid and start
+    time together identify the process.
     """
 
 

@@ -201,10 +201,11 @@ class Consumer:
         self._on_change()
 
     def _feed(self, data: bytes) -> int:
-        """Feed `data` to the emulator, the timeline and the text view, as far as one slice allows.
+        """Feed as much of `data` to emulator, timeline and text as takes about `SLICE_S` seconds.
 
-        Returns the number of bytes fed. Returns 0 if this slice was spent on earlier output that
-        the text view had stored unprocessed, and more such output is left.
+        Returns the number of bytes fed. If `data` is not simple output, the text view first has to
+        process the earlier output that it has stored. This call processes one stored piece; if more
+        pieces are left, the call feeds nothing and returns 0.
         """
         is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_worthwhile else 0

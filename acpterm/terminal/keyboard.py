@@ -41,8 +41,8 @@ class InputFullError(Exception):
 class Keyboard:
     """The input of one terminal, written to the PTY's `master`.
 
-    `start` is called with an async function that types the queued input, and must start that
-    function in the terminal's nursery. `input_bytes_max` is the maximum number of queued bytes.
+    When the first input is queued, `start` is called with an async function that types the queue.
+    `start` must run that function as a task. `input_bytes_max` is the maximum length of the queue.
     """
 
     def __init__(

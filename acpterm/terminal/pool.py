@@ -56,7 +56,7 @@ class Pool:
     """The terminals of one worker. `terminals` has those that are not released, by their ids.
 
     `keeper` spawns and owns the programs, and `trees` tracks their processes; the caller runs both.
-    `grace` is the seconds from SIGTERM to SIGKILL. `on_exit` is called once per exited terminal.
+    `grace` is the seconds from SIGTERM to SIGKILL. `on_exit` is called with each exited terminal.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Pool:
         limits: ResourceLimits = NO_LIMITS,
         strict: bool = True,
     ) -> Terminal:
-        """Start a program on a new terminal, and return the terminal.
+        """Start `program` on a new terminal with the parameters `spec`, and return the terminal.
 
         The id of the terminal is added to the program's environment. `record` is the terminal's
         state for the next worker, which the keeper stores in the same step in which it starts the
@@ -150,9 +150,9 @@ class Pool:
     ) -> Terminal:
         """Return a `Terminal` for a terminal that an earlier worker created.
 
-        `found` is what the keeper knows about the terminal, and `tree` tracks its processes.
-        `limits` are the limits with which the terminal was created; they stay in force while no
-        worker runs. Text and screen are rebuilt from the output that the ring retains.
+        `found` is what the keeper knows about the terminal, and `tree` tracks its processes. `spec`
+        has its parameters, and `limits` its limits, which are set again. Text and screen are
+        rebuilt from the output that the ring retains.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         enforcement = self._trees.enforce_again(found.name, limits)

@@ -69,4 +69,8 @@ class RemoteProgram(Protocol):
         """
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are the exit status of its client."""
+        """Return how the program ended; queries the other host if needed.
+
+        `code` and `signal` are the exit status of the program's client; one of them is None. If the
+        program's own exit status is unknown, `ended_by` of the result usually is `LOST`.
+        """

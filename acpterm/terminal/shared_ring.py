@@ -187,8 +187,9 @@ class SharedRing:
     def has_emulator_mark(self) -> bool:
         """Whether the flag that `emulator_mark` sets was left set by an earlier worker.
 
-        If so, a worker crashed while the emulator processed this ring's output, or workers were
-        killed repeatedly while it did. Otherwise the keeper clears the flag when a worker ends.
+        The flag is left set if a worker crashed while the emulator processed this ring's output, or
+        if several workers were killed at such a time. After any other end of a worker, the keeper
+        clears the flag.
         """
         return bool(self._header[layout.EMULATOR])
 

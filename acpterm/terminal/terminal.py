@@ -257,7 +257,10 @@ class Terminal:
         await self._closed.wait()
 
     async def wait_changed(self) -> None:
-        """Wait for a change after this call: output, a new size, the exit, or the close."""
+        """Wait for a change after this call, or for a call of `notify`.
+
+        Changes are consumed output, a new size, the exit and the close.
+        """
         await self._changed.park()
 
     def notify(self) -> None:
@@ -436,7 +439,7 @@ class Terminal:
                 self._master.signal_foreground(signal.SIGWINCH)
 
     async def _await_remote_exit(self, remote: RemoteProgram) -> None:
-        """Wait until the client has ended; then query the remote program's end, and set `exit`."""
+        """Wait until the client has ended; then query how the remote program ended; set `exit`."""
         while (report := self._report) is None or self.ring.end < report.end:
             await self.wait_changed()
         if self.exit is not None:

@@ -111,7 +111,7 @@ class Timeline:
         self._resizes: deque[Resize] = deque()
 
     def record(self, size: int, now: float) -> None:
-        """Record `size` bytes of output, at least one, at the time `now`."""
+        """Record that the next `size` bytes of output came at the time `now`."""
         # Called for each slice of output, so the common path must be short.
         if now >= self._due:
             self._times.append(now)

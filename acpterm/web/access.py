@@ -237,8 +237,8 @@ class AccessStore:
     def _make_room(self, share: ShareRecord, key: str) -> None:
         """Drop logins of a share, before a page with this key logs in.
 
-        Only logins without an open WebSocket are dropped. A login with the same key is dropped,
-        since the page logs in again. If the share then still has too many logins, the oldest are
+        First drop a login with the same key, since the same page logs in again. If the share then
+        still has too many logins, drop the oldest ones. A login with an open WebSocket is never
         dropped.
         """
         logins = [one for one in self._records.logins if one.share == share.id]

@@ -30,7 +30,7 @@ def make_app(
 ) -> Starlette:
     """Return the application that serves `host` at `endpoint`.
 
-    `page` is the directory of the page's files.
+    `access` decides what a request may use. `page` is the directory of the page's files.
     """
     logins = Logins(endpoint, access, host.state.trail)
     sockets = JsonRpcWebSockets(host, access)

@@ -39,7 +39,7 @@ class RefusedError(Exception):
 
 
 def access_of(scope: Scope) -> Access:
-    """Return what a request may use, once it has passed `Protected`."""
+    """Return what a request may use; `scope` is that of a request that has passed `Protected`."""
     access: Access = scope[_ACCESS]
     return access
 

@@ -71,7 +71,7 @@ def server_config(max_message_bytes: int) -> Config:
 
 
 class HttpConnection:
-    """Serves the requests of one TCP connection with an ASGI application."""
+    """Serves the requests of one TCP connection, `stream`, with the ASGI application `app`."""
 
     def __init__(self, app: App, config: Config, stream: Stream) -> None:
         self._app: Final = app
@@ -181,7 +181,7 @@ class HttpConnection:
                 await self._stream.send_eof()
 
     async def _send(self, event: Event) -> None:
-        """Do what hypercorn's protocol requests: send bytes, close, start or stop the idle time."""
+        """Do what hypercorn's protocol requests by `event`: send, close, or become idle or busy."""
         if isinstance(event, RawData):
             if not await self._send_data(event.data):
                 await self._protocol.handle(Closed())

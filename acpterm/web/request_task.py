@@ -74,9 +74,10 @@ class Mailbox:
 async def run_app(
     app: App, scope: Any, mailbox: Mailbox, send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Run the application for one request; log its errors.
+    """Run the application for one request, which gets its messages from `mailbox`; log its errors.
 
-    At its end, call `send(None)`, by which hypercorn notices that no more messages follow.
+    `send` passes the application's messages to hypercorn. When the application has ended, call
+    `send(None)`, by which hypercorn notices that no more messages follow.
     """
 
     async def send_to_peer(message: Any) -> None:

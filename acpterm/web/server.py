@@ -32,7 +32,10 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class HttpServer:
-    """Serves `app` on a listening socket: by HTTPS with the context `tls`, by HTTP without one."""
+    """Serves `app` on a listening socket: by HTTPS with the context `tls`, by HTTP without one.
+
+    `config` is the configuration of hypercorn (`http_connection.server_config`).
+    """
 
     def __init__(self, app: App, config: Config, tls: ssl.SSLContext | None) -> None:
         self._app: Final = app

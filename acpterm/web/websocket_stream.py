@@ -38,7 +38,10 @@ class WebSocketStream(trio.abc.Stream):
         self._ended = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return the next bytes of a frame; b"" once the WebSocket has ended."""
+        """Return the next bytes, at most `max_bytes`; b"" once the WebSocket has ended.
+
+        Wait for a frame if no bytes are left. None: the whole rest of the frame.
+        """
         while not self._received:
             if self._ended:
                 await trio.lowlevel.checkpoint()

@@ -36,7 +36,7 @@ class ListTerminals(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Start a terminal; without `args`, `command` is shell text."""
+    """Start a terminal. `command` is a program with the arguments `args`, or shell text if None."""
 
     command: str
     args: list[str] | None = None

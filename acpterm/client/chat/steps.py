@@ -191,8 +191,9 @@ def _stop(terminal: str) -> Steps:
 
 
 def _get(terminal: str) -> _Ask:
-    """Request the terminal that the user means by `terminal`; return its state.
+    """Request the terminal with the id or name `terminal`; return its `TerminalInfo`.
 
+    A name that a terminal of the user and one of an agent have in common means the user's.
     Later requests use the id of the returned terminal: another terminal may get the name meanwhile.
     """
     info: TerminalInfo = yield Request("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
@@ -219,7 +220,8 @@ def _collect(
 ) -> _Ask:
     """Wait for output after the position `since`; return the output, as text for the answer.
 
-    `intervals` says how long to wait.
+    Of longer output, return the last `_SHOWN_BYTES`. `intervals` says how long to wait, and `clock`
+    returns the time in seconds.
     """
     identifier = terminal.terminal_id
     began = changed_at = clock()

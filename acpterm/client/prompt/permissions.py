@@ -32,7 +32,10 @@ _LINE_BYTES_MAX: Final = 4096
 
 
 class Permissions:
-    """Decides which tool calls of one session are allowed. `notice` prints a line for the user."""
+    """Decides which tool calls of one session are allowed.
+
+    `rule` is the value of `--allow`. `notice` prints a line for the user.
+    """
 
     def __init__(self, rule: Rule, notice: Callable[[str], None]) -> None:
         self._rule = rule
@@ -59,9 +62,9 @@ class Permissions:
 
         `question` describes the tool call in one or more lines that are safe to print. `kind` is
         what the agent declares the tool call to be, such as `read`. `options` are the answers to
-        choose from. `show` prints the tool call; it is awaited before the user is asked. If the
-        user must be asked and no terminal is available, refuse the call; but if `needs_terminal`
-        is true, raise `NoTerminalError` instead.
+        choose from. `show` is awaited before the user is asked, to print the tool call. If the
+        user has to be asked, but no terminal is available, refuse the call. But with
+        `needs_terminal`, raise `NoTerminalError` instead.
         """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:

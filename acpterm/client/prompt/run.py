@@ -275,11 +275,11 @@ class _Run:
             self.invalid_output = error.message
 
     def _hints(self, agent: AgentProcess) -> str:
-        """Return output of the agent that may explain why the agent does not respond."""
+        """Return text to append to an error: the agent's invalid stdout and last stderr, if any."""
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return an error message about that.
+        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return a message: how it ended.
 
         If the agent still runs after that time, the message is that it has closed its stdout.
         """

@@ -110,7 +110,7 @@ class TextPrinter:
             self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
     def before_question(self, call: ToolCallState) -> None:
-        """Print the tool call's first line and diffs, unless they were printed before."""
+        """Print the line for the call's start, and the call's diffs, unless printed before."""
         self.tool_call(call)
         self._diffs(call)
 
@@ -130,7 +130,10 @@ class TextPrinter:
         self._program_output(terminal, output.feed(data))
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print the incomplete last line of the output, and the exit status unless it is 0."""
+        """Print the incomplete last line of the output, and the signal or the exit status.
+
+        Nothing is printed for the exit status 0, or if the exit status is unknown.
+        """
         output = self._outputs.pop(terminal, None)
         if output is not None:
             self._program_output(terminal, output.feed(b"", final=True))

@@ -68,10 +68,10 @@ class Display:
             self._text.feed(output.encode(errors="replace"))
 
     def _ends_alike(self, complete: str, shown: str) -> bool:
-        """Return whether two texts end with the same lines; at most `lines` lines are compared.
+        """Return whether the raw output `complete` and the text `shown` end with the same lines.
 
-        The first line of each text is not compared, since it may be incomplete. Return False if
-        fewer than `lines` lines of `shown` follow its first line.
+        At most `lines` lines are compared. The first line of each text is left out, since it may be
+        incomplete. Return False if fewer than `lines` lines of `shown` remain.
         """
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]
@@ -110,9 +110,10 @@ class Display:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return text as a fenced code block of Markdown, which the text cannot end.
+    """Return text as a fenced code block of Markdown.
 
-    `language` is the language that the block names.
+    The fences are longer than any run of backticks in the text, so that the text cannot end the
+    block. `language` is written after the opening fence.
     """
     fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
     return f"{fence}{language}\n{text}\n{fence}"

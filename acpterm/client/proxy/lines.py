@@ -26,8 +26,9 @@ class LineReader:
     async def read(self) -> list[bytes] | None:
         """Wait for the next bytes; return the lines that they complete.
 
-        At the end of the stream, return its last line if that lacks a newline, and then None. A
-        line over the limit is dropped, which is logged. Cancellation loses no data.
+        At the end of the stream, return None. If the last line has no newline, return that line
+        first, and None at the next call. A line over the limit is dropped, and this is logged.
+        Cancellation loses no data.
         """
         try:
             data = await self._stream.receive_some(_CHUNK)

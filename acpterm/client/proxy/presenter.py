@@ -67,8 +67,9 @@ def new_presenter(
 ) -> Presenter:
     """Create the presenter for an editor.
 
-    `ours`: the host runs the agent's terminals; otherwise the editor does. `follow` is called with
-    each terminal of the host when it is first shown: from then on, the presenter needs its output.
+    `ours`: the host runs the agent's terminals; otherwise the editor does, if it has terminals.
+    `follow` is called with each terminal of the host when the terminal is first shown: from then
+    on, the terminal's output has to be passed to `on_output`.
     """
     if editor.shows_agent_terminals:
         return TerminalPresenter(follow=follow)

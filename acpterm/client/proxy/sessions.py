@@ -28,8 +28,8 @@ WITH_SESSION: Final = (*_OPENING, *_REOPENING, *_CLOSING)
 class Sessions:
     """The sessions of one agent.
 
-    `terminals` is None if no terminals run at a host, `chat` if no prompts are answered here, and
-    `sockets` if no MCP server is added.
+    `terminals` is None if no terminals run at a host, `chat` if the proxy answers no prompts, and
+    `sockets` if acpterm's MCP server is not added to sessions.
     """
 
     def __init__(

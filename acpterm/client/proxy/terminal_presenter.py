@@ -53,9 +53,10 @@ _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 class _Terminal:
     """A terminal of the host (`ours`), or the agent's own.
 
-    `call` is the tool call that introduced the terminal to the editor; None before that. For a
-    terminal of the agent, `pending` is the output that was not sent yet, and `end` is the exit if
-    it was not sent yet, else None. `decoder` decodes the output as UTF-8.
+    `cwd` is the terminal's directory; None if unknown. `call` is the tool call that introduced the
+    terminal to the editor; None before that. For a terminal of the agent, `pending` is the output
+    that was not sent yet, and `end` is the exit if it was not sent yet, else None. `decoder`
+    decodes the output as UTF-8.
     """
 
     def __init__(self, cwd: str | None, *, ours: bool) -> None:
@@ -71,7 +72,7 @@ class TerminalPresenter:
     """The `presenter.Presenter` for an editor that shows terminals which the agent runs itself.
 
     `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when it is first shown.
+    when the terminal is first shown.
     """
 
     next_render_at: float = math.inf
@@ -130,7 +131,11 @@ class TerminalPresenter:
         return self.translate(b"", update._replace(params={"sessionId": params["sessionId"]})), None
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Return the `terminal_output` line for output of one of the host's terminals."""
+        """Return the `terminal_output` line for output of one of the host's terminals.
+
+        Return no line if the editor does not know the terminal, or the output is not yet a complete
+        character.
+        """
         state = self._terminals.get(terminal)
         if state is None or state.call is None:
             return []
@@ -142,7 +147,8 @@ class TerminalPresenter:
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
         """Return the `terminal_exit` line for the exit of one of the host's terminals.
 
-        If there is output that was not sent yet, return a line with that output first.
+        If the output ended in the middle of a character, first return a line with U+FFFD in
+        place of the character. Return no lines if the editor does not know the terminal.
         """
         state = self._terminals.get(terminal)
         if state is None or state.call is None:

@@ -59,10 +59,10 @@ class TextPresenter:
     """The `presenter.Presenter` for an editor that cannot show an agent's terminals.
 
     `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when it is first shown. Of each terminal, at most `limit` bytes of text are kept, and the last
-    `lines` lines are shown. `clock` returns the time in seconds. `editor_has_terminals` is true if
-    the editor runs terminals for the agent. Then a terminal that is neither the host's nor reported
-    by the agent is the editor's, and the editor shows it itself.
+    when the terminal is first shown. Of each terminal, at most `limit` bytes of text are kept, and
+    the last `lines` lines are shown. `clock` returns the time in seconds. `editor_has_terminals` is
+    true if the editor runs terminals for the agent. Then a terminal that is neither the host's nor
+    reported by the agent is the editor's, and the editor shows it itself.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class TextPresenter:
 
     @property
     def next_render_at(self) -> float:
-        """When to call `render` next, by `clock`; `math.inf` if no changed text waits for it."""
+        """When to call `render` next, by `clock`; `math.inf` if no changed text is to be sent."""
         return min(
             (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
         )

@@ -42,9 +42,9 @@ def with_server(
     If `servers` has an entry for `acpterm mcp`, add `path` to that entry, unless the entry has the
     path of a socket already. Otherwise add an entry.
 
-    `path` is the path of the session's socket. `cwd` is the session's directory; None if it is
-    unknown. Both are added as environment variables. `is_v2` says whether the agent speaks version
-    2 of ACP.
+    `servers` is None if the session has no `mcpServers`. `path` is the path of the session's
+    socket. `cwd` is the session's directory; None if the directory is unknown. Both are added as
+    environment variables. `is_v2` says whether the agent speaks version 2 of ACP.
     """
     given = items(servers)
     variables = [{"name": SOCKET_VARIABLE, "value": path}]

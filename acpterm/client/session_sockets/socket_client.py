@@ -148,7 +148,11 @@ class SocketClient:
             self._forget(text(params.get("terminalId")))
 
     def _forget(self, released: str | None) -> None:
-        """Remove the terminal with the id or name `released` from `terminals`."""
+        """Remove the terminal with the id or name `released` from `terminals`.
+
+        If several terminals have had this name, remove the latest. Do nothing if there is no such
+        terminal, or if `released` is None because the request had no valid `terminalId`.
+        """
         if released in self.terminals:
             del self.terminals[released]
             return

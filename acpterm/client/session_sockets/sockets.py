@@ -33,7 +33,11 @@ _log = structlog.get_logger("acpterm.mcp")
 
 
 class SessionSockets:
-    """Creates the sockets in `directory`; `open_session_sockets` creates this object."""
+    """The sockets in `directory`, one for each session; `open_session_sockets` creates this object.
+
+    `host` is the connection to the host, and `routes` passes on the events that clients request
+    from the host. `options` are those of `--mcp`. The tasks of the sockets run in `nursery`.
+    """
 
     def __init__(
         self,
@@ -137,8 +141,9 @@ async def open_session_sockets(
 
     At the end of the block, close all sockets and remove the directory.
 
-    `host` is the connection to the host, whose notifications go to `routes`. Raises `OSError` if
-    the directory cannot be created.
+    `host` is the connection to the host; the caller must pass its notifications to
+    `routes.on_notification`. `options` are those of `--mcp`. Raises `OSError` if the directory
+    cannot be created.
     """
     parents = [os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), tempfile.gettempdir()]
     directory = tempfile.mkdtemp(prefix="acpterm-mcp-", dir=_parent(parents))

@@ -72,7 +72,8 @@ class Document:
         """Return the document with `entry` added at `path`, at which there must be no value.
 
         Missing objects around the entry are created. Raises `SetupError` if the text is not valid,
-        a value on the path is not an object, or the entry cannot be added without another change.
+        a value on the path is not an object, or the entry cannot be added without a change to other
+        settings.
         """
         try:
             if self.format == "toml":
@@ -91,8 +92,9 @@ class Document:
     def remove(self, path: Sequence[str], parents: int) -> "Document":
         """Return the document without the value at `path`, which must exist.
 
-        If the object around the value is then empty, remove that too, and so on, up to `parents`
-        objects. Raises `SetupError` if the value cannot be removed without another change.
+        If the object around the value is empty then, remove the object too; likewise the objects
+        around it, at most `parents` in all. Raises `SetupError` if the value cannot be removed
+        without a change to other settings.
         """
         if self.format == "toml":
             text = toml_edit.remove(self.text, path, parents=parents)

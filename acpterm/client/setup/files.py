@@ -44,7 +44,10 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def check_writable(path: str) -> None:
-    """Raise `SetupError` if the file is read-only, like one that another program generates."""
+    """Raise `SetupError` if the file at `path` is read-only: a program may have generated it.
+
+    Do nothing if there is no file.
+    """
     with suppress(FileNotFoundError):
         if not os.stat(path).st_mode & 0o222 or not os.access(path, os.W_OK):
             raise SetupError(
@@ -64,7 +67,7 @@ def missing_directories(path: str) -> list[str]:
 
 
 def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
-    """Replace the file's contents `before` by `after`.
+    """Replace the contents of the file at `path`, which must be `before`, by `after`.
 
     If `before` is None, create the file with the permission bits `mode`, and missing directories.
     Raises `SetupError` if the contents are no longer `before`, or the file cannot be written.
@@ -100,9 +103,9 @@ def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
 def delete(path: str, before: bytes | None) -> None:
     """Delete the file at `path`; if that is a symbolic link, delete the link and its target.
 
-    Links are deleted before what they point to, so that a failure leaves no dangling link. Raises
-    `SetupError` if the file's contents are no longer `before` (None: there was no file), or if the
-    file cannot be deleted.
+    Links are deleted before what they point to, so that a failure leaves no dangling link. `before`
+    is the contents that the caller has read; None if there was no file. Raises `SetupError` if the
+    file has other contents now, or cannot be deleted.
     """
     check_writable(path)
     _check_unchanged(path, before)

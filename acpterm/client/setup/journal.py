@@ -41,7 +41,9 @@ def make_record(
 ) -> Record:
     """Return the record of a change of the file's contents from `before` to `after`.
 
-    `before` is None if there was no file. `directories` and `parents` are those of `Record`.
+    `before` is None if there was no file. `directories` are the ones that the change creates for
+    the file. `parents` is the number of objects that the change creates around the
+    entries.
     """
     old = before or b""
     # The change is recorded as one piece, from the first byte that differs to the last one.

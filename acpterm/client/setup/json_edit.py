@@ -50,8 +50,9 @@ def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str
 def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> str:
     """Return `text` without the member at `path`, which must exist.
 
-    If the object around the member is then empty, remove that too, and so on, up to `parents`
-    objects. With `comments`, the text may have comments.
+    If the object around the member is empty then, remove the object too; likewise the objects
+    around it, at most `parents` in all. An object with a comment is not empty. With `comments`, the
+    text may have comments.
     """
     root = parse(text, comments=comments)
     assert root is not None  # noqa: S101  it has a member
@@ -78,7 +79,7 @@ def node_at(root: Node, path: Sequence[str]) -> Node | None:
 
 
 def newline(text: str) -> str:
-    """Return the line end that `text` uses."""
+    """Return the line end to write into `text`: CR LF if `text` has one anywhere, else LF."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
@@ -130,7 +131,10 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def _unit(text: str, root: Node) -> str:
-    """Return the white space by which each level of objects is indented in `text`."""
+    """Return the white space by which each level of objects is indented in `text`.
+
+    Return two spaces if the members of `root` are not indented.
+    """
     if root.members:
         indent = _line_indent(text, root.members[0].start)
         return indent.removeprefix(_line_indent(text, root.start)) or "  "

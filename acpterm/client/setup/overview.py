@@ -29,7 +29,7 @@ def overview() -> list[AgentState]:
 
 
 def has_skill(agent: Agent) -> bool:
-    """Return whether the directory of the agent's skills has one with the name `acpterm`."""
+    """Return whether there is a skill `acpterm` in the directory of the agent's skills."""
     return os.path.exists(skill_target(agent).path)
 
 

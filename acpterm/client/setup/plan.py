@@ -58,8 +58,9 @@ class Plan:
 def plan_setup(target: Target, journal: Journal) -> Plan:
     """Plan to write acpterm's entries, or its skill, into the target's file.
 
-    Raises `SetupError` if the file cannot be read or written, is not valid, has another program's
-    entry under the same name, or is a skill that the user has changed.
+    `journal` has the record of an earlier setup, if any. Raises `SetupError` if the file cannot be
+    read or written, is not valid, has another program's entry under the same name, or is a skill
+    that the user has changed.
     """
     before = files.read(target.path)
     if target.is_set_up(before):
@@ -74,8 +75,8 @@ def plan_setup(target: Target, journal: Journal) -> Plan:
 def plan_undo(target: Target, journal: Journal) -> Plan:
     """Plan to remove acpterm's entries, or its skill.
 
-    Raises `SetupError` if the file cannot be read or written, is not valid, or is a skill that the
-    user has changed.
+    `journal` has the record of the setup, if any. Raises `SetupError` if the file cannot be read or
+    written, is not valid, or is a skill that the user has changed.
     """
     before = files.read(target.path)
     original, directories = _original(target, before, journal.load(target.name))
@@ -115,8 +116,9 @@ def _original(
 ) -> tuple[bytes | None, list[str]]:
     """Return the contents without acpterm's changes, and the directories that acpterm created.
 
-    `content` is the present contents. If they are as the recorded change has left them, restore the
-    earlier contents from `record`; otherwise remove acpterm's entries from `content`.
+    `content` is the present contents, and `record` the record of the last setup, if any. If the
+    contents are as this setup has left them, restore the earlier contents from `record`; otherwise
+    remove acpterm's entries from `content`.
     """
     if content is None:
         return None, []

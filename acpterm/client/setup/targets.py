@@ -75,9 +75,9 @@ class EntriesTarget:
     def without(self, content: bytes | None, parents: int) -> bytes | None:
         """Return the file's contents `content` without acpterm's entries.
 
-        Up to `parents` objects around an entry are removed too, if they are then empty. Raises
-        `SetupError` if the contents are not valid, or an entry cannot be removed without another
-        change.
+        Up to `parents` objects around an entry are removed too, if they are empty then. Raises
+        `SetupError` if the contents are not valid, or an entry cannot be removed without a change
+        to other settings.
         """
         document = self._decode(content)
         for path, _ in list(self._own(document)):
@@ -90,7 +90,7 @@ class EntriesTarget:
         `current` is the present contents of the file. If acpterm's entries in `current` have
         additional members, the new entries keep them. Raises `SetupError` if the contents are not
         valid, there is another program's entry under the same name, or an entry cannot be added
-        without another change.
+        without a change to other settings.
         """
         document, present = self._decode(content), self._decode(current)
         parents = document.missing_parents(next(iter(self.entries)))
@@ -123,7 +123,8 @@ class EntriesTarget:
 class SkillTarget:
     """The file SKILL.md in the directory of an agent's skills.
 
-    The members are those of `EntriesTarget`.
+    `name` is the name of the target's record in the journal, `path` the path of the file, and
+    `mode` the permission bits of a new file.
     """
 
     name: str
@@ -135,10 +136,10 @@ class SkillTarget:
         return content == skill()
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return None, which means no file.
+        """Return None: without the skill there is no file.
 
-        Raises `SetupError` if `content` is not the skill of this version, since the user may have
-        changed the file.
+        Raises `SetupError` if there is a file, but `content` is not the skill of this version: the
+        user may have changed the file. `parents` is ignored.
         """
         del parents
         if content not in (None, skill()):
@@ -148,7 +149,7 @@ class SkillTarget:
         return None
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Return the skill of this version, whatever the file has now."""
+        """Return the skill of this version; both parameters are ignored."""
         del content, current
         return Content(skill(), 0)
 

@@ -59,7 +59,8 @@ def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
 def remove(text: str, path: Sequence[str], *, parents: int) -> str:
     """Return `text` without the table at `path`, which must exist.
 
-    If the table around it is then empty, remove that too, and so on, up to `parents` tables.
+    If the table around it is empty then, remove that table too; likewise the tables around that
+    one, at most `parents` in all.
     """
     bom = _BOM if text.startswith(_BOM) else ""
     document = tomlkit.parse(text.removeprefix(_BOM))

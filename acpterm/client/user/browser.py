@@ -17,8 +17,8 @@ _NAME: Final = "open.html"
 def open_in_browser(url: str, directory: str) -> bool:
     """Open `url` in the user's graphical browser; return False if no browser could be started.
 
-    The private file is written to `directory`, which only this user can read. Raises `OSError` if
-    it cannot be written.
+    The browser opens a file that redirects it to `url`. The file is written to `directory`, which
+    only this user can read. Raises `OSError` if the file cannot be written.
     """
     variables = "DISPLAY", "WAYLAND_DISPLAY"
     if sys.platform != "darwin" and not any(os.environ.get(name) for name in variables):

@@ -104,7 +104,8 @@ def _without_terminal(event: EventNotification) -> str:
 def _tool_call(update: Any) -> str:
     """Return the title (or else the id) and the status of the tool call in a `session/update`.
 
-    Any member of `update` may be missing, since an agent wrote it.
+    Any member of `update` may be missing, since an agent wrote `update`. Return "" if `update` is
+    not an object.
     """
     if isinstance(update, msgspec.Raw):
         update = msgspec.json.decode(update)

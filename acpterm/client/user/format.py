@@ -203,7 +203,7 @@ def ended(status: ExitInfo) -> str:
 def reason(status: ExitInfo) -> str:
     """Return why a cluster ended a program or did not run it, such as ` (node failure)`.
 
-    Return ` (lost)` if the exit status was lost, and "" for all other values of `ended_by`.
+    Return ` (lost)` if the exit status was lost, and "" if something else ended the program.
     """
     return f" ({status.ended_by.replace('_', ' ')})" if status.ended_by in _REASONS else ""
 

@@ -64,7 +64,7 @@ class ListView:
 
     @property
     def selected(self) -> str | None:
-        """The id of the selected terminal; None if the list is empty."""
+        """The id of the selected terminal; None if no terminal matches the filter."""
         return self._selected
 
     @property
@@ -143,7 +143,8 @@ class ListView:
     def _settle(self) -> None:
         """Update the index of the selected terminal after the list or the filter has changed.
 
-        If that terminal is no longer in the list, select the terminal that is now at its index.
+        If that terminal is no longer in the filtered list, select the terminal that is now at its
+        former index, or the last terminal if the list has become too short.
         """
         items = self.items
         ids = [item.id for item in items]

@@ -78,7 +78,8 @@ def _ask(settings: Settings) -> str | None:
 def _marked() -> str | None:
     """Return a sentence about the mark of a terminal on this process or on one of its ancestors.
 
-    Return None if there is no mark.
+    Return None if there is no mark. The marks of acpterm's own processes (`marks.DETACHED`) do not
+    count.
     """
     pid, youngest = os.getpid(), float("inf")
     while pid > 0:

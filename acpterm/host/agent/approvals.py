@@ -59,7 +59,7 @@ async def ask_user(
     `request` is the JSON-RPC id of the agent's request; None if a repetition of the request could
     not be recognised. If an earlier answer for the whole session applies to the command, return
     that answer at once. Raises `RpcError` (-32602) if too many questions are pending. Cancelling
-    this withdraws the question, unless the client is expected to repeat the request.
+    the call withdraws the question, unless the client is expected to repeat the request.
     """
     host, agent = connection.host, connection.agent
     question = host.approvals.unclaimed(agent.connection_id, request, ask.fingerprint)

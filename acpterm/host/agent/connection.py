@@ -69,8 +69,8 @@ class Resumer(Protocol):
     def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Return the connection that has `secret`; None if no connection was resumed. Raises
-        `RpcError` (-32600) if `fresh` already has sessions.
+        Return the connection that has `secret`. Return None if there is none, or if `fresh` may
+        not resume it. Raises `RpcError` (-32600) if `fresh` already has sessions.
         """
 
 
@@ -85,9 +85,9 @@ class AgentConnection:
     """The state of one agent's connection.
 
     `context` is the execution context of the agent's terminals, and `connection` the connection's
-    id. `resumption` lets the client continue an earlier connection. A peer that sends `secret` can
-    resume the connection: pass the stored secret for a restored connection, or None to generate
-    one. `holders` are the processes that use the connection, each as pid and start time.
+    id. `resumption` lets the client continue an earlier connection. `secret` is the stored secret
+    of a restored connection; None: generate one. A peer that sends the secret can resume the
+    connection. `holders` are the processes that use the connection, each as pid and start time.
     """
 
     def __init__(
@@ -218,9 +218,9 @@ class AgentConnection:
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's programs may write, in a sandbox.
 
-        This is the session's workspace if it is set. Otherwise it is the directory of the process
-        that connected; but None if that process is an approver, since the agent could get access to
-        the approver's directory by naming a session that the approver has not opened.
+        Return the session's workspace if it is set, otherwise the directory of the process that
+        connected. If that process is an approver, return None instead of its directory: the agent
+        could get access to the directory by naming a session that the approver has not opened.
         """
         if session.workspace is None and self._approver is not None:
             return None
@@ -228,15 +228,15 @@ class AgentConnection:
 
     @property
     def approver(self) -> Approver | None:
-        """The approver of this connection; None if its client does not ask the user questions."""
+        """The observer that sends questions to an approver; None if the client is no approver."""
         return self._approver
 
     @property
     def answerer(self) -> Approver | None:
         """The observer that sends questions to the client; None if the client may not answer them.
 
-        It is the connection's approver, or else the observer that `add_elicitor` has created. With
-        the latter, the client may answer questions, but has no other right of an approver.
+        The observer is `approver`, or else the observer that `add_elicitor` has created: the client
+        may then answer questions, but has no other right of an approver.
         """
         return self._approver or self._elicitor
 

@@ -33,8 +33,8 @@ def events(connection: AgentConnection, params: AgentEventsRequest) -> Coroutine
 
     The client chooses the request's token, and each notification contains the token. The returned
     coroutine ends when the request is cancelled, when the session is closed, or when a later
-    request has the same token. Raises `RpcError` (-32602) if `REQUESTS_MAX` such requests are
-    pending.
+    request has the same token. If the client reads too slowly, the oldest events are dropped.
+    Raises `RpcError` (-32602) if the connection has `REQUESTS_MAX` such requests already.
     """
     requests = connection.event_requests
     if params.token not in requests and len(requests) >= REQUESTS_MAX:

@@ -120,12 +120,13 @@ async def admit(
     judgement: Judgement,
     request: RequestId | None,
 ) -> None:
-    """If the decision is *ask*, ask the user, and raise an error if the command is refused.
+    """Ask the user whether the command may run, if the decision in `judgement` is *ask*.
 
-    Otherwise do nothing. The command may start after this has returned. `request` is the JSON-RPC
-    id of the agent's request; None if a repetition of the request could not be recognised. Raises
-    `RpcError`: -32600 if the command is refused, -32800 if the question was withdrawn, -32602 if
-    too many questions are pending. Cancelling this withdraws the question, as in `ask_user`.
+    Return if the user allows the command, or if the decision is another one. `request` is the
+    JSON-RPC id of the agent's request; None if a repetition of the request could not be recognised.
+    Raises `RpcError`: -32600 if the command is refused, or too long to show it to the user; -32800
+    if the question was withdrawn; -32602 if too many questions are pending. Cancelling the call
+    withdraws the question, with the exception that `ask_user` describes.
     """
     profile, verdict = judgement.profile, judgement.verdict
     if verdict.decision != "ask":

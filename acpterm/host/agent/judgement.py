@@ -81,7 +81,8 @@ class Judgement(NamedTuple):
     def shell(self, requested: bool | None) -> bool | None:
         """Return whether the command runs as shell text; None if `launch.command` decides.
 
-        `requested` is what the agent has requested; None if it has requested nothing.
+        `requested` is True if the agent has requested shell text, False if it has requested a
+        program with arguments, and None if it has requested neither.
         """
         return True if requested is None and self.must_use_shell else requested
 
@@ -96,8 +97,9 @@ def judge(
 ) -> Judgement:
     """Return the judgement on a command.
 
-    `provider` is the provider that the agent requests, and `shell` whether it requests that the
-    command is shell text; each is None if the agent requests nothing.
+    `provider` is the provider that the agent requests; None if it requests none. `shell` is True if
+    the agent requests that the command runs as shell text, False if it requests a program with
+    arguments, and None if it requests neither.
 
     Raises `RpcError`: -32602 for an invalid command or provider; -32603 if the file of rules is
     invalid, or if a profile cannot be selected or does not exist.

@@ -23,12 +23,12 @@ from acpterm.host.host_state import HostState
 
 
 def agents_info(host: HostState, entry: TerminalEntry) -> TerminalInfo:
-    """Describe a terminal for an agent, as `HostState.terminal_info` does for the user."""
+    """Return what an agent may know about a terminal: see `for_agent`."""
     return for_agent(host.terminal_info(entry))
 
 
 def for_agent(info: TerminalInfo) -> TerminalInfo:
-    """Return the description of a terminal without what only concerns the user."""
+    """Return `info` without its connection, windows and recording, which only concern the user."""
     return msgspec.structs.replace(info, connection=None, attached=0, recording=None)
 
 

@@ -37,9 +37,9 @@ def too_long_to_ask(judgement: Judgement, length: int, maximum: int) -> RpcError
 def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
     """Return the error for a command that `answer` has refused.
 
-    The message says what has refused the command. If no client could ask the user, it also says how
-    the user can allow the command. `timeout_s` is how long the user had to answer. The code is
-    -32800 if the question was withdrawn, otherwise -32600.
+    The message says why: the user has refused, has not answered for `timeout_s` seconds, or could
+    not be asked. In the last case, the message also says how the user can allow the command. The
+    code is -32800 if the question was withdrawn, otherwise -32600.
     """
     why = f": {answer.reason}" if answer.reason else ""
     about = _about(judgement)
@@ -64,7 +64,10 @@ def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
 
 
 def _about(judgement: Judgement) -> str:
-    """Return a part of a sentence with the level, the reason, the rule and the profile."""
+    """Return the part of an error message that has the level, the reason, the rule and the profile.
+
+    For example: "it is unknown, in the profile 'default'".
+    """
     verdict = judgement.verdict
     reason = f" ({verdict.reason})" if verdict.reason else ""
     rule = f" by the rule {verdict.rule}" if verdict.rule else ""

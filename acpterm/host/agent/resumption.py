@@ -43,10 +43,10 @@ class Transport(Protocol):
 
 
 class Resumption:
-    """All agents' connections of a host: lets a client continue one on another transport.
+    """Has all agents' connections of a host, and lets clients continue them: see the module.
 
-    Each connection has a transport, or is unresumed: restored, and waiting for its client. Connects
-    and disconnects are published on `bus`.
+    Each connection has a transport, or is unresumed: restored, and waiting for its client. An event
+    is published on `bus` when a connection gets or loses a transport.
     """
 
     def __init__(self, bus: EventBus) -> None:
@@ -112,11 +112,11 @@ class Resumption:
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
         """Move the transport of the new connection `fresh` to the connection that has `secret`.
 
-        Close `fresh`, and return the connection that has `secret`. If `fresh` itself has `secret`,
-        return `fresh`, and do nothing. Return None, and do nothing, if no connection has `secret`.
-        Also do so if the connection has an approver, and `fresh` was opened by a process other than
-        the approver: that process must not get the approver's rights. Raises `RpcError`
-        (-32600) if `fresh` already has sessions and does not itself have `secret`.
+        Close `fresh`, and return the connection that has `secret`. In two cases, do nothing, and
+        return None: no connection has `secret`; or the connection has an approver, and `fresh` was
+        opened by another process, which must not get the approver's rights. If `fresh` itself has
+        `secret`, do nothing, and return `fresh`. Raises `RpcError` (-32600) if another connection
+        has `secret`, and `fresh` already has sessions.
         """
         found = self._find(secret)
         if found is None or found is fresh:

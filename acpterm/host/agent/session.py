@@ -50,8 +50,8 @@ _RELEASED_BYTES: Final = 160
 class Session:
     """A session of an agent's connection: its terminals, its directory and its tool calls.
 
-    `records` stores the session's records. `creates` recognises repeated `terminal/create` requests
-    of the connection.
+    `agent` is the agent of the connection. `records` stores the session's records. `creates`
+    recognises the connection's repeated `terminal/create` requests.
     """
 
     def __init__(
@@ -259,8 +259,9 @@ class Session:
     def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
         """Record a `tool_call` or `tool_call_update` of the tool call with the id `call`.
 
-        `fields` are the update's members as raw JSON. `terminals` are the ids of the terminals that
-        the update shows; None if the update has no content.
+        `fields` are the update's members as raw JSON. `terminals` are the ids of the terminals in
+        the member `content`. None if there is no such member: the tool call then shows the same
+        terminals as before.
         """
         for number, record in self.tool_calls.apply(call, fields, terminals):
             self._records.call_changed(number, record)

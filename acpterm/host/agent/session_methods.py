@@ -47,8 +47,8 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     """`initialize`: record the agent's name and execution context; return the capabilities.
 
     If the request contains the secret of an earlier connection, the peer continues that connection.
-    Raises `RpcError`: -32602 for an invalid context or an unknown profile, -32600 if the request
-    resumes a connection although its own connection has sessions already.
+    Raises `RpcError`: -32602 for an invalid context or an unknown profile; -32600 if the request
+    would resume an earlier connection, but `connection` already has sessions.
     """
     options = own_meta(params.meta, InitializeMeta)
     # Resuming cannot be undone, so an invalid context or profile must be refused before.

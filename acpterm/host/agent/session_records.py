@@ -12,8 +12,8 @@ class SessionRecords:
     """Stores the records of one session and of its tool calls.
 
     `connection` is the id of the agent's connection, and `number` the session's number in that
-    connection. States: *unstored* until `store` or `restored`; *stored* until `remove`. Nothing is
-    stored while the state is *unstored*.
+    connection. States: *stored* from `store` or `restored` to `remove`; *unstored* before and
+    after. Nothing is stored while the state is *unstored*.
     """
 
     def __init__(self, writer: StateWriter, connection: str, number: int) -> None:

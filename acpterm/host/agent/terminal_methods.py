@@ -67,7 +67,11 @@ def create(
 def _create(
     connection: AgentConnection, params: CreateTerminalRequest, request: RequestId | None
 ) -> Coroutine[Any, Any, CreateTerminalResponse]:
-    """Judge a create request; return a coroutine that starts the command."""
+    """Judge a create request; return a coroutine that completes the request.
+
+    The coroutine asks the user if needed, and starts the command. `request` is the request's
+    JSON-RPC id; None if a repetition of the request could not be recognised.
+    """
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
@@ -252,7 +256,10 @@ def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTe
 
 
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it."""
+    """`_acpterm/terminal/write`: write keyboard input; respond once the input was written.
+
+    If a cluster has not started the program yet, respond at once.
+    """
     entry = connection.find_session(params).owned(params.terminal_id, "typed into")
     data = params.data.encode()
     connection.host.trail.input(entry, "agent", len(data))

@@ -51,8 +51,8 @@ class Placement(NamedTuple):
         """Return the program that the keeper runs for `program`, and what the provider prepared.
 
         `shell` is the path of the shell. `requested` are the variables of the environment that the
-        request and the settings have added. Raises `RpcError` (-32603) if the provider cannot be
-        used.
+        request and the settings have added; in a container, the program gets few others. Raises
+        `RpcError` (-32603) if the provider cannot be used.
         """
         command = Command(
             argv=program.argv,
@@ -195,12 +195,13 @@ def directory_text(provider: str, directory: str) -> str:
 def stricter(
     selected: str, requested: str | None, *, network: bool, places: Sequence[str] = ()
 ) -> str:
-    """Return the name of the provider to use: `requested`, if the agent may request it.
+    """Return the name of the provider to use: `requested`, if that is given, else `selected`.
 
-    `selected` is the provider of the profile. `requested` is the provider that the agent requests;
-    None if it requests none. The agent may request a provider that is stricter than `selected`, or
-    one of `places`. `network` says whether the profile allows the network, since `stricter_than`
-    depends on that. Raises `RpcError` (-32602) if `requested` is unknown or not allowed.
+    `selected` is the provider of the profile, `requested` the provider that the agent requests. The
+    agent may request a provider that is stricter than `selected`, or one of `places`, the places
+    that all its profiles allow. `network` says whether the profile allows the network, since
+    `stricter_than` depends on that. Raises `RpcError` (-32602) if `requested` is unknown or not
+    allowed.
     """
     if requested is None or requested == selected or requested in places:
         return selected if requested is None else requested

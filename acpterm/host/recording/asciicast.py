@@ -42,8 +42,8 @@ class Event(NamedTuple):
 class Walk:
     """Iterates once over a terminal's output and changes of size, starting at `position`.
 
-    If the ring no longer has the output at `position`, the first event is a marker that says how
-    many bytes are missing.
+    A marker replaces output that the ring drops before the iteration has reached it. The marker
+    says how many bytes are missing.
     """
 
     def __init__(self, terminal: Terminal, position: int = 0) -> None:

@@ -61,7 +61,10 @@ class Listing(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of a recording: its text, the offset of the next piece, and the size of the file."""
+    """A piece of a recording: `text`, its `end` in the file, and the file's `size`, in bytes.
+
+    `end` is the offset at which the next piece begins.
+    """
 
     text: str
     end: int

@@ -136,7 +136,8 @@ class Recorder:
 class _Recording:
     """The recording of one terminal: reads the output with `walk`, and writes it to `file`.
 
-    `has_exit` is whether the file, or an event to be written, has the exit status.
+    `has_exit` is whether the file, or an event to be written, has the exit status. `threads` limits
+    the number of writing threads. The two callbacks are those of `Recorder.start`.
     """
 
     def __init__(
@@ -260,9 +261,10 @@ class _Recording:
         self._on_progress(RecordingRecord(position=position, size=size, has_exit=self.has_exit))
 
     def _queue_batch(self, until: int) -> int:
-        """Add events to `CastFile.events`: output before the position `until`, and input.
+        """Add the next events, up to the position `until`, to `CastFile.events`.
 
-        Stops after about `BATCH_BYTES` bytes. Returns the size of the added events in bytes.
+        The events are output, changes of size, and input, in order. Stops after about `BATCH_BYTES`
+        bytes. Returns the size of the added events in bytes; 0 if there are no more events.
         """
         size = 0
         while size < BATCH_BYTES:

@@ -83,7 +83,7 @@ class ConnectionContext(Protocol):
 
     @property
     def sender(self) -> Sender:
-        """Sends notifications to the peer."""
+        """The object that sends notifications to the peer."""
 
     def flush_state(self) -> None:
         """Write all changed records to the keeper's store. Called before a response is sent."""

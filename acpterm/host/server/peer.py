@@ -25,7 +25,7 @@ _SO_PEERPIDFD: Final = 77
 
 
 class PeerProcess:
-    """The process that connected, distinguished from later processes with the same pid.
+    """The process that connected `stream`, distinguished from later processes with the same pid.
 
     The process is identified by a pidfd, or by its start time if the system has no pidfds. `pid` is
     0 if the process cannot be seen. The constructor raises `OSError` if no descriptor is left, not

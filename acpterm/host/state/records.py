@@ -278,9 +278,9 @@ class LimitsRecord(Struct, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_limits(cls, limits: Limits) -> Self | None:
-        """Return the record of the limits that apply while a terminal runs; None if none is set.
+        """Return a record of those limits that a worker needs while the program runs.
 
-        These are `idle` and the limits of the program's resources.
+        These are `idle` and the limits of the program's resources. Return None if none is set.
         """
         names = ("idle", *ResourceLimits._fields)
         values = {name: getattr(limits, name) for name in names}
@@ -365,10 +365,10 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
 
     def cause_of(self, by: EndedBy | None) -> Cause | None:
-        """Return the limit that is exceeded if the program is ended for the reason `by`.
+        """Return the limit that is the cause if the program is ended for the reason `by`.
 
-        Only `TIMEOUT` and `IDLE` have a limit. Return None for any other reason, or if the limit is
-        not set.
+        Only `TIMEOUT` and `IDLE` have a limit. Return None for any other reason, if the limit is
+        not set, or if `by` is None: nothing has killed the program.
         """
         if by is EndedBy.TIMEOUT and self.lifetime_limit is not None:
             return Cause(*self.lifetime_limit)

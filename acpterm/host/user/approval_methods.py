@@ -34,8 +34,8 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     """`_acpterm/approval/answer`: answer a question; return the question.
 
     Only the first answer to a question counts: a later one is an error. Raises `RpcError`: -32002
-    if the question is not pending; -32602 if the id is ambiguous, or if the answer allows the
-    command always but the question has no prefix.
+    if the question is not pending; -32602 if several ids begin with the given one, or if the answer
+    allows the command always but the question has no prefix.
     """
     approvals = user.host.approvals
     given = Answer(

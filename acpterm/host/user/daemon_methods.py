@@ -94,7 +94,12 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
 
 
 def events(user: UserConnection, params: EventsRequest) -> Coroutine[Any, Any, Empty]:
-    """`_acpterm/events`: send every event from now on, until the request is cancelled."""
+    """`_acpterm/events`: send all new events until the request is cancelled.
+
+    If the client reads too slowly, the oldest events are dropped; the next notification has their
+    number (`lost`). Raises `RpcError` (-32602) if another ongoing request of the client has the
+    same `token`.
+    """
     # Subscribe now, not when the request's task runs: a list of terminals that the client requests
     # next must not be older than the first event.
     subscribed = ExitStack()
@@ -132,7 +137,7 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
 
 
 async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
-    """`_acpterm/session/subscribe`: send a session's updates until the agent has disconnected.
+    """`_acpterm/session/subscribe`: send a session's updates until the session is closed.
 
     Raises `RpcError`: -32002 if there is no such session, -32602 if several connections have such a
     session, or if another ongoing request of the client has the same `token`.

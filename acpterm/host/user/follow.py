@@ -127,7 +127,8 @@ def _send(
 ) -> int:
     """Send the next chunk of the output from `position` to `end`.
 
-    Returns the position just past the chunk.
+    If `params.times` is set, all bytes of the chunk have one time, which is sent too if known.
+    Return the position just past the chunk.
     """
     at = None
     timeline = terminal.timeline

@@ -65,7 +65,8 @@ def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
     """`_acpterm/share/revoke`: end a share, and close the pages that use it.
 
-    Raises `RpcError`: -32002 if no share matches the id, -32602 if several match.
+    Raises `RpcError`: -32002 if no share has an id that is or begins with `share_id`, -32602 if
+    several ids begin with it.
     """
     web, wanted = web_of(user), params.share_id
     # A share whose end could not be stored can be revoked again, to store it.

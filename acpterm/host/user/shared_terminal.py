@@ -84,6 +84,8 @@ class _SharedTerminal:
         """`_acpterm/terminal/attach`: show the terminal in a window.
 
         The window is read-only unless the share allows typing and the user owns the terminal.
+        Raises `RpcError`: the errors of `user.attach.attach`, and -32602 if the connection has
+        `WINDOWS_MAX` windows already.
         """
         entry = self._entry(user, params.terminal_id)
         read_only = params.read_only or not self._write or not entry.is_users

@@ -113,10 +113,11 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 
 
 def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: write keyboard input; respond once the terminal has taken it.
+    """`_acpterm/terminal/write`: write keyboard input; respond once the input was written.
 
-    `@last` means the newest terminal that the user has created or taken over. A name means an
-    agent's terminal only if no terminal of the user has the name.
+    If a cluster has not started the program yet, respond at once. `@last` means the newest terminal
+    that the user has created or taken over. A name means an agent's terminal only if no terminal of
+    the user has the name.
     """
     data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
@@ -153,7 +154,10 @@ def resize(user: UserConnection, params: UserResizeRequest) -> Empty:
 
 
 def rename(user: UserConnection, params: RenameRequest) -> TerminalInfo:
-    """`_acpterm/terminal/rename`: set or replace the name of a terminal."""
+    """`_acpterm/terminal/rename`: set or replace the name of a terminal.
+
+    Raises `RpcError` (-32602) if the name is not allowed or not available (`registry.rename`).
+    """
     entry = user.entry(params.terminal_id)
     user.host.registry.rename(entry, params.name)
     return user.host.terminal_info(entry)
@@ -189,7 +193,10 @@ def release(
 
 
 def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
-    """`_acpterm/terminal/promote`: make the user the owner of a terminal."""
+    """`_acpterm/terminal/promote`: make the user the owner of a terminal. Idempotent.
+
+    Raises `RpcError` (-32602) if the terminal was released.
+    """
     entry = user.entry(params.terminal_id)
     user.host.registry.promote(entry)
     return user.host.terminal_info(entry)
@@ -211,7 +218,10 @@ def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, A
 
 
 def window(user: UserConnection, params: WindowRequest) -> Empty:
-    """`_acpterm/terminal/window`: set the size of an attached window, and repaint the window."""
+    """`_acpterm/terminal/window`: set the size of an attached window, and repaint the window.
+
+    Raises `RpcError` (-32602) if no ongoing attach request of the client has the `token`.
+    """
     entry, attached = user.window(params.token)
     user.host.windows.change(entry, attached, params.cols, params.rows)
     return Empty()

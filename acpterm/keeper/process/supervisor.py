@@ -158,7 +158,10 @@ class Supervisor:
             diagnostics.write_lock_file(self._keeper.store, "")
 
     def _gone(self, worker: Worker, status: int) -> None:
-        """Handle a worker's exit. Its messages are handled already; `status` is its wait status."""
+        """Handle the exit of `worker`: roll back, replace or restart it, or end the daemon.
+
+        `status` is the worker's wait status. All its messages are handled already.
+        """
         self._workers.discard(worker)
         self._keeper.worker_pids.discard(worker.pid)
         self._keeper.remove_link(worker.link)
@@ -275,7 +278,7 @@ class Supervisor:
     def _roll_back(self, reason: str) -> None:
         """Kill the candidate (the new worker), and let the old worker continue.
 
-        `reason` is sent to the worker that requested the restart, or logged.
+        `reason` is sent to the worker that requested the restart, or logged if no worker did.
         """
         candidate, self._candidate = self._candidate, None
         if candidate is not None:

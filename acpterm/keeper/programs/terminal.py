@@ -183,10 +183,11 @@ class Terminal:
             self._hung_up()
 
     def _read(self, max_bytes: int, how: int) -> int:
-        """Read output into the ring.
+        """Read at most `max_bytes` of output into the ring.
 
-        If the ring gets full, stops polling the PTY until the ring has free space. Returns why the
-        read stopped: a constant of `reading`, such as `RING_FULL`.
+        `how` is the way to read, and the result is why the read stopped: constants of `reading`,
+        such as `GATHER` and `RING_FULL`. If the ring gets full, stops polling the PTY until the
+        ring has free space.
         """
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]

@@ -122,14 +122,14 @@ class Allocations:
         return f"acpterm-{owner}-{name}"
 
     def use(self, name: str, user: str) -> None:
-        """Record that a terminal uses the allocation `name`; `user` identifies the terminal."""
+        """Record that the program with the identifier `user` uses the allocation `name`."""
         self._users.setdefault(name, set()).add(user)
 
     async def leave(self, name: str, user: str) -> None:
-        """Record that the terminal that `user` identifies no longer uses the allocation `name`.
+        """Record that the program with the identifier `user` no longer uses the allocation `name`.
 
-        If no other terminal uses the allocation, release it if it is pending, or if its session has
-        ended.
+        If no other program uses the allocation, release the allocation if it is pending, or if its
+        session has ended.
         """
         self._users.get(name, set()).discard(user)
         # Locked, since a terminal that is being created may have found the allocation just now.

@@ -200,7 +200,7 @@ async def job_state(place: SlurmPlace, job: str | int, *, timeout_s: float) -> D
 async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) -> None:
     """Cancel jobs by one command; `jobs` are ids, or `--name=` options.
 
-    Raises `ProviderError` if a job may not have been cancelled.
+    Raises `ProviderError` if it is not certain that all jobs are cancelled or have ended.
     """
     done = await run(place, ["scancel", *jobs], timeout_s=timeout_s)
     if not done.has_cancelled:

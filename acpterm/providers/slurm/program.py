@@ -50,7 +50,7 @@ def _nothing() -> None:
 
 
 class SlurmProgram:
-    """The program of a terminal, as a step of a job.
+    """The program of a terminal, as a step of a job on the cluster of `place`.
 
     `identifier` is random, and marks the program's processes. `log` is the path of the file with
     srun's messages. `limits` limits the number of commands of Slurm that run at once. `shares_job`
@@ -108,7 +108,7 @@ class SlurmProgram:
 
     @property
     def answers_queries(self) -> bool:
-        """False: the client passes queries on to the local terminal."""
+        """False: srun passes the program's queries on to the emulator of this machine."""
         return False
 
     async def follow(self, changed: Callable[[], object]) -> None:
@@ -152,7 +152,7 @@ class SlurmProgram:
         """End the program and its descendants; return whether none is left.
 
         They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, returns the
-        result of `_cancel`. Returns True at once if the job is being cancelled (`begin_cancel`).
+        result of `_cancel`. Returns True at once if the step has ended or is being cancelled.
         """
         self._is_being_ended = True
         if self._is_complete or self._is_cancelled or self._cancelling is not None:

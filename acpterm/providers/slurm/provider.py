@@ -196,8 +196,8 @@ class SlurmProvider:
     def _record_refusal(self, allocation: str, user: str) -> None:
         """Record that an allocation may have ended, or that a step could not start in it.
 
-        The allocation is then checked before it is used again, and the program that `user`
-        identifies no longer uses it. `allocation` is empty if the job serves only this program.
+        The allocation is then checked before it is used again, and the program with the identifier
+        `user` no longer uses it. `allocation` is empty if the job serves only this program.
         """
         self._allocations.distrust(allocation)
         if allocation and self._nursery is not None:
@@ -284,7 +284,7 @@ class SlurmProvider:
         return f"{nodes} nodes up, the controller answers in {took:.0f} ms"
 
     async def _check_settings(self) -> None:
-        """Raise `ProviderError` if the job may have ended, or Slurm refuses the settings."""
+        """Raise `ProviderError` if the place's job may have ended, or Slurm refuses the options."""
         place = self._place
         if place.job is not None:
             done = await job_state(place, place.job, timeout_s=_CHECK_TIMEOUT_S)

@@ -183,7 +183,8 @@ def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
 def end_argv(identifier: str, grace: float) -> list[str]:
     """Return the argv that, run on the node, ends the processes of a task.
 
-    They get SIGTERM, and SIGKILL after `grace` seconds.
+    The processes get SIGTERM, and SIGKILL after `grace` seconds. `identifier` is the mark by which
+    they are found (`node_environment`).
     """
     return ["/bin/sh", "-c", _END_HEAD + END, "acpterm", identifier, str(round(10 * grace))]
 
@@ -191,6 +192,7 @@ def end_argv(identifier: str, grace: float) -> list[str]:
 def signal_argv(identifier: str, name: str) -> list[str]:
     """Return the argv that, run on the node, sends a signal to a task's foreground process group.
 
-    `name` is the signal's name without `SIG`, or its number.
+    `name` is the signal's name without `SIG`, or its number. `identifier` is the mark by which the
+    task's processes are found (`node_environment`).
     """
     return ["/bin/sh", "-c", _SIGNAL, "acpterm", identifier, name]

@@ -48,7 +48,7 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class Connections:
-    """The connections to a host; `host` is the destination for ssh.
+    """The connections to a host; `host` is the destination for ssh, and `place` has its settings.
 
     `directory` is the private local directory. The task `run` must run: until it has begun, methods
     that open a connection wait.
@@ -72,7 +72,7 @@ class Connections:
         self._used_at = trio.current_time()
 
     def is_alive(self, master: str) -> bool:
-        """Return whether the master whose socket has the path `master` is connected."""
+        """Return whether the master with the socket path `master` is known here and listens."""
         return (found := self._masters.get(master)) is not None and found.is_alive()
 
     def count(self, master: str, change: int) -> None:
@@ -216,7 +216,8 @@ class Connections:
     async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
         """Call `work`, which connects, while no other caller connects.
 
-        If this call waits for another one, and that one fails, raise its error; do not call `work`.
+        If another caller fails to connect while this call waits, raise the other caller's error,
+        and do not call `work`.
         """
         await self._running.wait()
         failures = self._failures
@@ -250,7 +251,7 @@ class Connections:
         self._masters[master.path] = master
 
     def _find_masters(self) -> None:
-        """Add the masters that an earlier worker has started, and that are still connected."""
+        """Add the masters that an earlier worker has started, and that still listen."""
         try:
             names = os.listdir(self._directory)
         except OSError as error:

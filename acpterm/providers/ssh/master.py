@@ -49,9 +49,10 @@ _ADVICE: Final = (
 
 
 class Master:
-    """A master connection to `host`; `path` is the path of its control socket.
+    """A master connection to `host`; `path` is the path of the master's control socket.
 
-    `is_ours` is False for a master that the user has started: acpterm never ends it.
+    `place` has the settings for the host. `is_ours` is False for a master that the user has
+    started: acpterm never ends that master.
     """
 
     def __init__(self, place: SshPlace, host: str, path: str, *, is_ours: bool = True) -> None:
@@ -158,7 +159,10 @@ class Master:
         await self._request("cancel", "-L", f"{path}:{there}")
 
     async def _request(self, command: str, *options: str) -> str | None:
-        """Send a request (`ssh -O`) to the master; return None, or why the request failed."""
+        """Send a request to the master; return None, or why the request failed.
+
+        `command` is the argument of `ssh -O`, such as `exit`. `options` are more options of ssh.
+        """
         fixed = ("-F", "none", "-S", self.path, "-O", command)
         with trio.move_on_after(_EXIT_TIMEOUT_S):
             argv = [*fixed, *options, "--", self._host]

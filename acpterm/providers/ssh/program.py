@@ -71,7 +71,7 @@ class SshProgram:
 
     @property
     def answers_queries(self) -> bool:
-        """False: the client passes queries on to the local terminal."""
+        """False: ssh passes the program's queries on to the emulator of this machine."""
         return False
 
     async def follow(self, changed: Callable[[], object]) -> None:
@@ -140,7 +140,10 @@ class SshProgram:
         return LOST
 
     async def _ask(self, verb: str, words: str, timeout_s: float) -> str | None:
-        """Send a request over the control channel; return the reply, None if there is none."""
+        """Send a request over the control channel; return the reply, None if there is none.
+
+        The arguments are those of `Control.request`.
+        """
         with contextlib.suppress(ProviderError, ControlLostError):
             control = await self._connections.control()
             return await control.request(verb, words, timeout_s=timeout_s)
@@ -169,13 +172,13 @@ class KeptProgram(SshProgram):
 
     @property
     def answers_queries(self) -> bool:
-        """True: the emulator of the daemon on the other host answers them."""
+        """True: the emulator of the daemon on the other host answers the program's queries."""
         return True
 
     async def _end(self, grace: float) -> str | None:
-        """Request the end of the program; return the host's reply, `ended` on success.
+        """End the program as `end` does, but return the host's reply: `ended` on success.
 
-        If the host cannot be reached, abandons the program and returns None.
+        If there is no reply, abandons the program and returns None.
         """
         reply = await super()._end(grace)
         if reply is None:
@@ -217,8 +220,9 @@ class KeptProgram(SshProgram):
 def _signal_name(number: int, names: list[str]) -> str:
     """Return the name of a signal by which a program on the other host ended.
 
-    `number` and `names` are from that host, which may number signals differently. So the first of
-    `names` is used; if it is missing or unknown, the name that `number` has on this machine.
+    `number` is the signal's number there, and `names` has the signal's name there, or is empty.
+    The name is preferred, since the other host may number signals differently. If the name is
+    missing or unknown here, returns the name that `number` has on this machine.
     """
     with contextlib.suppress(ValueError, IndexError):
         return name_of(number_of(names[0]))

@@ -75,8 +75,8 @@ _log = structlog.get_logger("acpterm.provider")
 class RemoteKeeper:
     """Keeps programs in the daemon on the other host, and keeps the route to that daemon open.
 
-    The host is that of `connections`. `directory` is the private local directory. `run` must
-    run while `ready` is called.
+    The host is that of `connections`, and `place` has the settings for it. `directory` is the
+    private local directory. `run` must run while `ready` is called.
     """
 
     def __init__(self, place: SshPlace, connections: Connections, directory: str) -> None:

@@ -80,7 +80,7 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
 
 
 class _Terminal:
-    """The identity and modes of one terminal, to check whether a process waits for its input.
+    """Identity and modes of a terminal, to check whether processes wait for the terminal's input.
 
     `master` is the descriptor of the terminal's master side, and `quiet` the number of seconds
     since the last output.

@@ -150,9 +150,8 @@ class Cgroups:
 def _path_of(pid: int | str) -> str | None:
     """Return the path of a process's control group (version 2), as in `/proc/PID/cgroup`.
 
-    Returns None if the file cannot be read or names no such group.
-
-    Raises `OSError` if no file descriptor is free.
+    Returns None if the file cannot be read or names no such group. Raises `OSError` if no file
+    descriptor is free.
     """
     try:
         with open(f"/proc/{pid}/cgroup") as file:
@@ -192,7 +191,10 @@ def _own_path() -> str | None:
 
 
 def _directory_of(path: str) -> str | None:
-    """Return the directory of the control group `path`; None if no mount shows that group."""
+    """Return the directory of a control group; None if no mount shows the group.
+
+    `path` is the path of the group in the hierarchy, as in `/proc/PID/cgroup`.
+    """
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
@@ -246,7 +248,8 @@ def _lock(base: str, how: int) -> int:
 def stale_base_of(pid: int) -> str | None:
     """Return the directory of a killed daemon, if process `pid` is in one of its control groups.
 
-    Returns None if the process is in no such group, or if the directory belongs to another user.
+    Returns None if the process is in no such group, or if the directory cannot be locked, such as
+    that of another user. Raises `OSError` if no file descriptor is free to read the group.
     """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)

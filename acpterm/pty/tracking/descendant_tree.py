@@ -60,9 +60,9 @@ class Adopter(Protocol):
 class DescendantTree:
     """The processes of the terminal with id `name`, tracked by descent.
 
-    Implements `tree.ProcessTree`, without a control group. `tag` is the soft `RLIMIT_LOCKS` that
-    marks the processes. The *first child* is the terminal's program, and an *orphan* is a process
-    whose parent has ended.
+    Implements `tree.ProcessTree`, without a control group. `adopter`, the daemon's `Subreaper`,
+    finds orphans. `tag` is the soft `RLIMIT_LOCKS` that marks the processes. The *first child* is
+    the terminal's program, and an *orphan* is a process whose parent has ended.
     """
 
     cgroup: int | None = None
@@ -91,7 +91,7 @@ class DescendantTree:
 
     @property
     def rlimits(self) -> Rlimits:
-        """The limit (resource, soft, hard) that marks the tree's processes; may be empty."""
+        """The limits that mark the tree's processes, one at most (see `marks.rlimits`)."""
         return marks.rlimits(self.name)
 
     @property
@@ -131,7 +131,8 @@ class DescendantTree:
     def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
         """Record the pid and the start time of a program that a previous worker started.
 
-        `reaped_at` is the `processes.now` time at which it was reaped; None if it was not reaped.
+        `reaped_at` is the time, as from `processes.now`, at which the program was reaped; None if
+        it was not reaped.
         """
         self.started(pid, started)
         self._spawn_started = self._program_started = self._spawn_ended = started
@@ -144,7 +145,7 @@ class DescendantTree:
     def reaped(self, at: float | None = None) -> None:
         """Record that the program was reaped at the time `at`: from then on its pid may be reused.
 
-        `at` is a `processes.now` time; None means now.
+        `at` is a time as `processes.now` returns it; None means now.
         """
         self._reaped_at = processes.now() if at is None else at
 

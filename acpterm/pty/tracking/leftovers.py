@@ -65,11 +65,11 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
 
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
-    """Return a pair for each process that a killed daemon has left.
+    """Return the processes that killed daemons have left, each in a pair with a directory.
 
-    The second item of a pair is the directory of the killed daemon's control groups; None if the
-    process is in none of these groups. Processes in none of these groups are omitted if they belong
-    to a terminal with an id in `held`.
+    The directory is that of the killed daemon's control groups; None if the process is in none of
+    these groups. Processes in none of these groups are omitted if they belong to a terminal with an
+    id in `held`.
     """
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
@@ -78,12 +78,13 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Yield a pair for each process that a killed daemon has left; also yield None in between.
+    """Yield each process that a killed daemon has left, in a pair; also yield None in between.
 
-    The second item of a pair is the directory of the daemon's control groups; None if the process
-    is in none of these groups. A None is yielded before each process of the system is checked, so
-    that the caller can let other tasks run. Omits processes with pids in `spared`. Of the processes
-    in none of these groups, also omits those of terminals with ids in `held`.
+    A pair has the process, and the directory of that daemon's control groups; None instead of the
+    directory if the process is in none of these groups. None instead of a pair is yielded before
+    each process of the system is checked, so that the caller can let other tasks run. Omits
+    processes with pids in `spared`. Of the processes in none of these groups, also omits those of
+    terminals with ids in `held`.
     """
     uid = os.geteuid()
     for process in processes.read_all():

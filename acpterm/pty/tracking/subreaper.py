@@ -104,14 +104,14 @@ class Subreaper:
         """Create the tree of the terminal with id `name`, which a previous worker created.
 
         `pid` and `started` (as in `ProcStat`) identify the terminal's program. `reaped_at` is the
-        `processes.now` time at which the program was reaped; None if it was not reaped.
+        time, as from `processes.now`, at which the program was reaped; None if it was not reaped.
         """
         tree = self.new(name)
         tree.restore(pid, started, reaped_at)
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Record that `tree` is closed. From then on, `owner` kills orphans with its marks."""
+        """Record that `tree` is closed: `owner` then kills orphans with the marks of `tree`."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 

@@ -61,7 +61,7 @@ class CombinedTree:
 
     @property
     def rlimits(self) -> Rlimits:
-        """The limit (resource, soft, hard) that marks the tree's processes; may be empty."""
+        """The limits that mark the tree's processes, one at most (see `marks.rlimits`)."""
         return self._descent.rlimits
 
     def started(self, pid: int, started: float | None = None) -> None:
@@ -170,8 +170,8 @@ class Trees:
         """Create the tree of a terminal that a previous worker created.
 
         `name` is the terminal's id. `pid` and `started` (as in `ProcStat`) identify its program.
-        `reaped_at` is the `processes.now` time at which the program was reaped; None if it was not
-        reaped.
+        `reaped_at` is the time, as from `processes.now`, at which the program was reaped; None if
+        it was not reaped.
         """
         descent = self._subreaper.adopt(name, pid, started, reaped_at)
         return (

@@ -20,12 +20,11 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 
 
 def find_end(data: bytes) -> int:
-    """Return the index in `data` at which its simple output ends; 0 if `data` is not simple.
+    """Return the length of `data` if all of it is simple output, otherwise 0.
 
     Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. An incomplete SGR sequence
-    or a CR at the very end of `data` is not counted, because the next output decides whether it is
-    simple. Returns 0 if any other byte of `data` is not simple. `data` must not begin within an
-    escape sequence.
+    or a CR at the very end of `data` is left out of the check and of the length, because only the
+    next output shows whether that end is simple. `data` must not begin within an escape sequence.
     """
     end = len(data)
     if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):

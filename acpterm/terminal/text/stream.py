@@ -53,9 +53,9 @@ class _Deferred(NamedTuple):
 class TextView:
     """The last `limit` bytes of a terminal's text; with a limit of 0, no text.
 
-    The argument `truncated` must be true if the terminal's first output is not fed to the view. The
-    view may skip the beginning of data that is fed at once and is longer than 9/8 of the limit plus
-    `restart_margin_bytes`. Raises `ValueError` if `limit` is negative.
+    The argument `truncated` must be true if the terminal's first output is not fed to the view. If
+    data that is fed at once is longer than 9/8 of the limit plus `restart_margin_bytes`, the view
+    may skip the beginning of the data. Raises `ValueError` if `limit` is negative.
     """
 
     __slots__ = (

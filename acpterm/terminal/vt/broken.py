@@ -53,7 +53,8 @@ class BrokenEmulator:
     def screen(self) -> Screen:
         """Return a screen with the message that the emulator has failed.
 
-        Raises `ScreenTooLargeError` if the terminal is too large to be emulated.
+        Raises `ScreenTooLargeError` if the terminal is too large to be emulated, and
+        `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
         """
         check_size(self._cols, self._rows)
         emulator = Emulator(self._cols, self._rows)

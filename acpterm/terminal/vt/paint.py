@@ -254,7 +254,10 @@ def pushed_key_flags(stack: tuple[int, ...]) -> str:
 
 
 def key_flags(number: int) -> str:
-    """Return the sequence that sets kitty's current keyboard flags, without pushing an entry."""
+    """Return the sequence that sets the newest entry of kitty's stack of keyboard flags.
+
+    `number` is the new value of the entry, the sum of its flags. No entry is pushed.
+    """
     return f"\x1b[={number}u"
 
 

@@ -255,8 +255,9 @@ def _decide_parameters(number: int, rest: bytes) -> bool:
 
 
 def _executed(body: bytes) -> bytes:
-    """Return the control characters in `body`: terminals execute them even within a sequence.
+    """Return the control characters in `body`, the inside of a sequence that is removed.
 
+    Terminals execute control characters even within a sequence, so the window must get them. Only
     ENQ, which is a query, is left out.
     """
     return bytes(byte for byte in body if byte in _CONTROLS and byte != _ENQUIRY[0])
@@ -265,8 +266,8 @@ def _executed(body: bytes) -> bytes:
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
     """Filter the control sequence `whole`; return the bytes for the window.
 
-    `body` is the part between CSI and the `final` byte. A query is dropped, except for the control
-    characters within it. `REPORTING_MODES` are removed from a sequence that sets modes.
+    `body` is the part between CSI and the `final` byte. Only the control characters of a query or
+    malformed sequence are returned. `REPORTING_MODES` are removed from a sequence that sets modes.
     """
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:

@@ -75,7 +75,10 @@ def _mode(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
 
 
 def _rows(ffi: Any, lib: Any, terminal: Any) -> Iterator[list[int]]:
-    """Yield the widths of the cells of each row of the screen: `_NARROW`, `_WIDE` and so on."""
+    """Yield the widths of the cells of each row of the current screen: `_NARROW`, `_WIDE`, ….
+
+    Yields nothing if the library cannot allocate its objects.
+    """
     state, rows = ffi.new("GhosttyRenderState *"), ffi.new("GhosttyRenderStateRowIterator *")
     view = ffi.new("GhosttyCellsView *")
     if lib.ghostty_render_state_new(ffi.NULL, state):

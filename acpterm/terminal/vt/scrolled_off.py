@@ -39,7 +39,7 @@ class ScrolledOff(NamedTuple):
 
 
 def no_margins(rows: int) -> bytes:
-    """Return the reply to `MARGINS_QUERY` that means: a screen of `rows` rows without margins."""
+    """Return the reply to `MARGINS_QUERY` by a terminal that has `rows` rows and no margins."""
     return b"\x1bP1$r1;%dr\x1b\\\x1bP0$r\x1b\\" % rows
 
 

@@ -74,12 +74,13 @@ def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, 
 
 
 async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]:
-    """Return the bytes that show a terminal to a client that attaches, and their end position.
+    """Return the bytes that show a terminal to a client that attaches, and a position.
 
-    The bytes are the end of the output, at most `HISTORY_BYTES`. If earlier output is left out, the
-    bytes end with sequences that set the terminal's current modes. If a full-screen program runs,
-    the bytes are a snapshot of both screens, main and alternate: output would not show both
-    completely.
+    The bytes show the output up to that position. They are the end of the output, at most
+    `HISTORY_BYTES`; if earlier output is left out, sequences follow that set the terminal's current
+    modes. But if a full-screen program runs, the bytes are a snapshot of both screens, main and
+    alternate: output would not show both completely. Without an emulator, there are neither
+    sequences nor snapshots. `user` is the client's state.
     """
     try:
         screen, position = await current_screen(user.sender, terminal)
@@ -95,7 +96,10 @@ async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]
 
 
 class Attachment:
-    """One terminal that a client has attached to; `identifier` is its id on the client's socket."""
+    """Sends a terminal's history and output, on `channel`, to a client that has attached to it.
+
+    `identifier` is the terminal's id on the client's socket, and `user` is the client's state.
+    """
 
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, identifier: str, channel: Channel

@@ -122,7 +122,7 @@ class DetachFilter:
 
 
 class _Step:
-    """The detach key with the name `name`: finds it in input, in all its encodings."""
+    """A matcher for one detach key, the key with the name `name`, in all its encodings."""
 
     def __init__(self, name: str) -> None:
         self._bytes: Final = key_bytes(name)

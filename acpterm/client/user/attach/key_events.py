@@ -46,8 +46,8 @@ class KeyEvent(NamedTuple):
     """A key with its modifiers.
 
     `name` is the key's character (letters in lower case) or its name in `acpterm.keys`, such as
-    `f5`. `modifiers` are bits: `SHIFT`, `ALT` and `CTRL` of `acpterm.keys`, and above them Super,
-    Hyper and Meta.
+    `f5`. `modifiers` are bits: `SHIFT`, `ALT` and `CTRL` of `acpterm.keys`, and higher bits for
+    Super, Hyper and Meta.
     """
 
     name: str
@@ -162,7 +162,8 @@ def _is_letter(code: int) -> bool:
 def _get(fields: list[list[int]], field: int, part: int, default: int) -> int:
     """Return the number in part `part` of field `field` of a key event's report.
 
-    Both are counted from 0. If that number is missing, return `default`.
+    `fields` has the numbers of the report: a list for each field, with a number for each part.
+    `field` and `part` are counted from 0. If that number is missing, return `default`.
     """
     if field < len(fields) and part < len(fields[field]) and fields[field][part] >= 0:
         return fields[field][part]

@@ -164,7 +164,8 @@ async def _print(
 ) -> ExitInfo | None:
     """Print all output, converted by `output` if that is not None.
 
-    Return how the program exited; None if stdout lost its reader before the program exited.
+    Return how the program exited; None if, before that, stdout lost its reader or the terminal was
+    removed.
     """
 
     async def put_part(part: Part) -> None:

@@ -52,7 +52,8 @@ def need(is_set):
 class Trial(NamedTuple):
     """A limit and its test program.
 
-    If the limit works, the program either prints `enforced`, or is ended by the limit.
+    `program` is the text of a Python program, which runs with the limit that `limits` sets. If the
+    limit works, the program either prints `enforced`, or is ended by the limit.
     """
 
     limits: ResourceLimits

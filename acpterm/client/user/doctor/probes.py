@@ -82,7 +82,11 @@ async def terminal(settings: Settings) -> list[CheckResult]:
 
 
 async def _detect_prompt(created: Terminal) -> bool | None:
-    """Return whether the trial program waits for input; None if the system cannot detect it."""
+    """Wait until the program of the terminal `created` waits for input; return whether it does.
+
+    Return False if the program ends, or does not wait for input within `_PROMPT_TIMEOUT_S`. Return
+    None if the system cannot detect this.
+    """
     waits: bool | None = False
     # The program's first output shows that it has started.
     with trio.move_on_after(_START_TIMEOUT_S):

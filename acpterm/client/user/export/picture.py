@@ -134,8 +134,8 @@ def _parts(text: str) -> list[tuple[str, int]]:
 def svg(rows: Sequence[str], cols: int, title: str) -> str:
     """Render rows as an SVG picture of a window with this title.
 
-    `rows` are the screen's rows as text with SGR sequences, and `cols` is its width. The title bar
-    shows `title`.
+    `rows` are the screen's rows as text with SGR sequences, and `cols` is the screen's width in
+    columns. The title bar shows `title`.
     """
     width, height = cols * WIDTH + 2 * _MARGIN, len(rows) * HEIGHT + 2 * _MARGIN + _BAR
     escaped_title = _escape(title)

@@ -128,8 +128,9 @@ def _stamped(
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield for each part of the output: its end position, the lines that it completes, and a note.
 
-    A part without a known time is left out. Each line begins with its time. The note is for the
-    user: it reports output that is missing before the lines, and is empty if nothing is missing.
+    `info` describes the terminal. Each line begins with its time. A part without a known time is
+    left out if it was printed before this command began, and otherwise gets the current time. The
+    note reports to the user what is missing before the lines; it is empty if nothing is missing.
     """
     first = since.position
     if first is None and since.time is None:

@@ -33,8 +33,9 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 class UpdateBacklog:
     """The updates of tool calls that were not yet sent to one subscriber.
 
-    As a condition, a backlog is true if it has any updates. `calls` are the session's tool calls.
-    Once more than `bytes_max` bytes are queued, the updates of each tool call are merged into one.
+    As a condition, a backlog is true if it has any updates. Once more than `bytes_max` bytes are
+    queued, the updates of each tool call are merged into one, whose values are read from `calls`,
+    the session's tool calls.
     """
 
     def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:

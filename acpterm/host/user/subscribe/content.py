@@ -195,7 +195,7 @@ def _absolute(path: str, cwd: str | None) -> str | None:
 def _conform_to_v2(block: Block) -> bool:
     """Remove from a content block the values that ACP v2 does not allow.
 
-    Return False if the block is still not valid in v2, and has to be dropped.
+    Return whether the block is then valid in v2. If not, the caller has to drop the block.
     """
     if annotations := block.annotations:
         if annotations.priority is not None and not 0 <= annotations.priority <= 1:

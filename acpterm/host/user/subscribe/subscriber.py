@@ -279,7 +279,7 @@ class Subscriber:
     def _send_step(self, cursor: TerminalCursor) -> bool:
         """Send the next chunk of a terminal's output; return whether more output follows.
 
-        If no more output follows, also send how the program ended, if it has ended.
+        If no more output follows, also send how the program ended, unless this was sent before.
         """
         updates, more = cursor.step(self._encoder)
         self._notify(updates)

@@ -15,7 +15,10 @@ CHUNK_BYTES: Final = 32 * 1024
 
 
 class TerminalCursor:
-    """What was sent to one subscriber about one terminal: output up to `position`, and the exit."""
+    """Records what one subscriber was sent about one terminal: output, and how its program ended.
+
+    `source` is the terminal to read from.
+    """
 
     def __init__(self, source: Source) -> None:
         self.source: Source | None = source
@@ -32,10 +35,10 @@ class TerminalCursor:
         """Set when the updates for which the terminal was due have been sent."""
 
     def begin(self, call: str, source: Source) -> None:
-        """Let the terminal's output be sent, after the tool call with the id `call`.
+        """Let `step` encode output from now on: before this call, `step` returns no updates.
 
-        `call` is the first tool call that shows the terminal; it is about to be sent. The output is
-        that of `source`.
+        `call` is the id of the first tool call that shows the terminal; this tool call is about to
+        be sent. `source` is the cursor's source.
         """
         self.call, self._generation = call, source.generation
 
@@ -51,8 +54,8 @@ class TerminalCursor:
     def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
         """Advance the cursor by the next chunk of output, and encode the chunk.
 
-        If no more output follows, also encode how the program ended. Returns the encoded updates,
-        and whether there is more output now.
+        If no more output follows, also encode how the program ended, unless this was encoded
+        before. Return the encoded updates, and whether there is more output now.
         """
         source, call = self.source, self.call
         if source is None or call is None:
