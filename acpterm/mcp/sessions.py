@@ -52,7 +52,8 @@ class Session:
     `input_position` is the position at the last input; patterns are searched in the output after
     it. `began` is the time of the start (`anyio.current_time`). `exit` is set once a read has seen
     the end of the program, `is_reported` once a result has reported it. `prompt` is the last line
-    of output. `argv` is the command as words, if it was given as words.
+    of output. `argv` is the command as words, if it was given as words. `unread` is text before
+    `position` that belongs to the next result: the beginning of a line.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Session:
     is_reported: bool = False
     prompt: str = ""
     argv: list[str] | None = None
+    unread: str = ""
 
     @property
     def uptime(self) -> float:

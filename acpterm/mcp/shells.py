@@ -177,6 +177,12 @@ class Shells:
             await call.sessions.remove(session)
         return completed, new
 
+    def unread(self, session: Session, text: str) -> None:
+        """Leave `text`, the end of the output that `wait` has returned, to the next wait."""
+        for each in self._all():
+            if each.session is session:
+                each.reported -= len(text.encode())
+
     def is_busy(self, session: Session) -> bool:
         """Return whether a shell of this session runs a command."""
         return any(each.session is session and each.shell.busy for each in self._all())

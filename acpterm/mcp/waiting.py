@@ -103,6 +103,10 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
     hides_input = is_waiting and (await session.terminal.info()).hides_input
     session.position = output.position
     session.exit = output.exit
+    if session.unread:
+        # Text after a gap is not the end of the line before the gap.
+        text = f"{session.unread}\n{text}" if lost else session.unread + text
+        session.unread = ""
     if text:
         session.prompt = text.rpartition("\n")[2].strip()
     matched = waited.match.group() if waited is not None and waited.match is not None else None

@@ -2,10 +2,12 @@
 
 import re
 
+import anyio
 import pytest
 
 from acpterm.mcp import call
-from acpterm.mcp.claude_tools import monitor
+from acpterm.mcp.claude_tools import bash_output, monitor
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
 from tests.support.user import user_of
 
@@ -87,6 +89,49 @@ async def test_bash_output_returns_new_lines_that_match(tmp_path):
         "<status>completed</status>\n\n<exit_code>3</exit_code>\n\n"
         f"<stdout>\n{numbers}\n</stdout>\n\n<timestamp>"
     )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "options", [{"run_in_background": True}, {"timeout": 100}], ids=["program", "shell"]
+)
+async def test_bash_output_filters_a_line_when_it_is_complete(tmp_path, options):
+    script = (
+        f"until test -e {tmp_path}/1; do sleep 0.05; done; printf 'one\\nt'; "
+        f"until test -e {tmp_path}/2; do sleep 0.05; done; printf 'wo\\nno\u2028no\\nthree'"
+    )
+    async with mcp_tools(tmp_path, "claude") as tools:
+        started = await tools.call("Bash", command=script, **options)
+        arguments = {"bash_id": started.data["id"], "filter": "^(one|two|no|three)$"}
+        (tmp_path / "1").touch()
+        output = ""
+        with anyio.fail_after(DEADLINE_S):
+            while output != "one\n":
+                output += (await tools.call("BashOutput", **arguments)).data["output"]
+            (tmp_path / "2").touch()
+            is_complete = False
+            while not is_complete:
+                data = (await tools.call("BashOutput", **arguments)).data
+                output += data["output"]
+                is_complete = data["complete"]
+    assert output == "one\ntwo\nthree"
+
+
+@pytest.mark.long
+async def test_bash_output_filters_the_beginning_of_a_line_when_it_is_very_long(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(bash_output, "LINE_CHARS_MAX", 5)
+    script = f"until test -e {tmp_path}/go; do sleep 0.05; done; printf 123456; sleep 60"
+    async with mcp_tools(tmp_path, "claude") as tools:
+        started = await tools.call("Bash", command=script, run_in_background=True)
+        (tmp_path / "go").touch()
+        output = ""
+        with anyio.fail_after(DEADLINE_S):
+            while not output:
+                result = await tools.call("BashOutput", bash_id=started.data["id"], filter="1")
+                output = result.data["output"]
+    assert output == "123456"
 
 
 async def test_monitor_sends_each_line_as_an_event(tmp_path):

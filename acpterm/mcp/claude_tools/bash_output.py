@@ -1,4 +1,9 @@
-"""`BashOutput`: return the new output of a background shell."""
+"""`BashOutput`: return the new output of a background shell.
+
+With a filter, an incomplete last line is left to the next result, unless it is longer than
+`LINE_CHARS_MAX`: what follows it may decide whether the line matches. The line is not left if the
+command has ended or waits for input.
+"""
 
 from datetime import UTC, datetime
 from typing import Annotated
@@ -6,7 +11,13 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, crop_output, session_reply
+from acpterm.mcp.claude_tools.replies import (
+    LINE_CHARS_MAX,
+    OUTPUT_CHARS_MAX,
+    REST,
+    crop_output,
+    session_reply,
+)
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.shell_replies import command_reply, state_of_command
@@ -33,6 +44,9 @@ async def _execute(call: Call, params: Params) -> Reply:
     shell = await call.shells.wait(call, session, CATCH_UP_S)
     if shell is not None:
         completed, new = shell
+        if pattern is not None and completed.state == "running":
+            new, rest = _split(new)
+            call.shells.unread(session, rest)
         ended = state_of_command(completed) == "exited"
         status = "completed" if ended else "running"
         output = crop(await _matching(new, pattern), OUTPUT_CHARS_MAX)
@@ -46,6 +60,8 @@ async def _execute(call: Call, params: Params) -> Reply:
             note=REST,
         )
     view = await read_new(call, session)
+    if pattern is not None and state_of(view) == "running":
+        view.text, session.unread = _split(view.text)
     view.text = await _matching(view.text, pattern)
     note = crop_output(view)
     status = {"exited": "completed", "killed": "killed"}.get(state_of(view), "running")
@@ -54,12 +70,19 @@ async def _execute(call: Call, params: Params) -> Reply:
     return await session_reply(call, session, view, text, note)
 
 
+def _split(text: str) -> tuple[str, str]:
+    """Split `text` before its incomplete last line, unless this line is very long."""
+    begin = text.rfind("\n") + 1
+    return (text, "") if len(text) - begin > LINE_CHARS_MAX else (text[:begin], text[begin:])
+
+
 async def _matching(text: str, pattern: ModelPattern | None) -> str:
     """Return the lines that match the pattern; without a pattern, return all lines."""
     if pattern is None:
         return text
-    found = await pattern.matching(text.splitlines())
-    return "".join(f"{line}\n" for _, line in found)
+    *lines, last = text.split("\n")
+    found = await pattern.matching([*lines, last] if last else lines)
+    return "".join(line if number == len(lines) else f"{line}\n" for number, line in found)
 
 
 def _text(status: str, code: int | None, output: str) -> str:

@@ -11,7 +11,7 @@ import anyio
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import crop_output, session_reply
+from acpterm.mcp.claude_tools.replies import LINE_CHARS_MAX, crop_output, session_reply
 from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
@@ -21,8 +21,6 @@ TIMEOUT_MS: Final = 300_000
 BATCH_S: Final = 0.2
 FLOOD_LINES: Final = 500
 """More lines in one batch than this are a flood."""
-LINE_CHARS_MAX: Final = 8192
-"""An incomplete line with more characters than this is sent in pieces."""
 
 
 class Params(Struct, kw_only=True):

@@ -9,6 +9,8 @@ from acpterm.mcp.states import View, call_text, session_result, state_line
 from acpterm.mcp.tool import Reply
 
 OUTPUT_CHARS_MAX: Final = 30_000
+LINE_CHARS_MAX: Final = 8192
+"""A longer incomplete line is reported in pieces."""
 REST: Final = "run the command again with its output in a file, and read the file"
 """How to read output that was left out: no tool of this set returns earlier output."""
 
