@@ -5,8 +5,12 @@ import re
 import anyio
 import pytest
 
+from acpterm.api.results import Exit, Output
+from acpterm.config.tools import ToolSettings
 from acpterm.mcp import call
 from acpterm.mcp.claude_tools import bash_output, monitor
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.waiting import read_new
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
 from tests.support.user import user_of
@@ -134,6 +138,18 @@ async def test_bash_output_filters_the_beginning_of_a_line_when_it_is_very_long(
     assert output == "123456"
 
 
+async def test_unread_beginning_of_a_line_is_ended_when_the_output_after_it_is_lost():
+    outputs = [Output("ee\n", 20, 15, Exit(0, None)), Output("", 20, 0, Exit(0, None))]
+
+    class LossyTerminal:
+        async def read(self, _position):
+            return outputs.pop(0)
+
+    session = Session("term-1", LossyTerminal(), "command", "/", position=2, unread="t")
+    view = await read_new(call.Call(None, None, None, ToolSettings()), session)
+    assert (view.text, session.unread) == ("t\nee\n", "")
+
+
 async def test_monitor_sends_each_line_as_an_event(tmp_path):
     events = []
 
@@ -175,6 +191,30 @@ async def test_monitor_sends_the_beginning_of_a_line_when_it_is_very_long(tmp_pa
     async with mcp_tools(tmp_path, "claude") as tools:
         await tools.call("Monitor", command=script, timeout_ms=30_000, progress=on_progress)
     assert events == ["123456", "7"]
+
+
+async def test_monitor_ends_a_line_when_the_output_after_it_is_lost(monkeypatch):
+    monkeypatch.setattr(monitor, "BATCH_S", 0)
+    batches = [
+        Output("one\nt", 5, 0),
+        Output("ee\nfour\n", 30, 15),
+        Output("", 30, 0, Exit(0, None)),
+    ]
+    events = []
+
+    class LossyTerminal:
+        async def read(self, _position, wait=None):
+            if wait is None:
+                return batches.pop(0)
+            return batches[0]
+
+    async def report(elapsed, message):
+        events.append(message)
+
+    following = call.Call(None, None, None, None, report=report)
+    session = Session("term-1", LossyTerminal(), "command", "/")
+    assert not await monitor._follow(following, session, "numbers")
+    assert events == ["one", "t\nee\nfour"]
 
 
 @pytest.mark.long

@@ -77,6 +77,9 @@ async def _follow(call: Call, session: Session, what: str) -> bool:
         await anyio.sleep(BATCH_S)
         batch = await session.terminal.read(position)
         position = batch.position
+        if batch.lost and rest:
+            # The text after the gap is not the end of this line.
+            rest += "\n"
         *lines, rest = (rest + batch.text).split("\n")
         if len(lines) > FLOOD_LINES:
             return True
