@@ -119,12 +119,18 @@ class Terminal:
 
         Raises `ValueError` for an unknown name, before any key is pressed.
         """
-        application = False
-        for name in names:
-            key_bytes(name)
-        if any(map(depends_on_cursor_mode, names)):
-            application = (await self._role.screen(self.id)).application_cursor
-        await self.write(b"".join(key_bytes(name, application=application) for name in names))
+        await self.write(await self.encode_keys(*names))
+
+    async def encode_keys(self, *names: str) -> bytes:
+        """Return what `keys` types for these names, as the program's cursor key mode is now.
+
+        Raises `ValueError` for an unknown name.
+        """
+        plain = b"".join(map(key_bytes, names))
+        if not any(map(depends_on_cursor_mode, names)):
+            return plain
+        application = (await self._role.screen(self.id)).application_cursor
+        return b"".join(key_bytes(name, application=application) for name in names)
 
     async def wait(self, timeout: float | None = None) -> Exit | None:
         """Wait until the program has exited, at most `timeout` seconds.

@@ -14,7 +14,6 @@ from acpterm.api.errors import AcptermError, RequestError
 from acpterm.api.results import Output, Waited
 from acpterm.api.terminal import Terminal
 from acpterm.api.waiting import collect
-from acpterm.keys import key_bytes
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.patterns import ModelPattern
@@ -131,21 +130,25 @@ async def type_into(
 
     Later waits search for their patterns only in the output that follows this input. `keys` are
     names of keys, in a list or separated by blanks. Raises `ToolError` if a name is unknown (then
-    nothing is typed), or if the host refuses the input.
+    nothing is typed), or if the host refuses the input. The error says what was typed.
+
+    The text and the keys are two writes: some programs take Enter for a part of pasted text if they
+    read it together with the text.
     """
     names = keys.split() if isinstance(keys, str) else (keys or [])
+    typed = "nothing was"
     try:
-        for name in names:
-            key_bytes(name)
+        pressed = await session.terminal.encode_keys(*names)
         now = await session.terminal.read(session.position, max_bytes=1)
         if now.exit is None:
             session.input_position = (await session.terminal.info()).position
         if text:
             await session.terminal.write(text)
-        if names:
-            await session.terminal.keys(*names)
+            typed = "the text was typed, but no keys were"
+        if pressed:
+            await session.terminal.write(pressed)
     except (RequestError, ValueError) as error:
-        raise ToolError(f"nothing was typed into {session.id}: {error}") from error
+        raise ToolError(f"{typed} typed into {session.id}: {error}") from error
 
 
 @asynccontextmanager

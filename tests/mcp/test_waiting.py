@@ -2,6 +2,8 @@
 
 import pytest
 
+from acpterm.api.agent_role import AgentRole
+from acpterm.api.errors import RequestError
 from acpterm.config.tools import ToolsFor
 from acpterm.mcp import call
 from tests.support.mcp import mcp_tools
@@ -202,6 +204,47 @@ async def test_terminal_continue_types_nothing_when_a_key_is_unknown(tmp_path):
         result = await tools.call("terminal_continue", sessionId="term-1", stdin="more\n")
     assert "nothing was typed into term-1: there is no key 'NoSuchKey'" in wrong.text
     assert result.data["output"] == "more\nmore\n"
+
+
+async def test_terminal_continue_types_nothing_when_the_mode_of_the_keys_is_unknown(
+    tmp_path, monkeypatch
+):
+    async def fail(*_args):
+        raise RequestError(-32603, "no screen")
+
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="exec cat")
+        with monkeypatch.context() as patch:
+            patch.setattr(AgentRole, "screen", fail)
+            failed = await tools.call(
+                "terminal_continue", sessionId="term-1", stdin="text\n", keys=["Up"]
+            )
+        result = await tools.call("terminal_continue", sessionId="term-1", stdin="more\n")
+    assert "nothing was typed into term-1: no screen" in failed.text
+    assert result.data["output"] == "more\nmore\n"
+
+
+async def test_terminal_continue_says_that_the_text_was_typed_when_the_keys_are_refused(
+    tmp_path, monkeypatch
+):
+    write = AgentRole.write
+
+    async def refuse_enter(self, terminal, data):
+        if data in ("\r", b"\r"):
+            raise RequestError(-32603, "the program has exited")
+        await write(self, terminal, data)
+
+    monkeypatch.setattr(AgentRole, "write", refuse_enter)
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_start", command="exec cat")
+        failed = await tools.call(
+            "terminal_continue", sessionId="term-1", stdin="text\n", keys=["Enter"]
+        )
+        result = await tools.call("terminal_continue", sessionId="term-1")
+    assert failed.text == (
+        "the text was typed, but no keys were typed into term-1: the program has exited"
+    )
+    assert result.data["output"] == "text\ntext\n"
 
 
 @pytest.mark.costly
