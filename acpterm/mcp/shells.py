@@ -264,21 +264,22 @@ class Shells:
 
         Return the fields of `Completed` that the caller has to replace in its earlier result of the
         command. If this method has read the end of the command, these are all fields. Otherwise,
-        `state` and `detail` say that the shell was ended, or that another call has the result.
+        `state` and `detail` say that the shell was ended, or that another call has the result. That
+        call may have been followed by the next command, which is not ended.
         """
         completed: Completed | None = None
+        runs = named.runs
         with anyio.move_on_after(_INTERRUPT_S), suppress(AcptermError):
             await named.shell.interrupt()
             async with named.lock:
-                if named.shell.busy:
+                if named.shell.busy and named.runs == runs:
                     completed = await named.shell.wait(until_input=False)
         if completed is not None:
             return {name: getattr(completed, name) for name in completed.__struct_fields__}
-        if named.shell.busy:
+        if named.shell.busy and named.runs == runs:
             await self._drop(named)
-        if named.shell.terminal is not None:
-            return {"state": "done", "detail": "another call has the result of the command"}
-        return {"state": "shell_ended", "detail": "the shell was ended with its command"}
+            return {"state": "shell_ended", "detail": "the shell was ended with its command"}
+        return {"state": "done", "detail": "another call has the result of the command"}
 
 
 async def _is_same(directory: str, other: str) -> bool:

@@ -1,6 +1,5 @@
 """Commands in persistent shells."""
 
-from functools import partial
 
 import anyio
 import pytest
@@ -11,16 +10,9 @@ from acpterm.mcp import call
 from acpterm.providers import landlock_exec
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
-from tests.support.polling import poll
 from tests.support.user import user_of
 
-pytestmark = pytest.mark.long
-
-
-@pytest.fixture(autouse=True)
-def bash_without_rc(monkeypatch, tmp_path):
-    monkeypatch.setenv("SHELL", "/bin/bash")
-    monkeypatch.setenv("HOME", str(tmp_path))
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("bash_without_rc")]
 
 
 async def test_commands_of_a_session_share_directory_and_variables(tmp_path):
@@ -116,20 +108,6 @@ async def test_shell_that_is_not_ready_in_time_has_run_nothing(tmp_path, monkeyp
     assert "the command was not run in the shell" in late.text
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("trap", ["", "trap '' INT; "], ids=["interrupted", "ended"])
-async def test_cancelled_command_leaves_a_name_that_can_be_used(tmp_path, trap):
-    async with mcp_tools(tmp_path) as tools:
-        with anyio.CancelScope() as scope:
-            async with anyio.create_task_group() as tasks:
-                command = f"{trap}touch {tmp_path}/begun; sleep 600"
-                tasks.start_soon(partial(tools.call, "terminal_bash", session="s", command=command))
-                await poll((tmp_path / "begun").exists)
-                scope.cancel()
-        result = await tools.call("terminal_bash", session="s", command="echo works")
-    assert result.data["output"] == "works\n"
-
-
 async def test_new_shell_starts_in_cwd_and_another_cwd_is_an_error(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         first = await tools.call("terminal_bash", session="s", command="pwd", cwd="/usr")
@@ -146,37 +124,6 @@ async def test_background_command_in_a_shell_returns_at_once(tmp_path):
                 "terminal_bash", session="s", command="sleep 600", run_in_background=True
             )
     assert result.data["state"] == "running"
-
-
-async def test_command_in_a_shell_is_killed_at_its_limit_if_the_user_wants_that(tmp_path):
-    async with mcp_tools(tmp_path, tool_at_timeout="kill") as tools:
-        await tools.call("terminal_bash", session="s", command="x=5")
-        killed = await tools.call(
-            "terminal_bash", session="s", command="echo a; sleep 600", timeout_seconds=0.5
-        )
-        after = await tools.call("terminal_bash", session="s", command="echo $x")
-    assert killed.text.startswith("Command timed out after 0.5 s, and was killed.\n\nOutput:\na\n")
-    assert killed.data["complete"]
-    assert after.data["output"] == "5\n"
-
-
-async def test_killed_command_leaves_its_shell_when_another_call_has_seen_its_end(tmp_path):
-    command = f"touch {tmp_path}/begun; sleep 600"
-    async with mcp_tools(tmp_path, tool_at_timeout="kill") as tools:
-        first = await tools.call("terminal_bash", session="s", command="true")
-        killed = []
-
-        async def run():
-            arguments = {"session": "s", "command": command, "timeout_seconds": 2}
-            killed.append(await tools.call("terminal_bash", **arguments))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run)
-            await poll((tmp_path / "begun").exists)
-            waited = await tools.call("terminal_wait", sessionId=first.data["id"])
-    assert waited.data["exitCode"] == 130
-    assert killed[0].state.startswith("[exited after ")
-    assert "exit code unknown" in killed[0].state
 
 
 async def test_wait_for_a_shell_has_the_conditions_of_the_call(tmp_path):
