@@ -39,16 +39,27 @@ async def test_command_in_a_shell_is_killed_at_its_limit_if_the_user_wants_that(
     assert after.data["output"] == "5\n"
 
 
-async def test_killed_command_leaves_its_shell_when_another_call_has_seen_its_end(tmp_path):
+async def test_killed_command_leaves_its_shell_when_another_call_has_seen_its_end(
+    tmp_path, monkeypatch, kept_shells
+):
+    monkeypatch.setattr(shells, "_INTERRUPT_S", DEADLINE_S)
     command = f"touch {tmp_path}/begun; sleep 600"
     async with mcp_tools(tmp_path, tool_at_timeout="kill") as tools:
         first = await tools.call("terminal_bash", session="s", command="true")
+        named = kept_shells[0]._shells["s"]
+        run_command = named.shell.run
         killed = []
 
+        async def run_until_another_call_waits(command, **options):
+            completed = await run_command(command, **options)
+            await poll(lambda: named.lock.statistics().tasks_waiting > 0)
+            return completed
+
         async def run():
-            arguments = {"session": "s", "command": command, "timeout_seconds": 2}
+            arguments = {"session": "s", "command": command, "timeout_seconds": 0.1}
             killed.append(await tools.call("terminal_bash", **arguments))
 
+        monkeypatch.setattr(named.shell, "run", run_until_another_call_waits)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             await poll((tmp_path / "begun").exists)
