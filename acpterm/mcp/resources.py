@@ -39,7 +39,10 @@ _READ_WAIT_S: Final = 20.0
 
 
 class Resources:
-    """The resources of one client. The tasks that watch them run in `group`."""
+    """The resources of one client. The tasks that watch them run in `group`.
+
+    The client is notified after `start`.
+    """
 
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
@@ -91,12 +94,19 @@ class Resources:
         contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
         return types.ReadResourceResult(contents=[contents])
 
-    async def subscribe(self, sessions: Sessions, uri: str, client: ServerSession) -> None:
+    def start(self, sessions: Sessions, client: ServerSession) -> None:
+        """Notify the client of added and removed sessions, and of changes of its subscriptions.
+
+        A client of the protocol of 2026 is notified only of what it listens to.
+        """
+        self._client = client
+        self._group.start_soon(self._notify_of_sessions, sessions, client)
+
+    async def subscribe(self, sessions: Sessions, uri: str) -> None:
         """Notify the client of changes of a resource from now on (protocol of 2025).
 
         Raises `MCPError` if there is no such resource.
         """
-        self._client = client
         watch = await self._watch(sessions, uri)
         self.unsubscribe(uri)  # an earlier subscription
         self._subscribed[uri] = watch
@@ -119,11 +129,8 @@ class Resources:
         async with self._watching(sessions, params.notifications.resource_subscriptions or []):
             return await self._listen(ctx, params)
 
-    async def notify_of_sessions(self, sessions: Sessions, client: ServerSession) -> None:
-        """Notify the client each time that sessions are added or removed, until cancelled.
-
-        A client of the protocol of 2026 is notified only if it listens to these changes.
-        """
+    async def _notify_of_sessions(self, sessions: Sessions, client: ServerSession) -> None:
+        """Notify the client each time that sessions are added or removed, until cancelled."""
         changed = sessions.changed
         while True:
             await changed.wait()

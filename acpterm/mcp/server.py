@@ -61,7 +61,6 @@ class TerminalServer:
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in TOOL_SETS[tools]}
         self._settings: Final = settings
         self._link: Final = link
-        self._group: Final = group
         self._starts: Final = Starts(group)
         self._jobs: Final = Jobs(group)
         self._sessions: Sessions | None = None
@@ -73,7 +72,7 @@ class TerminalServer:
             provider = _tool_settings(self._settings, agent).provider
             asks = self._starts.decide if can_ask(ctx) else None
             self._sessions = Sessions(self._link, agent, self._cwd, provider=provider, asks=asks)
-            self._group.start_soon(self.resources.notify_of_sessions, self._sessions, ctx.session)
+            self.resources.start(self._sessions, ctx.session)
         return self._sessions
 
     def list_tools(self) -> types.ListToolsResult:
@@ -261,7 +260,7 @@ def create_server(
         ctx: ServerRequestContext[TerminalServer], params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
         serving = ctx.lifespan_context
-        await serving.resources.subscribe(serving.sessions(ctx), str(params.uri), ctx.session)
+        await serving.resources.subscribe(serving.sessions(ctx), str(params.uri))
         return types.EmptyResult()
 
     async def unsubscribe(
