@@ -36,7 +36,7 @@ class ListTerminals(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Start a terminal. `command` is a program with the arguments `args`, or shell text if None."""
+    """Start a terminal. `command` is a program; if `args` is None, `command` is shell text."""
 
     command: str
     args: list[str] | None = None

@@ -193,7 +193,7 @@ def _stop(terminal: str) -> Steps:
 def _get(terminal: str) -> _Ask:
     """Request the terminal with the id or name `terminal`; return its `TerminalInfo`.
 
-    A name that a terminal of the user and one of an agent have in common means the user's.
+    If the user and an agent have terminals of the same name, the name means the user's terminal.
     Later requests use the id of the returned terminal: another terminal may get the name meanwhile.
     """
     info: TerminalInfo = yield Request("terminal/get", GetRequest(terminal, own=True), TerminalInfo)

@@ -107,10 +107,10 @@ class BlockingClient(BlockingConnection):
     def _answers(self, sent: Mapping[int, int], slow: Slow | None) -> Iterator[tuple[int, Answer]]:
         """Yield the id and the response of each request in `sent`, in the order of arrival.
 
-        `sent` maps the ids of requests to their indices. The caller must remove each yielded id
-        from `sent`; the iteration ends when `sent` is empty. If `slow` is given, pass the index of
-        each request that has no response after `slow.after_s` seconds to `slow.report`. Raises the
-        errors of `_next_event`, and `DeadlineError` at the time `self.deadline`.
+        `sent` maps the ids of requests to the indices of their params (see `call_each`). The caller
+        must remove each yielded id from `sent`; the iteration ends when `sent` is empty. If a
+        request has no response after `slow.after_s` seconds, call `slow.report` with its index.
+        Raises the errors of `_next_event`, and `DeadlineError` at the time `self.deadline`.
         """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:

@@ -199,7 +199,7 @@ class BlockingConnection:
 
 
 def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -> bytes:
-    """Send `initialize` with `params` and wait; return the bytes received after the response.
+    """Send `initialize` with `params`; return the bytes received after the response to it.
 
     Closes the socket on failure. Raises `HandshakeError` if the response is an error or invalid, or
     if the connection is closed before the response, and `TimeoutError` at the time `deadline`.

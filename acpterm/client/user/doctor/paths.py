@@ -194,8 +194,8 @@ def _check_permissions(directory: str) -> CheckResult | None:
 async def daemon(chosen: Settings, config: str | None) -> CheckResult:
     """Check whether a daemon runs, and whether its version is that of this command.
 
-    `config` is the settings file that a new daemon would read. This check never starts a daemon, so
-    `config` has no effect.
+    `config` is the path of the settings file that a new daemon would read. This check never starts
+    a daemon, so `config` has no effect.
     """
     name = "daemon"
     lock = read_lock(chosen)
