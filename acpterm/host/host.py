@@ -282,7 +282,7 @@ class Host:
             on_terminate()
 
     async def end_terminals(self) -> None:
-        """End all terminals because the keeper has died; wait until they exit, for a limited time."""
+        """End all terminals, since the keeper has died; wait a limited time for their exits."""
         _log.error("the keeper is lost: all terminals are ended")
         self.pool.lose_keeper()
         with trio.move_on_after(_END_TIMEOUT_S):

@@ -244,9 +244,9 @@ class HostState:
             self._clean_ups.discard(scope)
 
     def _watch_queue(self, entry: TerminalEntry) -> None:
-        """Start a task that records on which host a program runs, if that is another host.
+        """Start a task that records the name of the other host on which a program runs.
 
-        Do nothing if the program runs here, or if the host is recorded already.
+        Do nothing if the program runs here, or if the host's name is recorded already.
         """
         if entry.terminal.remote is not None and entry.record.host is None:
             self.start_task(self._await_start, entry)

@@ -106,9 +106,9 @@ class Windows:
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Resize the restored terminals to which no window has reattached.
+        """Give the restored terminals to which no window has reattached their detached size.
 
-        They get the size that they have while no window is attached.
+        That is the size that a terminal has while no window is attached (see `restore`).
         """
         restored, self._restored = self._restored, []
         for entry in restored:

@@ -94,7 +94,7 @@ class HttpConnection:
         self.is_admitted = True
 
     def limit_messages(self, max_bytes: int) -> None:
-        """Accept WebSocket messages up to this size from now on, and no larger ones."""
+        """Accept only WebSocket messages of at most `max_bytes` from now on."""
         if isinstance(self._protocol.stream, WSStream):
             self._protocol.stream.buffer.max_length = max_bytes
 

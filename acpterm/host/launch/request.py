@@ -100,10 +100,10 @@ class LaunchRequest:
 
         The record names the user as the owner; for an agent's terminal, the caller changes that.
         `command` is the summary for lists. `limit` is how many bytes of text to retain; None means
-        the default. The program is killed after `lifetime` seconds. `view` is the default format of
-        the output: "text", "raw" or "screen". `limits` are those of the profile: the limit `wall`
-        replaces a greater `lifetime`, and the limit `output_bytes` replaces a greater `limit`.
-        None: no limits, as for the user's terminals.
+        the setting `output_bytes`. A `limit` above the setting `max_output_bytes` is lowered. The
+        program is killed after `lifetime` seconds. `view` is the default format of the output:
+        "text", "raw" or "screen". `limits` are those of the profile: its `wall` replaces a greater
+        `lifetime`, and its `output_bytes` a greater `limit`. None: no limits, as for the user.
         """
         settings = self._settings
         limit = settings.output_bytes if limit is None else limit

@@ -79,8 +79,8 @@ async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]
     The bytes show the output up to that position. They are the end of the output, at most
     `HISTORY_BYTES`; if earlier output is left out, sequences follow that set the terminal's current
     modes. But if a full-screen program runs, the bytes are a snapshot of both screens, main and
-    alternate: output would not show both completely. Without an emulator, there are neither
-    sequences nor snapshots. `user` is the client's state.
+    alternate: output would not show both completely. Without an emulator, and if the screen is
+    too large for a snapshot, the bytes are only the end of the output. `user`: the client's state.
     """
     try:
         screen, position = await current_screen(user.sender, terminal)
