@@ -149,10 +149,13 @@ def _targets(
 def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bool) -> None:
     """Plan the change of one file, show it, and carry it out if the user confirms it.
 
-    `titles` and `target` are an item of `_targets`. With `yes`, the user is not asked; with
-    `dry_run`, the change is only shown. Exits with status 1 if the user does not confirm the change
-    or cannot be asked, or if this process is or may be in an agent's terminal. Raises `SetupError`
-    if the file is invalid or cannot be changed.
+    `target` is the file with the change, and `titles` names the agents that read the file. With
+    `undo`, the change removes what setup has added. With `yes`, the user is not asked; with
+    `dry_run`, the change is only shown.
+
+    Instead of writing the change, exits with status 1 if this process is or may be in an agent's
+    terminal, or if the user does not confirm the change or cannot be asked. Raises `SetupError` if
+    the file is invalid or cannot be changed.
     """
     from acpterm.client.setup.journal import Journal  # noqa: PLC0415
     from acpterm.client.setup.plan import apply, plan_setup, plan_undo  # noqa: PLC0415

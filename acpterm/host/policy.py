@@ -40,10 +40,10 @@ class HasLeftovers(Protocol):
 
 @runtime_checkable
 class EndsAll(Protocol):
-    """A provider that can end all its programs at once, faster than one after the other."""
+    """A provider that can end all its programs together, faster than one after the other."""
 
     def end_all(self) -> None:
-        """Begin to end all programs of this daemon, because the daemon is about to end."""
+        """Start to end all programs of this daemon, which is about to end; do not wait."""
 
 
 Stamp: TypeAlias = tuple[int, int, int]
@@ -136,7 +136,10 @@ class HostPolicy:
                 provider.end_session(session)
 
     def end_all(self) -> None:
-        """Begin to end the programs of all providers that can end them at once (`EndsAll`)."""
+        """Start to end all programs of each provider that can end them together; do not wait.
+
+        Such a provider implements `EndsAll`. Programs of other providers are not ended here.
+        """
         for provider in self._providers.values():
             if isinstance(provider, EndsAll):
                 provider.end_all()

@@ -6,8 +6,8 @@ All other parts are unknown. A line that is not plain (`syntax`) is one more par
 unknown.
 
 A *suspected* command is text that may be a command, or an argument at which a command may begin.
-Suspected commands serve to find danger: one becomes a part only if it is dangerous, or if a rule
-asks about it or denies it.
+Suspected commands serve to find danger: one becomes a part only if it is dangerous, if a rule
+asks about it or denies it, or if its program is in the profile's `blocked_commands`.
 """
 
 import re
@@ -224,7 +224,10 @@ class Classifier:
         return (Level.UNKNOWN, f"{name}: {problem}") if problem else (Level.SAFE, "")
 
     def _is_ruled(self, words: tuple[Word, ...]) -> bool:
-        """Return whether a rule asks about or denies a command, or its program is blocked."""
+        """Return whether a rule asks about or denies a command, or its program is blocked.
+
+        A program is blocked if its name is in the profile's `blocked_commands`.
+        """
         texts = rule_words(words)
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules

@@ -61,7 +61,7 @@ class Terminals:
     def mark_written(self, terminal: Terminal) -> None:
         """Record that a terminal has new output.
 
-        `disarm_waiting` then checks whether the worker waits for this output.
+        The next two calls of `disarm_waiting` check whether the worker waits for this output.
         """
         self._written[terminal] = 0
 

@@ -2,7 +2,7 @@
 
 Commands share the shell's directory, variables and functions. A command that has not ended at its
 time limit keeps its shell, which becomes a background session. The next command gets a new shell,
-which starts in the last directory.
+which starts in the last known directory of the old one.
 """
 
 from typing import Annotated, Final

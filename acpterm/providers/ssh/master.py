@@ -225,7 +225,9 @@ def environment() -> dict[str, str]:
 def client_of_master_environment() -> dict[str, str]:
     """Return the environment of an ssh process that uses a master, and belongs to no terminal.
 
-    It has few variables, since ssh expands variables in some of its arguments.
+    It is `client_environment`, with the mark of `environment`. It has no other variables of the
+    daemon, since ssh replaces `${NAME}` in some of its arguments with the value of the variable.
+    The other host chooses one of these arguments: the path `there` of `forward`.
     """
     return {**client_environment({}), STARTED_DETACHED: "ssh"}
 
