@@ -73,7 +73,7 @@ class ApprovalAnswer(Wire):
 
 
 class AskedNotification(Wire, omit_defaults=True):
-    """``_acpterm/approval/asked``: a new question.
+    """``_acpterm/approval/asked``: a new question, or one that is pending when a client subscribes.
 
     On the user's socket, `token` is the token of the ``_acpterm/approval/subscribe`` request. A
     notification to an approver has no token.

@@ -1,8 +1,9 @@
 """A terminal as a PTY pool describes it: for the pool's MCP tools, and for its WebSocket protocol.
 
-The owner decides what an agent can do. A terminal that an agent spawned has the owner `agent`, and
-is not visible to the user, until it is promoted. A terminal that was promoted, or that the user
-created, has the owner `user` and is visible: an agent can read the terminal, but cannot kill it.
+What an agent can do with a terminal depends on the owner. A terminal that an agent spawned has the
+owner `agent`, and is not visible to the user, until it is promoted. A terminal that was promoted,
+or that the user created, has the owner `user` and is visible: an agent can read the terminal, but
+cannot kill it.
 """
 
 import shlex
@@ -30,7 +31,7 @@ class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
 
 
 def pool_terminal(info: TerminalInfo, argv: list[str] | None = None) -> PoolTerminal:
-    """Return a terminal as a pool describes it.
+    """Return the terminal in `info` as a pool describes it.
 
     `argv` is the command that an agent spawned. If `argv` is None, the `command` of a terminal that
     an agent created is its command line, split into words; a terminal that the user created has no

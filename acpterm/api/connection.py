@@ -139,7 +139,8 @@ class Connection:
     def abandon(self, id_: int, call: Call) -> None:
         """Cancel a request, since no task waits for its response any more.
 
-        If the response has arrived, it counts as late. On a closed connection, do nothing.
+        If the response has arrived already, pass its result, if it has one, to the `on_late` of
+        the request. On a closed connection, do nothing.
         """
         if self.is_closed:
             return

@@ -191,7 +191,7 @@ class Shell:
         return self._busy
 
     async def _retry(self, running: ShellProcess, command: Command) -> Command:
-        """Repair the terminal's modes, and type a command again that the shell has not executed.
+        """Repair the terminal's modes, and type `command`, which the shell has not executed, again.
 
         Return the new `Command`. Raises the same errors as `_hand_over`.
         """

@@ -60,7 +60,9 @@ class Terminal:
         wait: float = 0,
         until_input: bool = False,
     ) -> Output:
-        """Return the output after the position `since` as text; by default, from the beginning.
+        """Return the output after the position `since` as text.
+
+        By default, the output begins at the oldest retained byte.
 
         If there is no output after `since`, wait up to `wait` seconds for output or the exit of the
         program. With `until_input`, the wait also ends when the program waits for input. The text
@@ -153,7 +155,7 @@ class Terminal:
         """Wait until the program has exited, or one of the given conditions is met.
 
         The conditions: `pattern`, a regular expression, matches the output after the position
-        `since` (by default, all output); there was no output for `idle` seconds; with
+        `since` (by default, all retained output); there was no output for `idle` seconds; with
         `until_input`, the program waits for input; `timeout` seconds have passed.
 
         `reason` of the result says which condition was met, and `text` is the output after `since`.

@@ -46,9 +46,9 @@ _CHUNK: Final = 64 * 1024
 
 
 class Opened(NamedTuple):
-    """An open connection.
+    """An open connection, whose stream is in `connected`.
 
-    `recovery` replaces its stream after a loss; None if it cannot be replaced. `name` is the name
+    `recovery` replaces the stream after a loss; None if it cannot be replaced. `name` is the name
     of the daemon in error messages.
     """
 
@@ -73,9 +73,9 @@ class Introduction(NamedTuple):
 class DaemonRecovery:
     """Connects to the daemon again. Implements `Recovery`.
 
-    `name` is the name of the daemon in error messages. `params` returns the params of `initialize`;
-    its argument is the secret of the connection, or None for the user. `is_user` selects the user's
-    socket, not that of the agents.
+    `name` is the name of the daemon in error messages. `repeats` has the requests to send again.
+    `params` returns the params of `initialize`; its argument is the secret of the connection, or
+    None for the user. `is_user` selects the user's socket, not that of the agents.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ async def _introduce(
     """Send `initialize`; return the response, and the bytes received after it.
 
     `name` is the name of the daemon or host in error messages. Raises `DaemonError` if the
-    initialization fails, or takes longer than the limit that follows from `settings`.
+    initialization fails, or takes longer than `initialize_timeout(settings)`.
     """
     seconds = initialize_timeout(settings)
     with anyio.move_on_after(seconds):

@@ -10,7 +10,10 @@ _PREFIX: Final = "_acpterm/"
 
 
 class UserRepeats:
-    """The requests on the user's socket that have no response yet. Implements `Repeats`."""
+    """The requests on the user's socket that have no response yet. Implements `Repeats`.
+
+    `name` is the name of the daemon in error messages.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name

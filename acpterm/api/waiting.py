@@ -46,7 +46,10 @@ class Searches(Protocol):
 
 
 class _Seen:
-    """The end of the output that a wait has read: at most `TEXT_CHARS_MAX` characters."""
+    """The end of the output that a wait has read: at most `TEXT_CHARS_MAX` characters.
+
+    `since` is the position at which the next read begins; None: the oldest retained byte.
+    """
 
     def __init__(self, since: int | None) -> None:
         self.since = since

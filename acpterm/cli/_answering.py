@@ -25,7 +25,8 @@ def answer_each(
 
     With `always`, each answer also applies to later commands of the agent's session that have the
     same prefix: the first words of the command. An answer that allows applies only in the same
-    directory. `reason` is a text for the agent; None if the user gives no reason. `config` and
+    directory. If a question has no prefix, a refusal applies to exactly the same command, and
+    allowing fails. `reason` is a text for the agent; None if the user gives no reason. `config` and
     `socket` are the values of the options that `at_daemon` adds. The exit status is 1 if a question
     could not be answered, else 0.
     """

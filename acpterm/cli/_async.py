@@ -38,7 +38,7 @@ def call_async(
     *,
     start: bool = False,
 ) -> T:
-    """Connect to the daemon, run `work` with the connection, and return its result.
+    """Connect to the daemon, run `work` with the connection, and return the result of `work`.
 
     `config` and `socket` are the values of the options that `at_daemon` adds. With `start`, the
     daemon is started if it is not running. If the daemon cannot be used or a request fails, print

@@ -34,7 +34,7 @@ def call(
     *,
     start: bool = False,
 ) -> T:
-    """Connect to the daemon, run `work` with the connection, and return its result.
+    """Connect to the daemon, run `work` with the connection, and return the result of `work`.
 
     With `start`, the daemon is started if it is not running. If the daemon cannot be used or a
     request fails, print the error and exit with status 1.
@@ -50,9 +50,10 @@ def call(
 def call_running(
     config: str | None, socket: str | None, work: Callable[[BlockingClient], T]
 ) -> T | None:
-    """Run `work` with a connection to the daemon and return its result; None if no daemon runs.
+    """Run `work` with a connection to the daemon, and return the result of `work`.
 
-    No daemon is started. On any other error, print it and exit with status 1.
+    If no daemon runs, start none, and return None. If the daemon cannot be used or a request fails,
+    print the error and exit with status 1.
     """
     loaded = settings(config, socket=socket)
     try:

@@ -138,7 +138,8 @@ def settings(config: str | None, **flags: object) -> Settings:
 def require_user(config: str | None = None) -> None:
     """Exit with an error message if this process is or may be in an agent's terminal.
 
-    `config` is the path of the settings file given on the command line, if any.
+    A running daemon decides this, if there is one (see `client.user.only_users`). `config` is the
+    path of the settings file given on the command line, if any: it says where the daemon listens.
     """
     from acpterm.client.user.only_users import (  # noqa: PLC0415  few commands need it
         NotTheUserError,

@@ -34,7 +34,8 @@ def run_attached(
     `config` and `socket` are the values of the options that `at_daemon` adds. The last four
     parameters are the options --rm, -i, -n and --raw of `acpterm run`. If stdin or stdout is not a
     terminal, or with `no_stdin`, print the output instead. Exit with the program's exit status, or
-    with 128 + n after the shutdown signal n. Return if the program still runs, as after detaching.
+    with 128 + n if this process gets signal n, such as SIGTERM. Return if the program still runs,
+    as after detaching.
     """
     in_window = Tty.is_there() and not no_stdin
     detach_keys = detach_filter(config, socket) if in_window else None

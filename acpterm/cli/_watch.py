@@ -50,7 +50,7 @@ def watch(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Show the terminals that `chosen` selects, until Ctrl-C, q or a shutdown signal.
+    """Show the terminals that `chosen` selects, until Ctrl-C, q or a signal such as SIGTERM.
 
     `chosen` gets all terminals, including released ones if `everything` is true. With `as_json`,
     print one JSON array for each change. `config` and `socket` are the values of the options that
@@ -75,7 +75,7 @@ async def _watch_lines(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Print the list whenever it changes, until Ctrl-C, q or a shutdown signal.
+    """Print the list whenever it changes, until Ctrl-C, q or a signal such as SIGTERM.
 
     Return the exit status. The parameters are those of `watch`.
     """
@@ -101,7 +101,7 @@ async def _watch_screen(
     *,
     everything: bool,
 ) -> int:
-    """Show the terminals until Ctrl-C, q or a shutdown signal; return the exit status.
+    """Show the terminals until Ctrl-C, q or a signal such as SIGTERM; return the exit status.
 
     `items` selects the terminals to show and returns their list items. It gets all terminals,
     including released ones if `everything` is true. `keys` recognises the detach keys while a
@@ -134,8 +134,8 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
 async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     """Attach to a terminal until the user detaches or its program ends.
 
-    Return a note like that of `_attach`. Raises `RpcError`, perhaps in an exception group, if the
-    daemon refuses a request; `_attach` handles this error.
+    Return a note to show below the list: the terminal's state, or why it cannot be attached to.
+    Raises `RpcError`, perhaps in an exception group, if the daemon refuses a request.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     if info.state not in ACTIVE:

@@ -113,7 +113,7 @@ def _write_cast(
 def _write_export(
     client: BlockingClient, terminal: str, form: str, file: BinaryIO, *, is_displayed: bool
 ) -> str | None:
-    """Write text, HTML or SVG to `file`; return a warning to print if the export is incomplete.
+    """Write text, HTML or SVG to `file`; return a warning if output is missing, otherwise None.
 
     `form` is the format. `is_displayed` is true if the export will be printed in the user's window.
     """

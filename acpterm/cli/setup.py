@@ -90,9 +90,9 @@ def command(
 
 
 def _agents(name: str | None) -> "list[Agent]":
-    """Return a list of the agent `name`; without a name, all agents that are installed.
+    """Return a list with only the agent `name`; without a name, all agents that are installed.
 
-    Exit with an error message if none is installed.
+    In the latter case, exit with an error message if no agent is installed.
     """
     from acpterm.client.setup.agents import AGENTS  # noqa: PLC0415
 

@@ -128,9 +128,10 @@ def _directory() -> str | None:
 
 
 def _run(client: BlockingClient, work: Steps) -> str:
-    """Send the requests of `work`, and wait for its pauses; return the text that `work` returns.
+    """Carry out the steps that the generator `work` yields; return the text that `work` returns.
 
-    If a request fails, its `RpcError` is raised in `work`.
+    A step is a request, which is sent, or a pause. `work` gets the result of each request. If a
+    request fails, its `RpcError` is raised in `work`.
     """
     try:
         step = next(work)

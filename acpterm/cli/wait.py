@@ -123,7 +123,8 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
     """Wait for the programs of all terminals to end; remove each ended terminal's name from `left`.
 
     `ids` has the terminals' ids by name. Return the exit status of `acpterm wait`, and "" (no error
-    message), so that the result has the same form as that of `_wait_printed`.
+    message), so that the result has the same form as that of `_wait_printed`. Raises
+    `DeadlineError` at the timeout, and `RpcError` if a request fails.
     """
     codes: dict[str, int] = {}
     order = list(ids)
@@ -168,7 +169,7 @@ def _wait_printed(
 
     Return the exit status of `acpterm wait`, and an error message or "". `ids` has the terminals'
     ids by name. Output is searched from its beginning. The names of terminals with a match are
-    removed from `left`.
+    removed from `left`. Raises `DeadlineError` at the timeout.
     """
     for name, identifier in ids.items():
         search = LineSearch(pattern)

@@ -69,7 +69,10 @@ class _Stdout(trio.abc.ReceiveStream):
             self._receiving.deadline = trio.current_time() + DRAIN_TIMEOUT_S
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Wait for bytes and return them, at most `max_bytes`; return `b""` at the stream's end."""
+        """Wait for bytes and return them, at most `max_bytes`; return `b""` at the stream's end.
+
+        If `max_bytes` is None, the number of bytes is not limited.
+        """
         with trio.move_on_after(self._timeout) as self._receiving:
             return await self._stream.receive_some(max_bytes)
         return b""

@@ -1,7 +1,7 @@
 """Reads asciicasts, versions 2 and 3: parses the header and the events of a recording.
 
 The format is described at docs.asciinema.org/manual/asciicast. `playback` plays the events, and
-`host.recording.asciicast` writes asciicasts.
+`host.recording.asciicast` writes asciicasts. The page parses them, too, in `js/cast.js`.
 
 Any program may have written a cast, so it is parsed leniently: only the header, which is the first
 line, must be valid. Further lines that are not events are skipped and counted. In version 3, times
@@ -158,7 +158,8 @@ class _BadLineError(Exception):
 def _event(line: bytes) -> Event:
     """Parse a line as an event.
 
-    The event's time is as in the line: in version 3, relative to the previous event.
+    The event's time is as in the line: in version 3, relative to the previous event. Raises
+    `_BadLineError` if the line is not an event.
     """
     if line == _TOO_LONG:
         raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")

@@ -47,10 +47,10 @@ class Reconnected(NamedTuple):
 async def connect(
     settings: Settings, config: str | None = None, *, user: bool = False
 ) -> trio.SocketStream:
-    """Call `daemon.connect` in a thread; return its connection as a stream.
+    """Call `daemon.connect` in a thread; return the connection as a stream.
 
-    Raises `DaemonError` as `daemon.connect` does. If this is cancelled, a daemon that is being
-    started continues to start.
+    The parameters, and the `DaemonError`s that are raised, are those of `daemon.connect`. If
+    `connect` is cancelled while a daemon is being started, the daemon continues to start.
     """
     connecting = partial(daemon.connect, settings, config, user=user)
     return _stream(await run_blocking(connecting, abandon_on_cancel=True))

@@ -200,8 +200,9 @@ class ReconnectAttempts:
     def failed(self, error: OSError | HandshakeError, now: float) -> None:
         """Record that an attempt has failed with `error` at the time `now`, in seconds.
 
-        Raises `DaemonError` if further attempts are useless: the daemon has ended, or its response
-        to `initialize` is an error or invalid.
+        `now` may be the time of any clock. Raises `DaemonError` if further attempts are useless: no
+        process has listened for some time, so the daemon has ended; or the daemon's response to
+        `initialize` is an error or invalid.
         """
         match error:
             case FileNotFoundError():

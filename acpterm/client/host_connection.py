@@ -47,7 +47,7 @@ class DaemonRecovery:
         self._secret: str | None = None
 
     def welcomed(self, welcome: Welcome) -> None:
-        """Record the secret for resuming, from the daemon's response to `initialize`."""
+        """Record the secret for resuming, if the daemon's response to `initialize` has one."""
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
@@ -55,7 +55,8 @@ class DaemonRecovery:
 
         Return the new stream, and the bytes received on it after the response to `initialize`.
         Raises `LostError` if the daemon has ended, refuses, does not respond in time, or no longer
-        has the agent's terminals; or if resuming is disabled (`resume_timeout` is 0).
+        has the agent's terminals; or if resuming is disabled (`resume_timeout` is 0), or the daemon
+        has sent no secret for it.
         """
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:

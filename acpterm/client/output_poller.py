@@ -108,8 +108,8 @@ class OutputPoller:
     def final_read(self) -> None:
         """Request the remaining output and the exit status, and return before the responses come.
 
-        Call this before the request that releases the terminal. Do nothing if `on_exit` was called
-        or this was called before.
+        Call this before the request that releases the terminal. Request nothing if `on_exit` or
+        `final_read` was called before.
         """
         self.expedite()
         if self.done.is_set() or self._final_read_sent:

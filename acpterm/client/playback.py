@@ -104,7 +104,8 @@ class Playback:
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
         """Wait for the next key and return it; return None once the playback time is `until`.
 
-        In a pause, wait for a key without limit. If `keys` is closed, end the pause.
+        `keys` delivers the keys; None if no keys control the playback. In a pause, wait for a key
+        without limit. But if `keys` is closed, end the pause, since no key can end it any more.
         """
         if keys is None:
             await trio.sleep_until(self._due(until))

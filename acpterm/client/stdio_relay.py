@@ -247,9 +247,10 @@ class StdioRelay:
                 return False
 
     def _pass_to_daemon(self, data: bytes) -> bool:
-        """Wait for a connection and send `data` to the daemon; return False if the relay ends.
+        """Wait for a connection and send `data` to the daemon.
 
-        If there is no daemon any more, respond to the requests in `data` with an error.
+        If there is no daemon any more, respond to the requests in `data` with an error. Return
+        False if nothing more is to be read from the agent: the relay is closed or ending.
         """
         with self._changed:
             while (self._sock is None or self._sending) and self._gone is None:

@@ -59,7 +59,8 @@ class Terminals:
       unknown).
     - `on_output` is called with output of a terminal for which `follow` was called, and with the
       number of bytes lost before that output.
-    - `on_exit` is called when the program of such a terminal has exited.
+    - `on_exit` is called with a terminal for which `follow` was called, and with the exit of its
+      program (an unknown exit if reading fails).
     - `drain` is awaited before more output is read. It should wait until the receiver has taken
       earlier output.
     """

@@ -40,6 +40,7 @@ SAFE_COMMANDS: Final = (
 # more than linear time. `--` ends the options of rm, chmod and chown.
 _OPERANDS: Final = r"(?: (?!--(?: |$))\S+)*? "
 _GIT: Final = r"git(?: (?:-[Cc]|--(?:git-dir|work-tree|namespace|exec-path)) \S+| -\S+)*+ "
+# The name of the program belongs in `SUSPICIOUS_NAMES` of `policy.classifier` as well.
 DANGEROUS_PATTERNS: Final = (
     r"dd(?: |$)",
     rf"rm{_OPERANDS}(?:-[a-zA-Z]*[rR]|--r)",

@@ -137,9 +137,10 @@ async def _serve_until(
     *,
     web: WebServer | None,
 ) -> None:
-    """Accept and serve connections until `end_requested` is set; then close the host.
+    """Accept and serve connections on `sockets` until `end_requested` is set; then close `host`.
 
-    After `idle_exit_s` idle seconds, set `end_requested`.
+    After `idle_exit_s` idle seconds, set `end_requested`. `keeper` is the worker's client for the
+    keeper. `web` is the daemon's HTTP server, which this function runs; None if there is none.
     """
     accepting = trio.CancelScope()
     async with trio.open_nursery() as nursery:
@@ -244,8 +245,9 @@ async def _keep_bound(
 ) -> None:
     """Bind each socket of `kinds` again whenever its file was removed, so that clients can connect.
 
-    Sockets that were removed together are bound in the order of `kinds`. The acceptor of each kind
-    accepts the connections of the new socket in a task of `nursery`.
+    `kinds` has the agents' and the user's sockets, each with its acceptor. Sockets that were
+    removed together are bound in the order of `kinds`. A new socket is stored in `keeper`, and its
+    acceptor accepts connections in a task of `nursery`.
     """
     while True:
         await trio.sleep(_BOUND_CHECK_S)

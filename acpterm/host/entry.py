@@ -247,7 +247,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule `launch` to be stored, for `acpterm restart`; do nothing if `launch` is None."""
+        """Schedule the create request (`launch`), if any, to be stored for `acpterm restart`."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 

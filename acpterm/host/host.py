@@ -43,8 +43,8 @@ _log = structlog.get_logger("acpterm.host")
 class Host:
     """Serves connections until it is closed. `open_host` creates it.
 
-    `context` is the default execution context of terminals, `trees` has the process trees of the
-    terminals, and `resumption` has the agents' connections.
+    `state` has the objects that all connections share, `trees` the process trees of terminals, and
+    `resumption` the agents' connections. `context` is the default execution context of terminals.
     """
 
     def __init__(

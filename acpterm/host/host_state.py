@@ -93,7 +93,8 @@ class HostState:
 
     The code that creates a `HostState` must also run its `pool`, `policy`, `state_writer`, monitors
     and audit log (see `open_host`). Tasks that outlive a connection, such as recordings, run in
-    `nursery`; see also `start_task`. `record` is the host's own record, new or from the previous
+    `nursery`; see also `start_task`. `keeper` is the worker's client for the keeper. `trees` has
+    the process trees of terminals. `record` is the host's own record, new or from the previous
     worker. `daemon_info` describes the daemon that the host belongs to.
     """
 

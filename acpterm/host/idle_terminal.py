@@ -10,7 +10,10 @@ from acpterm.terminal.status import EndedBy
 
 
 class IdleTerminal:
-    """A terminal with the limit `idle_s`, in seconds. Implements `limit_monitor.Watched`."""
+    """A terminal that may be idle for `idle_s` seconds. Implements `limit_monitor.Watched`.
+
+    `registry` ends the terminal when it was idle for longer.
+    """
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:
         self.idle_s: Final = idle_s
@@ -40,8 +43,9 @@ class IdleTerminal:
     def last_activity(self) -> float:
         """Return the time of the last output or input, on the clock `time.monotonic`.
 
-        Return the current time if output has not been consumed yet, or if the program still waits
-        in the queue of a cluster.
+        If there was neither since this object was created, return the time of the creation. Return
+        the current time if output has not been consumed yet, or if the program still waits in the
+        queue of a cluster.
         """
         entry = self._entry()
         if entry is None:

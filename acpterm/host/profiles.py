@@ -57,9 +57,9 @@ class Profiles:
         """Return the profile of an agent: that of the first matching table, or the default.
 
         `programs` are the names of the agent's program (`programs_of`). None: the tables that name
-        an agent are skipped. `directory` is the absolute path of the directory that the
-        agent works in. Raises `RpcError` (-32603) if the profile depends on the program, and
-        `programs` does not say which program it is.
+        an agent are skipped. `directory` is the absolute path of the directory that the agent works
+        in. Raises `RpcError` (-32603) if the profile depends on the program, and `programs` does
+        not say which program it is.
         """
         for selector, patterns in self._selectors:
             if not _is_in(directory, patterns):
@@ -79,10 +79,11 @@ class Profiles:
 
 
 def _patterns(selector: ProfileFor) -> list[str] | None:
-    """Return the patterns for the directory; None if `selector` applies in every directory.
+    """Return patterns of the directories in which `selector` applies; None if it applies in all.
 
-    The first pattern is that of the setting. The second is the same path with its symbolic links
-    resolved, since the kernel reports the directory of a process in this form.
+    `selector` is a table of `profile_for`. The first pattern is that of the table. The second is
+    the same path with its symbolic links resolved, since the kernel reports the directory of a
+    process in this form.
     """
     if selector.directory is None:
         return None

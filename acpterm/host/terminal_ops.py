@@ -76,7 +76,7 @@ def read(
     The coroutine first waits, at most `wait_ms` milliseconds, until there is output after `since`
     or the program has exited; with `until_input`, at most until the program waits for input.
     `read` itself raises `RpcError` (-32602) if `since` is after the end of the output, or if the
-    terminal is too large for a screen. For a screen, the coroutine raises as `current_screen` does.
+    requested screen is too large. For a screen, the coroutine raises as `current_screen` does.
     """
     terminal = entry.terminal
     view = params.format or terminal.view

@@ -86,9 +86,10 @@ class UnexpectedResponse(Struct, frozen=True):
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A line that is refused: it is too long or not a message, or a request with an id in progress.
+    """A refused line: it is too long, is no valid message, or repeats the id of another request.
 
-    `reply` is the error response to send, as a line; None if none may be sent.
+    The other request is still in progress. `error` says why the line is refused. `reply` is the
+    error response to send, as a line; None if none may be sent.
     """
 
     reply: bytes | None
@@ -195,9 +196,9 @@ class Peer:
     def respond(self, request_id: Id, result: Any) -> bytes:
         """Return the line to send for a response with a result.
 
-        `result` is a Struct, Raw or any JSON value. Raises `LocalProtocolError` if no such request
-        is in progress; an id of None is not checked. If the result cannot be encoded, raises the
-        encoder's error, and the request stays in progress.
+        `result` is a Struct, Raw or any JSON value. Raises `LocalProtocolError` if no request with
+        this id is in progress; an id of None is not checked. If the result cannot be encoded,
+        raises the encoder's error, and the request stays in progress.
         """
         self._check_in_progress(request_id)
         line = encode_response(request_id, result)
@@ -207,7 +208,8 @@ class Peer:
     def respond_error(self, request_id: Id, error: RpcError) -> bytes:
         """Return the line to send for an error response.
 
-        Raises `LocalProtocolError` if no such request is in progress; an id of None is not checked.
+        Raises `LocalProtocolError` if no request with this id is in progress; an id of None is not
+        checked.
         """
         self._check_in_progress(request_id)
         line = encode_error(request_id, error)

@@ -84,7 +84,7 @@ class KeeperLostError(Exception):
 
 
 class RestartError(Exception):
-    """The new worker failed to start, so this one continues; the message says why."""
+    """The new worker failed to start, so this worker continues. The error's message says why."""
 
 
 def exit_report(

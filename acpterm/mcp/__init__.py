@@ -2,8 +2,9 @@
 
 - `run`: the command; `server`: the server of the official SDK, which lists tools and calls them;
   `invalid_lines`: responses to lines that are not messages;
-- `tool_sets`, `tool_set_names`: the sets of tools, of which a client gets one; `session_tools`,
-  `pool_tools`, `codex_tools`, `claude_tools`: the tools of each set, one module each;
+- `tool_sets`, `tool_set_names`: the sets of tools, of which a client gets one; `session_tools`
+  (acpterm's own set), `pool_tools`, `codex_tools`, `claude_tools` (like those of other products):
+  the tools of each set, one module each;
 - `tool`: one tool with its schemas; `arguments`: names under which models pass a parameter;
   `tool_error`: errors for the model; `patterns`: regular expressions of the model;
 - `host_link`: the connection to the host; `sessions`: the terminals that the client has started;

@@ -87,9 +87,9 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
 def _unquoted(value: str, kind: Any) -> Any:
     """Convert the argument `value` for a parameter of the type `kind`.
 
-    If the type is a list, JSON text is decoded to a list of strings. If it is a number, `term-1`
-    becomes `1`, since a model may pass the name of a session in place of its number. Other strings
-    are returned unchanged.
+    For a list, JSON text is decoded to a list of strings. For a number, `term-1` becomes `1`, since
+    a model may pass the name of a session in place of its number. Any other string is returned
+    unchanged.
     """
     if "list" in str(kind) and value.lstrip().startswith("["):
         with suppress(ValueError):
@@ -113,7 +113,8 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
     """Return the time limit in `free`, whatever its name; None if there is none.
 
     `free` is as in `_synonym`. With `in_seconds`, the time limit is converted to seconds, otherwise
-    to milliseconds. A value that is not a number is returned unchanged.
+    to milliseconds. A value that is no number is not converted: it is ignored under a name in the
+    other unit, and returned unchanged under any other name.
     """
     own, other = (_SECONDS, _MILLISECONDS) if in_seconds else (_MILLISECONDS, _SECONDS)
     for name in own:

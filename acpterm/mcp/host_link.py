@@ -25,7 +25,7 @@ The second argument asks the agent's user; None if the agent cannot.
 
 
 class HostLink:
-    """Opens the connection to the host when it is needed, and holds it in a task of `group`."""
+    """Opens the connection to the host by `connect` when needed; holds it in a task of `group`."""
 
     def __init__(self, connect: Connect, group: TaskGroup) -> None:
         self._connect: Final = connect

@@ -39,7 +39,10 @@ async def _pass(
     send: Callable[[SessionMessage], Awaitable[None]],
     passed: MemoryObjectSendStream[SessionMessage | Exception],
 ) -> None:
-    """Pass messages on to `passed`, and respond to invalid lines, until one of the streams ends."""
+    """Pass messages on to `passed`, and respond to invalid lines with `send`.
+
+    Return when `received` has ended, or when the reader of `passed` has closed its stream.
+    """
     async with passed:
         try:
             async for item in received:

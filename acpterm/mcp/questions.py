@@ -96,8 +96,8 @@ class Job:
     async def ask(self, question: Question) -> types.ElicitResult | None:
         """Ask the user: `wait` returns the question to the client. Return the answer, if any.
 
-        Return None after `ANSWER_TIMEOUT_S`. A second question waits until the first one was
-        answered or withdrawn.
+        Return None after `ANSWER_TIMEOUT_S`. Only one call of this method asks at a time; other
+        calls wait until that call has returned.
         """
         async with self._one_question:
             self.question, self._answer, self._answered = question, None, anyio.Event()

@@ -42,7 +42,9 @@ DEFAULT_AGENT: Final = "mcp"
 class TerminalServer:
     """Executes the calls of one client. Its background tasks run in `group`.
 
-    `cwd` is the directory of programs for which the client names none.
+    `tools` is the name of its set of tools. `link` opens the connection to the host, and `shells`
+    has the persistent shells of the client. `cwd` is the directory of programs for which the client
+    names none.
     """
 
     def __init__(

@@ -80,9 +80,9 @@ class Session:
 class Sessions:
     """The sessions of one MCP client, which is the agent `agent` to the host.
 
-    `cwd` is the directory of programs for which the client names none. `provider` is the provider
-    of the terminals; None if the host chooses. `asks` asks the user the host's questions about
-    commands; None if the client cannot ask.
+    `link` opens the connection to the host. `cwd` is the directory of programs for which the client
+    names none. `provider` is the provider of the terminals; None if the host chooses. `asks` asks
+    the user the host's questions about commands; None if the client cannot ask.
     """
 
     def __init__(

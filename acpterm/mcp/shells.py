@@ -202,8 +202,8 @@ class Shells:
         """Return the shell `name`, idle or not started; create it if there is none.
 
         A new shell starts in `cwd`. If `cwd` is None, a new shell starts in the directory of the
-        shell of this name that was set aside last, or else in that of the sessions. Raises
-        `ToolError` if the shell is busy, or if it runs in a directory other than a given `cwd`.
+        shell of this name that was set aside last, or else in `Sessions.cwd`. Raises `ToolError`
+        if the shell is busy, or if it runs in a directory other than a given `cwd`.
         """
         client = await call.sessions.client()
         await self._sweep(call, client)
@@ -264,8 +264,8 @@ class Shells:
 
         Return the fields of `Completed` that the caller has to replace in its earlier result of the
         command. If this method has read the end of the command, these are all fields. Otherwise,
-        `state` and `detail` say that the shell was ended, or that another call has the result. That
-        call may have been followed by the next command, which is not ended.
+        `state` and `detail` say that the shell was ended, or that another call has the result. In
+        the latter case, the shell may already run the next command, which continues.
         """
         completed: Completed | None = None
         runs = named.runs

@@ -96,7 +96,7 @@ class Start:
 
 
 class ApprovalPendingError(ToolError):
-    """The user has not decided yet whether a program may start."""
+    """The user has not decided yet whether the program of `start` may run."""
 
     def __init__(self, start: Start) -> None:
         super().__init__(
@@ -235,7 +235,7 @@ async def _is_asked(start: Start, sessions: Sessions) -> bool:
 async def _inform(start: Start, sessions: Sessions) -> None:
     """Tell the user, through the client, where to answer the host's question about `start`.
 
-    Do nothing if the client cannot ask its user, or if it has received the question and asks it.
+    Do nothing if the client cannot ask its user, or asks the question itself (`Start.is_asked`).
     """
     if start.ask is None or start.is_asked:
         return

@@ -9,7 +9,8 @@ Judgement of a command:
 - `decision`: the decision on a command, by lists, rules and the profile; `rules`: the user's prefix
   rules; `prefix`: the words that "always allow" is for;
 - `syntax`, `words`, `wrappers`, `arguments`: knowledge about shells and programs. The lists of safe
-  programs and dangerous patterns are in `config.profiles`.
+  programs and dangerous patterns are in `config.profiles`; `classifier` has the names that are
+  found in a pattern such as `/bin/r?`, and in a line that is too long to be judged.
 
 Questions to the user:
 

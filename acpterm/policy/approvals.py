@@ -203,7 +203,7 @@ class Approvals:
         return question
 
     def decline(self, identifier: str, observer: Observer, reason: str) -> None:
-        """Record that the user cannot answer a question through `observer`.
+        """Record that the user cannot answer the question `identifier` through `observer`.
 
         `reason` says why, for the agent. Raises `NoQuestionError` if the question is not pending.
         """

@@ -38,7 +38,10 @@ SUSPICIOUS_NAMES: Final = (
     "rm", "dd", "chmod", "chown", "chgrp", "rmdir", "sudo", "sudoedit", "doas", "pkexec", "su",
     "runuser", "mkfs", "fdisk", "wipefs", "shred", "reboot", "shutdown", "halt", "poweroff", "eval",
 )  # fmt: skip
-"""Names of dangerous programs, of which a line that is too long to be judged must have none."""
+"""Names of dangerous programs. A line that is too long to be judged must have none of them.
+
+They are also tried where the name of a program is a pattern (`_TRIED_NAMES`).
+"""
 SEARCHED_MAX: Final = 128 * 1024
 """Maximum characters of a command that is searched for dangerous names and blocked patterns."""
 

@@ -71,8 +71,8 @@ def sandbox_environment(
 def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Split `env` into the variables for the programs that set up a sandbox, and all others.
 
-    The others must be set only inside the sandbox: a variable such as `LD_PRELOAD` would make the
-    programs that set it up execute code outside of it.
+    The others must be set only inside the sandbox. Otherwise, a variable such as `LD_PRELOAD` would
+    make the programs that set up the sandbox execute code outside the sandbox.
     """
     inner = {
         name: value

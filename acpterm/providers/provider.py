@@ -57,7 +57,7 @@ class ProviderError(Exception):
 
 
 class Command(NamedTuple):
-    """A command for a provider, with the terminal's requirements."""
+    """The command of a terminal, for `Provider.prepare`: what to run, and what it may access."""
 
     argv: Sequence[str]
     """The program and its arguments."""
@@ -123,9 +123,9 @@ class Provider(Protocol):
     async def prepare(self, command: Command) -> Prepared:
         """Return what the keeper runs for a command.
 
-        Raises `ProviderError` if the provider cannot run the command; then the command must not run
-        in another way. Results of checks of the system may be cached, so that most calls on this
-        machine take at most a millisecond.
+        Raises `ProviderError` if the provider cannot run the command; then the caller must not run
+        the command without this provider. Results of checks of the system may be cached, so that
+        most calls take at most a millisecond, except for places.
         """
 
     async def clean_up(self, token: str) -> None:
@@ -157,7 +157,7 @@ class RemoteProvider(Provider, Protocol):
     async def run(self) -> None:
         """Run the provider's background tasks, such as connections, until cancelled.
 
-        When cancelled, closes the connections. Does not raise errors.
+        When cancelled, closes connections and releases allocations. Does not raise errors.
         """
 
     def end_session(self, session: str) -> None:

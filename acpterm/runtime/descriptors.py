@@ -53,8 +53,8 @@ class DescriptorReserve:
     def lent(self, count: int = LOAN_SIZE) -> Iterator[None]:
         """Close `count` descriptors of the reserve, so that the `with` block can open other files.
 
-        The reserve is refilled after the block. If no descriptors are available then, a later
-        `refill` or `lent` does so.
+        The reserve is refilled after the block. If too few descriptors are available then, the
+        reserve stays smaller until the next `refill` or `lent`.
         """
         for fd in self._held[-count:]:
             os.close(fd)

@@ -13,7 +13,7 @@ _FIELDS = 9
 
 
 class Report(NamedTuple):
-    """A shell's report: the end of a command, or that the shell has read its rc files."""
+    """A shell's report that a command has ended, or that the shell has read its rc files."""
 
     event: str
     """`end` for the end of a command; `ready` for a shell that has read its rc files."""

@@ -106,9 +106,9 @@ class Pool:
         terminal's `enforcement`.
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
-        with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left, and
-        `ShutDownError` if the pool does not run or is shut down. If `create` is cancelled, no
-        process keeps running.
+        with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left,
+        `ShutDownError` if the pool does not run or is shut down, and `KeeperLostError` if the
+        keeper dies. If `create` is cancelled, no process keeps running.
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
@@ -150,9 +150,9 @@ class Pool:
     ) -> Terminal:
         """Return a `Terminal` for a terminal that an earlier worker created.
 
-        `found` is what the keeper knows about the terminal, and `tree` tracks its processes. `spec`
-        has its parameters, and `limits` its limits, which are set again. Text and screen are
-        rebuilt from the output that the ring retains.
+        `found` is what the keeper knows about the terminal, and `tree` tracks the terminal's
+        processes. `spec` has its parameters. `limits` are set again. Text and screen are rebuilt
+        from the retained output. Raises `OSError` or `RingError` if the ring cannot be mapped.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         enforcement = self._trees.enforce_again(found.name, limits)
@@ -274,7 +274,7 @@ class Pool:
 
 
 def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> None:
-    """Log the limits not enforced on terminal `name`; if `strict`, raise a `LimitError` instead."""
+    """If `strict`, raise the first of `enforcement.unenforced`; else log all, with id `name`."""
     if strict and enforcement.unenforced:
         raise enforcement.unenforced[0]
     for error in enforcement.unenforced:

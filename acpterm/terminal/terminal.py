@@ -305,7 +305,7 @@ class Terminal:
 
     @property
     def hides_input(self) -> bool:
-        """Whether the PTY reads whole lines without echo, as at a prompt for a password."""
+        """Whether the PTY is in line mode without echo, as at a prompt for a password."""
         return self._master.hides_input
 
     @property

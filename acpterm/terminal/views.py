@@ -38,6 +38,7 @@ def raw(terminal: Terminal) -> tuple[str, bool]:
 
     Also returns whether the beginning of the output is missing. The string has at most
     `terminal.limit` bytes in UTF-8, and begins with a whole character. Invalid bytes become U+FFFD.
+    Until the program has exited, an incomplete character at the end is left out.
     """
     ring, limit = terminal.ring, terminal.limit
     start = max(ring.start, ring.end - limit)
@@ -61,8 +62,9 @@ def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: 
     """Return at most `max_bytes` of output from `position` on, as text or raw.
 
     If `position` is None, starts at the oldest retained byte. A part of text ends before an
-    incomplete character or escape sequence, with which the next part begins. If a part of text
-    would be empty because an escape sequence is longer than `max_bytes`, more bytes are read.
+    incomplete character or escape sequence, with which the next part begins. Once the program has
+    exited, a part that reaches the end of the output leaves nothing over. If a part of text would
+    be empty because an escape sequence is longer than `max_bytes`, more bytes are read.
     Raises `ValueError` if `position` is negative, or if the output has not reached it.
     """
     asked = terminal.ring.start if position is None else position

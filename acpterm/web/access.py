@@ -99,8 +99,8 @@ class TooManySharesError(Exception):
 class AccessStore:
     """All links, logins and shares of one daemon, and its bearer tokens.
 
-    `clock` returns the seconds since 1970. The constructor raises `AccessFileError` if a bearer
-    token cannot be read or created.
+    `file` stores them. `clock` returns the seconds since 1970. The constructor raises
+    `AccessFileError` if a bearer token cannot be read or created.
     """
 
     def __init__(self, file: AccessFile, clock: Callable[[], float] = time.time) -> None:

@@ -45,9 +45,10 @@ def access_of(scope: Scope) -> Access:
 
 
 class Guard:
-    """ASGI middleware: checks a request, and stores its `Access` in its scope.
+    """ASGI middleware: checks a request, and stores its `Access` in the request's scope.
 
-    The `Access` is None if the request has neither a valid login nor a bearer token.
+    `endpoint` has the accepted hosts and origins, and `access` the logins and bearer tokens. The
+    stored `Access` is None if the request has neither a valid login nor a bearer token.
     """
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint, access: AccessStore) -> None:

@@ -276,7 +276,7 @@ def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
 
 
 class _Requests:
-    """Runs the application, in a task for each request. Implements hypercorn's `TaskGroup`."""
+    """hypercorn's `TaskGroup`: runs the application in `requests`, and other tasks in `helpers`."""
 
     def __init__(self, requests: trio.Nursery, helpers: trio.Nursery) -> None:
         self._requests: Final = requests
@@ -285,9 +285,10 @@ class _Requests:
     async def spawn_app(
         self, app: App, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
     ) -> Callable[[Any], Awaitable[None]]:
-        """Start the application for one request.
+        """Start the application for the request that `scope` describes, in a task of its own.
 
-        Return the function that passes a message from the peer to the application.
+        The task passes the application's messages to `send`. Return the function that passes a
+        message from the peer to the application.
         """
         del config
         mailbox = Mailbox()

@@ -66,7 +66,10 @@ class WebService:
         return [self._directory]
 
     def restore(self, entry: StoredEntry | None) -> None:
-        """Take over the previous worker's socket; close it if the setting `http` has changed."""
+        """Take over the previous worker's socket, if `entry` has one.
+
+        Close the socket if the setting `http` has changed, or if the record in `entry` is invalid.
+        """
         if entry is None or not entry.fds:
             return
         sock = socket.socket(fileno=entry.fds[0])
@@ -98,8 +101,9 @@ class WebService:
     async def open(self, address: str | None) -> WebOpenResponse:
         """Start to listen if the server does not listen yet; return a new link.
 
-        Raises `RpcError` if `address` is not valid, if the server cannot listen, if it listens on
-        an address other than `address`, or if the link cannot be stored.
+        `WebInterface.open` says what None as `address` means. Raises `RpcError` if `address` is not
+        valid, if the server cannot listen, if it listens on an address other than `address`, or if
+        the link cannot be stored.
         """
         try:
             wanted = None if address is None else parse_address(address)

@@ -40,7 +40,8 @@ class WebSocketStream(trio.abc.Stream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         """Return the next bytes, at most `max_bytes`; b"" once the WebSocket has ended.
 
-        Wait for a frame if no bytes are left. None: the whole rest of the frame.
+        Wait for a frame if no bytes are left. If `max_bytes` is None, return the whole rest of the
+        frame.
         """
         while not self._received:
             if self._ended:

@@ -46,7 +46,7 @@ class TerminalState(Struct, rename="camel"):
     sessions: dict[str, SessionRecord] = field(default_factory=dict)
 
     def register_session(self, id: str, command: str) -> None:  # noqa: A002
-        """Add a session."""
+        """Add the session `id`, which starts now and runs `command`."""
         self.sessions[id] = SessionRecord(id, command)
 
     def update_session_position(self, id: str, position: int) -> None:  # noqa: A002

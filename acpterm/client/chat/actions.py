@@ -36,7 +36,7 @@ class ListTerminals(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Start a terminal. `command` is a program; if `args` is None, `command` is shell text."""
+    """Start a terminal. `command` is a program with `args`, or shell text if `args` is None."""
 
     command: str
     args: list[str] | None = None

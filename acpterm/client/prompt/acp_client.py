@@ -79,7 +79,8 @@ class AcpClient:
     printed data is no longer full. `before_question` is awaited with a tool call before the user is
     asked to permit the call. `max_line` is the maximum length of a line from the agent, in bytes.
     `on_invalid` is called for each line that is not a message. `exit_reason` is awaited when the
-    stream has ended, and returns why. With `sockets`, acpterm's MCP server is added to the session.
+    stream has ended, and returns why. `sockets` adds acpterm's MCP server, with a socket, to the
+    session; None: add no server.
     """
 
     def __init__(

@@ -98,10 +98,10 @@ class Outcome:
                 self.scope.cancel()
 
     async def expire(self, seconds: float) -> None:
-        """Cancel the turn after `seconds`, and end the run `CANCEL_TIMEOUT_S` later.
+        """Wait for `seconds`; then cancel the turn, and end the run `CANCEL_TIMEOUT_S` later.
 
-        If the turn has not begun after `seconds`, end the run at once. Do nothing if `seconds` is
-        infinite, or if the turn has ended by then.
+        If the turn has not begun after `seconds`, end the run without the second delay. Do nothing
+        if the turn ends within `seconds`, or if `seconds` is infinite.
         """
         if seconds == math.inf:
             return

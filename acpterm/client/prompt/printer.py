@@ -24,7 +24,7 @@ class Printer(Protocol):
         """Print the next piece of the agent's message."""
 
     def tool_call(self, call: ToolCallState) -> None:
-        """Print the changes of a tool call; called after each update of the tool call."""
+        """Print a tool call that has begun or changed; called after each of its updates."""
 
     def before_question(self, call: ToolCallState) -> None:
         """Print a tool call before the user is asked whether to allow it."""

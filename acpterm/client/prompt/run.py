@@ -141,7 +141,7 @@ async def run_prompt(settings: Settings, options: PromptOptions) -> int:
 
 
 class _Run:
-    """One run of `acpterm prompt`; `printer` writes to `out`, the queue of data for stdout."""
+    """One run, whose result `outcome` records. `printer` writes to `out`, the queue for stdout."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class _Run:
             self.invalid_output = error.message
 
     def _hints(self, agent: AgentProcess) -> str:
-        """Return text to append to an error: the agent's invalid stdout and last stderr, if any."""
+        """Return text to append to an error: why stdout is invalid, if so; the end of stderr."""
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:

@@ -123,16 +123,16 @@ class TextPrinter:
         self._plan = entries
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print the lines of output that `data` completes."""
+        """Print how many bytes are `lost`, if any, and the lines that `data` completes."""
         if lost:
             self._program_output(terminal, [f"… {lost} bytes are not shown"])
         output = self._outputs.setdefault(terminal, _LineBuffer())
         self._program_output(terminal, output.feed(data))
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print the incomplete last line of the output, and the signal or the exit status.
+        """Print the incomplete last line of the output; then the signal or the exit status.
 
-        Nothing is printed for the exit status 0, or if the exit status is unknown.
+        An exit status that is 0 or unknown is not printed.
         """
         output = self._outputs.pop(terminal, None)
         if output is not None:
@@ -149,7 +149,11 @@ class TextPrinter:
         self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print the incomplete last lines of terminals, and the error or an unusual stop reason."""
+        """Print the incomplete last lines of terminals, and why the run has not ended normally.
+
+        That is the error, or else a stop reason other than `end_turn` and `cancelled`. `status` is
+        ignored.
+        """
         for terminal, output in self._outputs.items():
             self._program_output(terminal, output.feed(b"", final=True))
         self._start_line()

@@ -55,7 +55,7 @@ class ToolCallState:
 
     @property
     def question(self) -> str:
-        """The question to the user: the title as one line, then the command, cut if very long."""
+        """The call in a question to the user: its title in one line; its command, cut if long."""
         title = one_line(self.title or self.kind, _TITLE_CHARS_MAX)
         if self.command is None or self.command == title:
             return title

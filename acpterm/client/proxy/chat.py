@@ -158,7 +158,7 @@ class Chat:
             self._send([response])
 
     async def _say(self, session: str, answer: str, is_busy: bool) -> None:
-        """Send an answer to the editor as a code block of Markdown, so that none of it is markup.
+        """Send an answer to the editor, in a code block so that the answer's text is not markup.
 
         With `is_busy`, empty lines separate the block from the message that the agent is writing.
         """

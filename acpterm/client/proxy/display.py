@@ -54,7 +54,11 @@ class Display:
         self.feed(data)
 
     def add_raw_output(self, output: str) -> None:
-        """Add `output`, the tool call's `rawOutput`, unless the same text is shown already."""
+        """Show `output`, the tool call's `rawOutput`, unless the same text is shown already.
+
+        If `output` contains all of the text that is shown, replace this text by `output`, and show
+        `output` in full. Otherwise append `output` to the text.
+        """
         raw = TextView(RAW_OUTPUT_BYTES)
         raw.feed(output.encode(errors="replace"))
         raw.finish()
@@ -87,9 +91,10 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        An exit status of 0 is not shown. Return None if there is neither output nor an exit status
-        to show; the exit status counts only for a terminal that the host runs. With `even_silent`,
-        return a block for the command alone too, if the command is known.
+        All lines of a `rawOutput` are shown if it has replaced the text. An exit status of 0 is not
+        shown. Return None if there is neither output nor an exit status to show; the exit status
+        counts only for a terminal that the host runs. With `even_silent`, return a block for the
+        command alone too, if the command is known.
         """
         body = []
         if self.command is not None:

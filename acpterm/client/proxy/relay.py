@@ -68,10 +68,11 @@ class Relay:
 
     `editor` and `agent` are the queues of messages to the two sides. `host` is the connection to
     the host; None if no terminal runs there. The host runs the terminals of the agent if `ours` is
-    true; otherwise the editor may. With `sockets`, the host also runs the terminals of the
-    sessions' MCP servers. `questions` are the host's questions to the user. `open_user` connects to
-    the user's socket, to answer prompts that begin with `/terminal`; if it is None, these prompts
-    go to the agent. `config` is the path of the settings file given on the command line, if any.
+    true; otherwise the editor may. `sockets` adds to each session acpterm's MCP server, whose
+    terminals the host runs too; None adds none. `questions` are the host's questions to the user.
+    `open_user` connects to the user's socket, to answer prompts that begin with `/terminal`; if it
+    is None, these prompts go to the agent. `config` is the path of the settings file given on the
+    command line, if any.
     """
 
     def __init__(

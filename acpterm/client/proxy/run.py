@@ -284,9 +284,9 @@ class _Run:
 
 
 async def _write(queue: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
-    """Send the messages that are put into `queue`, until the queue is closed; then set `done`.
+    """Send the messages in `queue` until it is closed or the receiver is gone; then set `done`.
 
-    If the receiver of the messages has closed the stream, cancel `gone` and set `done`.
+    If the receiver has closed the stream, cancel `gone`, the scope of what must end then.
     """
     try:
         await queue.run()

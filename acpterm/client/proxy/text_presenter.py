@@ -46,7 +46,8 @@ class _Call:
     """A tool call that embeds terminals.
 
     `content` has a `SessionKey` in place of each terminal. `sent` is the time at which the content
-    was last sent to the editor, by the presenter's clock; `rendered` is the content that was sent.
+    was last sent to the editor, by the presenter's clock. `rendered` is the content that was sent,
+    with the text of the terminals; None before the first time.
     """
 
     def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
@@ -220,9 +221,10 @@ class TextPresenter:
         return known or not self._editor_has_terminals
 
     def _add_raw_output(self, call: _Call | None, update: Update) -> None:
-        """Add a tool call's `rawOutput` to the call's terminal, if that is the agent's own.
+        """Add the `rawOutput` of `update` to the terminal of `call`, an agent's own terminal.
 
-        Do nothing if the call has several terminals: it is unknown which one printed the output.
+        Do nothing if `call` is None, if the host runs the terminal, or if `call` has several
+        terminals: then it is unknown which of them printed the output.
         """
         keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
         if len(keys) != 1 or (output := from_raw_output(update.fields.get("rawOutput"))) is None:

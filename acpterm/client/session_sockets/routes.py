@@ -2,7 +2,7 @@
 
 All clients of the sockets share one connection to the host, but each client chooses its tokens for
 events, so two clients may choose the same one. Each request for events therefore goes to the host
-with a token of ours.
+with a new token, which `EventRoutes.add` creates.
 """
 
 import secrets
@@ -27,10 +27,10 @@ class EventRoutes:
         self._routes: dict[str, tuple[Raw, Send]] = {}
 
     def add(self, token: Raw, send: Send) -> str:
-        """Return a new token to use in the request to the host, instead of the client's `token`.
+        """Add a client's request for events; return a new token for the request to the host.
 
-        `send` is called with each notification that has the new token. In the params that `send`
-        gets, the new token is replaced by `token`, which the client knows.
+        `token` is the one that the client has chosen. `send` is called with each notification that
+        has the new token. In the params that `send` gets, `token` replaces the new token.
         """
         used = secrets.token_hex(_TOKEN_BYTES)
         # Copied, because a Raw value keeps the whole message in memory.
@@ -42,7 +42,7 @@ class EventRoutes:
         self._routes.pop(used, None)
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Pass a notification of the host on; ignore it if it has no token of ours."""
+        """Pass on a notification of the host whose token `add` has returned; ignore all others."""
         params = members(notification.params)
         if (route := self._routes.get(text(params.get("token")) or "")) is not None:
             token, send = route

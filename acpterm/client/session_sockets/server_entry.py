@@ -95,7 +95,8 @@ def _runs_acpterm(server: Raw) -> bool:
 def _bound(server: Raw, variables: list[dict[str, str]]) -> Any:
     """Add `variables` to the environment in an entry of `mcpServers`; return the new entry.
 
-    Return the entry unchanged if it has the path of a socket already.
+    `variables` contain the path of the session's socket. Return the entry unchanged if it has the
+    path of a socket already.
     """
     fields = members(server)
     env = items(fields.get("env"))

@@ -28,8 +28,8 @@ class SessionSocket:
     """A socket that listens at `path` as soon as this object is created; `run` accepts clients.
 
     `host` is the connection to the host, and `routes` passes on the events that clients request
-    from the host. `profile` is the profile that the user has chosen for the agent, if any. Raises
-    `OSError` if the socket cannot be created.
+    from the host. `profile` is the profile that the user has chosen for the agent, if any; clients
+    cannot request another one. Raises `OSError` if the socket cannot be created.
     """
 
     def __init__(self, path: str, host: Endpoint, routes: EventRoutes, profile: str | None) -> None:

@@ -101,8 +101,8 @@ class SessionSockets:
     def failed(self, id_: Id) -> None:
         """Close the socket for the request `id_`, which should have opened a session but failed.
 
-        Leave the socket open if its session was open before, or if another request that opens the
-        session has no response yet.
+        Leave the socket open if the session was open before this request, or if another request
+        that opens the session has no response yet.
         """
         socket = self._opening.pop(id_, None)
         if socket not in self._new or socket in self._opening.values():

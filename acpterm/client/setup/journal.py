@@ -39,11 +39,11 @@ class Record(msgspec.Struct, frozen=True):
 def make_record(
     path: str, before: bytes | None, after: bytes, directories: list[str], parents: int
 ) -> Record:
-    """Return the record of a change of the file's contents from `before` to `after`.
+    """Return the record of a change of the file at `path` from the contents `before` to `after`.
 
-    `before` is None if there was no file. `directories` are the ones that the change creates for
-    the file. `parents` is the number of objects that the change creates around the
-    entries.
+    `before` is None if there was no file. `directories` are those that this setup or an earlier one
+    creates for the file; `--undo` removes them. `parents` is the number of objects that the change
+    creates around the entries.
     """
     old = before or b""
     # The change is recorded as one piece, from the first byte that differs to the last one.

@@ -70,7 +70,7 @@ def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> s
 
 
 def node_at(root: Node, path: Sequence[str]) -> Node | None:
-    """Return the value at `path`; None if there is no value."""
+    """Return the value in `root` at `path`, the names of nested members; None if there is none."""
     node: Node | None = root
     for name in path:
         member = node.member(name) if node else None
@@ -171,7 +171,10 @@ def _insert_line(text: str, parent: Node, written: str, *, comments: bool) -> st
 
 
 def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
-    """Return the position after the comments that follow `at` on the same line; `at` if none do."""
+    """Return the position after the comments that follow `at` on the same line; `at` if none do.
+
+    `comments`: the text may have comments; if it may not, return `at`.
+    """
     found = _SAME_LINE.match(text, at) if comments else None
     return found.end() if found else at
 

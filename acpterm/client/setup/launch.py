@@ -54,7 +54,7 @@ def environment() -> dict[str, str]:
 
 
 def is_acpterm(words: list[str], command: str) -> bool:
-    """Return whether the command line `words` runs `acpterm COMMAND`."""
+    """Return whether the command line `words` runs acpterm with the subcommand `command`."""
     if words[1:4] == ["-P", "-m", "acpterm"]:
         return words[4:5] == [command]
     name = os.path.basename(words[0]) if words else ""

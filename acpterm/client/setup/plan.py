@@ -117,8 +117,8 @@ def _original(
     """Return the contents without acpterm's changes, and the directories that acpterm created.
 
     `content` is the present contents, and `record` the record of the last setup, if any. If the
-    contents are as this setup has left them, restore the earlier contents from `record`; otherwise
-    remove acpterm's entries from `content`.
+    contents are as the last setup has left them, restore the earlier contents from `record`;
+    otherwise return what `target.without` returns. Raises `SetupError` as `target.without` does.
     """
     if content is None:
         return None, []

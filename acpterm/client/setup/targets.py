@@ -28,9 +28,10 @@ Path = tuple[str, ...]
 
 
 class Content(NamedTuple):
-    """The contents of a file, and how many objects were created around the entries.
+    """The new contents of a target's file, and how many objects were created in them.
 
-    `data` is None if there is no file.
+    `data` is the contents; None means no file. `parents` is the number of objects that were created
+    around the entries.
     """
 
     data: bytes | None
@@ -39,7 +40,7 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class EntriesTarget:
-    """Acpterm's entries in a settings file."""
+    """The target that consists of acpterm's entries in the settings file of an agent."""
 
     name: str
     """The name of the target's record in the journal."""

@@ -112,7 +112,7 @@ def _gap(entry: Entry) -> str:
 
 
 def _other(entry: Entry) -> str:
-    """Return the details (signal, command, …) of an event that is not in `_DETAILS`."""
+    """Return the details of an entry (signal, command, …) whose event is not in `_DETAILS`."""
     pid = None if entry.pid is None else f"pid {entry.pid}"
     by = entry.by and f"by {entry.by}"
     notes = _notes(entry.limit, entry.rule)

@@ -21,9 +21,9 @@ ANSWER_TIMEOUT_S: Final = 3.0
 class NoWorker(Wire):
     """The status of a daemon whose worker does not respond, or that has none.
 
-    `worker_pid` is always None, even if there is a worker. `message` is the keeper's explanation
-    why there is no worker. `keeper_pid` and `message` come from the lock file; each is None if the
-    lock file does not contain it.
+    `worker_pid` is always None, since only a worker reports its pid. `message` is the keeper's
+    explanation why there is no worker. `keeper_pid` and `message` come from the lock file; each is
+    None if the lock file does not contain it.
     """
 
     keeper_pid: int | None

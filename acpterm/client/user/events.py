@@ -65,8 +65,9 @@ async def follow(
     further ones, and `lost` of the next event is their number. Runs until cancelled. Raises
     `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
 
-    `trio.Nursery.start` returns once the request is queued to be sent. So the daemon receives the
-    request before those that `client` sends later, and subscribes before it handles them.
+    `task_status` is for `trio.Nursery.start`, which returns once the request for events is queued
+    to be sent. So the daemon receives this request before those that `client` sends later, and
+    reports the events that those cause.
     """
     request = EventsRequest(client.token())
     is_reconnected = False

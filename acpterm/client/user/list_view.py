@@ -143,8 +143,8 @@ class ListView:
     def _settle(self) -> None:
         """Update the index of the selected terminal after the list or the filter has changed.
 
-        If that terminal is no longer in the filtered list, select the terminal that is now at its
-        former index, or the last terminal if the list has become too short.
+        If the selected terminal is no longer in the filtered list, keep the index, and select the
+        terminal that now has it. If the list has become too short, select the last terminal.
         """
         items = self.items
         ids = [item.id for item in items]

@@ -83,7 +83,7 @@ def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
 def unknown_outcome(name: str, method: str) -> LostError:
     """Return the error for a request that may have been executed before the connection was lost.
 
-    The message refers to the daemon as `name`.
+    The message names `method`, and refers to the daemon as `name`.
     """
     return LostError(
         f"{name} went away before it answered: it is unknown whether "

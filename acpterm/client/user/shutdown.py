@@ -48,8 +48,8 @@ def end_daemon(client: BlockingClient) -> ShutdownResult:
 class _Process:
     """The daemon's process, whose exit can be waited for.
 
-    If the daemon runs in another container, its process is invisible here, and appears to have
-    exited.
+    If the daemon runs in another container, its process is invisible here. The process then appears
+    to have exited, unless a process here has the same pid.
     """
 
     def __init__(self, pid: int) -> None:

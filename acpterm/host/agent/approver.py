@@ -19,9 +19,10 @@ from acpterm.policy.questions import Answer, Question
 class Approver:
     """Sends the questions of one agent's connection to the client of that connection.
 
-    `kind` is the client's kind, such as `editor`, and `connection` the connection's id. Implements
+    `kind` is the kind of client, such as `editor`, which is recorded with the client's answers.
+    `connection` is the connection's id, and `sender` sends to the client. Implements
     `policy.approvals.Observer`. While the client is disconnected, nothing is sent; `send_pending`
-    brings the client up to date after a reconnect. Notifications do not pile up in memory: they are
+    sends the pending questions after a reconnect. Notifications do not pile up in memory: they are
     caused by the agent's requests, which are not read while the send queue is full.
     """
 

@@ -27,8 +27,9 @@ def check(
     """`_acpterm/command/check`: judge a command as `terminal/create` would, without running it.
 
     If `ask` is set, also ask the user if necessary; the decision is then `allow`, or the request
-    fails. Raises `RpcError`: -32602 for invalid params, -32603 if no command can be judged, -32600
-    if `ask` is set and the command is refused, -32800 if the turn or the request is cancelled.
+    fails. Raises `RpcError`: -32602 for invalid params, or if too many questions are pending;
+    -32603 if the file of rules is invalid, or if a profile is missing or cannot be selected; -32600
+    if `ask` is set and the command is refused; -32800 if the turn or the request is cancelled.
     """
     with gate.recording_refusal(connection, params):
         if params.cwd is not None:

@@ -6,8 +6,8 @@ An agent can use only its own terminals, and each terminal only in the session t
 terminal ids are looked up in the session that a request names, so any other id does not exist. With
 the setting `agents_read_user_terminals`, it can also read terminals that the user created.
 
-States: *open*, then *closed* by `close`, which releases all terminals. A terminal that is still
-being created then is released as soon as it exists.
+States: *open*, then *closed* by `close`, which releases all terminals that the user does not own.
+A terminal that is still being created then is released as soon as it exists.
 
 Longer than 300 lines because the connection's rights (its profiles and approvers) are in the same
 record as the rest of its state, and depend on the processes that use the connection (`holders`). A
@@ -75,7 +75,7 @@ class Resumer(Protocol):
 
 
 class TerminalParams(Protocol):
-    """The params that all requests about an existing terminal have."""
+    """The params of every request about an existing terminal: the session and the terminal."""
 
     session_id: str
     terminal_id: str
@@ -219,8 +219,8 @@ class AgentConnection:
         """Return the directory in which a session's programs may write, in a sandbox.
 
         Return the session's workspace if it is set, otherwise the directory of the process that
-        connected. If that process is an approver, return None instead of its directory: the agent
-        could get access to the directory by naming a session that the approver has not opened.
+        connected. If that process is an approver, return None instead of its directory: otherwise
+        the agent could get access to it by naming a session that the approver has not opened.
         """
         if session.workspace is None and self._approver is not None:
             return None

@@ -37,9 +37,10 @@ def recognisable_id(request: Id) -> RequestId | None:
 class Creates:
     """Recognises repeated requests of one agent's connection: see the module.
 
-    Requests are identified by their JSON-RPC ids. `on_end` is called with the id of each request
-    that has ended, once the client is not expected to repeat it (`is_repeatable`). The record of
-    the request's question, if any, can then be removed.
+    Requests are identified by their JSON-RPC ids. A request whose id is passed as None (see
+    `recognisable_id`) always counts as new. `on_end` is called with the id of each request that has
+    ended, once the client is not expected to repeat it (`is_repeatable`). The record of the
+    request's question, if any, can then be removed.
     """
 
     def __init__(self, on_end: Callable[[RequestId], None] = lambda _: None) -> None:

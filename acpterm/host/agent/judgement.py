@@ -31,7 +31,7 @@ from acpterm.runtime.command_line import shell_line
 
 
 class Judgement(NamedTuple):
-    """What was decided about a command before the user is asked."""
+    """The verdict on a command before the user is asked, and where and how its program may run."""
 
     profiles: tuple[Profile, ...]
     """The profiles that apply: the selected one, then those that were requested."""

@@ -292,7 +292,7 @@ class Session:
 
 
 def no_such_terminal(session: str, identifier: str) -> RpcError:
-    """Return the error for a terminal that the session with the id `session` does not have."""
+    """Return the error that the session `session` has no terminal with the id `identifier`."""
     return RpcError(
         RESOURCE_NOT_FOUND,
         f"there is no terminal {quote(identifier)} in session {quote(session)}: "

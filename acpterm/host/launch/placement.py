@@ -35,7 +35,12 @@ _log = structlog.get_logger("acpterm.policy")
 
 
 class Placement(NamedTuple):
-    """Where a program runs. See `providers.provider.Command` for the fields."""
+    """Where a program runs, and what it may use there.
+
+    `network`: whether the program may use the network. `hidden` are absolute paths that the program
+    must not reach. `session` identifies the agent's session; None for a command of the user.
+    `resources` are what the request asks of a cluster; None for what the place's settings say.
+    """
 
     provider: Provider
     workspace: str
@@ -81,9 +86,9 @@ class Placement(NamedTuple):
         return placed, prepared
 
     def remote(self, token: str | None) -> RemoteProgram | None:
-        """Return the program of a terminal if it runs on another host; None if it runs here.
+        """Return a terminal's program if the program runs on another host; None if it runs here.
 
-        `token` is the terminal's clean-up token (`Prepared.token`). Without one, return None.
+        `token` is the terminal's clean-up token (`Prepared.token`). Without a token, return None.
         """
         return remote_program(self.provider, token)
 
@@ -120,10 +125,13 @@ def resources_of(params: ResourcesParams | None) -> SlurmResources | None:
 def check_resources(
     provider: str, place: Place | None, resources: SlurmResources, *, is_agents: bool
 ) -> None:
-    """Raise `RpcError` (-32602) if a request may not ask for `resources` of a provider.
+    """Raise `RpcError` (-32602) unless a request may set `resources` of a program.
 
-    `provider` is the provider's name. `place` has the settings of the place; None if the provider
-    is not a place. `is_agents` says whether the request is an agent's, not the user's.
+    Only programs on a place of Slurm have resources, whose values must be valid. An agent may set
+    only those that the place's setting `requests` lists. No request may set those of a job that
+    serves several terminals. `provider` is the provider's name. `place` has the settings of the
+    place; None if the provider is not a place. `is_agents` says whether the request is an agent's,
+    not the user's.
     """
     if not isinstance(place, SlurmPlace):
         raise RpcError(INVALID_PARAMS, f"resources are for Slurm's places, not for {provider!r}")
@@ -162,8 +170,8 @@ def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> 
     """Return the name of the strictest provider among `selected` and `others`.
 
     In `others`, None is ignored. Of two providers of which neither is stricter, such as podman and
-    docker, the first one counts. `network` says whether all profiles allow the network, since
-    `stricter_than` depends on that.
+    docker, the first one counts. `network` says whether all profiles allow the network: if they do,
+    `bubblewrap` is not stricter than `landlock` (see `stricter_than`).
     """
     for other in others:
         if other in stricter_than(selected, network=network):
@@ -185,7 +193,7 @@ def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> 
 
 
 def directory_text(provider: str, directory: str) -> str:
-    """Return a directory as the user sees it: preceded by the place if it is on another host.
+    """Return a directory as the user sees it: preceded by `provider` if that is a place.
 
     Answers of the user are remembered with this text, so that "always" holds only for that place.
     """
@@ -199,9 +207,9 @@ def stricter(
 
     `selected` is the provider of the profile, `requested` the provider that the agent requests. The
     agent may request a provider that is stricter than `selected`, or one of `places`, the places
-    that all its profiles allow. `network` says whether the profile allows the network, since
-    `stricter_than` depends on that. Raises `RpcError` (-32602) if `requested` is unknown or not
-    allowed.
+    that all its profiles allow. `network` says whether the profile allows the network: if it does,
+    `bubblewrap` is not stricter than `landlock` (see `stricter_than`). Raises `RpcError` (-32602)
+    if `requested` is unknown or not allowed.
     """
     if requested is None or requested == selected or requested in places:
         return selected if requested is None else requested

@@ -4,4 +4,6 @@
 - `cast_file`: the file of one recording: names, limits, and writing in threads.
 - `asciicast`: converts a terminal's output to lines of asciicast v2, for recordings and exports.
 - `library`: lists and reads the files of recordings, for the user's clients.
+
+`client.asciicast` parses asciicasts, and so does `js/cast.js` of the page.
 """

@@ -37,8 +37,8 @@ class CastFile:
     """The file of one recording. Its methods run in threads, since they may wait for the disk.
 
     States: *new*; *open*, from `open` or `resume` on; *closed*, by `close`, when the file is full,
-    or after a method has raised `OSError`. Only an open file is written. The *pending* events are
-    those in `events`, to which the recording adds.
+    or after a method has raised `OSError`. Only an open file is written; after `close`, `open` and
+    `resume` do nothing. The *pending* events are those in `events`, to which the recording adds.
     """
 
     # Held while old files are counted and a new one is created.

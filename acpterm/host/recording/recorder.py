@@ -50,7 +50,11 @@ _log = structlog.get_logger("acpterm.recording")
 
 
 class Recorder:
-    """Starts and resumes the recordings of a host's terminals."""
+    """Starts and resumes the recordings of a host's terminals.
+
+    A recording that is cancelled may write pending output for `close_timeout_s` seconds. If more
+    than `input_bytes_max` bytes of its input are pending, a marker replaces further input.
+    """
 
     def __init__(
         self,
@@ -167,7 +171,8 @@ class _Recording:
     def record_input(self, piece: bytes, echoed: bool) -> None:
         """Record the input `piece` if the terminal has echoed it: passwords are not echoed.
 
-        Called for each input that the terminal has taken: see `keyboard.Listener`.
+        If too much input is pending, record a marker instead. The terminal's keyboard calls this
+        for each input that the PTY has taken (`keyboard.Listener`).
         """
         if not echoed:
             return

@@ -80,9 +80,10 @@ class _NoContext:
 class Connection:
     """The host's end of one connection: serves the peer at the other end of `stream`.
 
-    `context` is the peer's state, which handlers get. `name` is for logs. `high` is the high-water
-    mark of the send queue, in bytes. `store` is the worker's store in the keeper, if any: what was
-    put into the store is sent to the keeper before any later response is sent to the peer.
+    `context` is the peer's state, which handlers get. `methods` are those that the peer may call.
+    `name` is for logs. `high` is the high-water mark of the send queue, in bytes. `store` is the
+    worker's store in the keeper, if any: what was put into the store is sent to the keeper before
+    any later response is sent to the peer.
 
     No object that a connection refers to may refer back to it: without reference cycles the
     connection's memory is freed at once, not by the next garbage collection.

@@ -66,7 +66,8 @@ class Listening:
     def rebind(self, store: StateStore) -> trio.SocketListener | None:
         """If the socket file was removed, listen again: return the new listener, otherwise None.
 
-        The new socket is stored in `store`. Raises `ListenError` if the file cannot be created.
+        The new socket is stored in `store`. Raises `ListenError` if the file cannot be created, and
+        `OSError` if no descriptor is left to check whether the file was removed.
         """
         if self.bound is None or not self.bound.is_removed():
             return None

@@ -112,7 +112,8 @@ class UnixListener:
         """Return whether our socket file was removed, and no program listens at its path.
 
         A new socket file on which no program listens is treated as removed: it may be from a worker
-        that bound the path again and died before it could store the socket.
+        that bound the path again and died before it could store the socket. Raises `OSError` if no
+        descriptor is left for the check.
         """
         try:
             found = os.lstat(self.path)
@@ -142,7 +143,7 @@ class UnixListener:
             return self._bind()
 
     def _is_lock_file(self, lock: int) -> bool:
-        """Return whether the descriptor `lock` is of the lock file that is there now."""
+        """Return whether the descriptor `lock` refers to the file that is now at `PATH.lock`."""
         try:
             found = os.lstat(f"{self.path}.lock")
         except OSError:

@@ -44,7 +44,10 @@ class StateVersionError(StateError):
 
 
 class Record(Struct, kw_only=True, omit_defaults=True):
-    """The base of all records. Fields that this version does not know are ignored."""
+    """The base of the records with keys of their own in the store; other records are parts of them.
+
+    When a record is decoded, fields that this version of acpterm does not know are ignored.
+    """
 
     VERSION: ClassVar[int] = 1
     KIND: ClassVar[str] = ""
@@ -105,7 +108,7 @@ class ContextRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class HostRecord(Record, kw_only=True, omit_defaults=True):
-    """The state of the daemon as a whole: its start, context, and counter of connections."""
+    """The state of the whole daemon: start time, context, and number of the last connection."""
 
     KIND: ClassVar[str] = "daemon"
 
@@ -218,7 +221,7 @@ class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
-    """A question to the user (`policy.questions.Question`), until its request was answered."""
+    """A question to the user (`policy.questions.Question`), until the agent's request has ended."""
 
     KIND: ClassVar[str] = "question"
 
@@ -293,7 +296,7 @@ class LimitsRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class TerminalRecord(Record, kw_only=True, omit_defaults=True):
-    """A terminal, from the start of its program until it is forgotten."""
+    """A terminal: its settings, owner, creation and end. Stored until the terminal is forgotten."""
 
     KIND: ClassVar[str] = "terminal"
 

@@ -85,7 +85,8 @@ class Snapshot:
     def _add(self, kind: str, parts: list[str], value: bytes) -> bool:
         """Add a record to the snapshot; return False if the record is skipped (see the module).
 
-        `kind` and `parts` are what `parse_key` returned for its key; `value` is the encoded record.
+        `kind` and `parts` are the result of `parse_key` for the record's key; `value` is the
+        encoded record.
         """
         name, *numbers = parts
         if kind == "t":

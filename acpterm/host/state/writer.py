@@ -38,7 +38,7 @@ class StateWriter:
         self._wakeup.set()
 
     def discard(self, key: str) -> None:
-        """Make a dirty `key` clean without a write: the keeper itself deletes the record."""
+        """Make a dirty `key` clean without a write, for a record that the keeper deletes itself."""
         self._dirty.pop(key, None)
 
     def flush(self) -> None:

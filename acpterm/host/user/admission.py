@@ -127,10 +127,10 @@ class Admission:
         return None
 
     def _holder(self, origin: Origin) -> int | None:
-        """Return the pid of the nearest process that uses an agent's connection; None if none does.
+        """Return the pid of the first process of `origin` that uses an agent's connection, or None.
 
-        `origin` has the process that connected and its ancestors, which are searched in this order.
-        If the process that connected is an approver, only its ancestors are searched.
+        `origin` has the process that connected, then its ancestors, the nearest first. If the
+        process that connected is an approver, only its ancestors are searched.
         """
         ancestry = [(one.pid, one.started) for one in origin.ancestry]
         if ancestry and ancestry[0] in self._approvers():

@@ -68,9 +68,9 @@ async def attach(
     program has exited, or that the terminal was released.
 
     Raises `RpcError` (-32602) if the client runs in this terminal, or in another terminal that this
-    terminal shows (`Windows.would_loop`); if this terminal is too large for a screen; or if an
-    emulator is needed to show it and none is installed. Raises `RpcError` (-32800) if the
-    connection closes.
+    terminal shows (`Windows.would_loop`); if this terminal is too large for a screen; if an
+    emulator is needed to show it and none is installed; or if another ongoing request of the client
+    has the same `token`. Raises `RpcError` (-32800) if the connection closes.
     """
     nested_in = user.terminals
     if user.host.windows.would_loop(nested_in, entry):
@@ -159,7 +159,11 @@ class _Attachment:
         return is_same_size or not terminal.emulator.is_available
 
     def _needs_redraw(self) -> bool:
-        """Return whether the whole window must be repainted."""
+        """Return whether the whole window must be repainted.
+
+        This is so after a change of the window's state, after a change of the terminal's size in
+        passthrough, and on request (`Window.needs_redraw`).
+        """
         passthrough = self._is_passthrough()
         return (
             self._window.needs_redraw

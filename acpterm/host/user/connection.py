@@ -72,8 +72,8 @@ class UserConnection:
     def terminals(self) -> frozenset[str]:
         """The ids of the terminals, of this daemon or another one, that the client runs in.
 
-        There are several if one runs in another. The terminal that the client's environment names
-        is included, since the process tree alone may not show it.
+        There are several if the terminals are nested. The terminal that the client's environment
+        names is included, since the process tree alone may not show that terminal.
         """
         named = self.context.env.get(marks.TERMINAL)
         return self._terminals | {named} if named else self._terminals

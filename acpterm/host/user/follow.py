@@ -82,11 +82,10 @@ async def follow(
 
 @contextmanager
 def _replace_earlier(entry: TerminalEntry, holder: str | None) -> Iterator[None]:
-    """Cancel the earlier follow request of `holder`; register the block as the current one.
+    """Cancel the earlier follow request of `holder`; let a later one cancel the block.
 
-    `holder` is the name in the request (`FollowRequest.holder`); with None, just run the block. If
-    a later request of the same holder arrives, the block is cancelled; then raise `RpcError`
-    (-32800).
+    `holder` is the name in the request (`FollowRequest.holder`); with None, just run the block.
+    Raises `RpcError` (-32800) if a later request of the same holder has cancelled the block.
     """
     if holder is None:
         yield

@@ -1,7 +1,8 @@
 """The handlers of the user's methods about shares, `_acpterm/share/*`.
 
 The HTTP server (`host.web_interface`) stores the shares. It ends the shares of a terminal that is
-removed.
+removed. The handlers raise `RpcError`: -32600 if there is no HTTP server (`web_of`), -32603 if its
+files cannot be used.
 """
 
 import msgspec
@@ -26,8 +27,9 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
     """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed.
 
     `@last` means the newest terminal that the user has created or taken over. A name means an
-    agent's terminal only if no terminal of the user has the name. Raises `RpcError` (-32602)
-    if the terminal was released, or if the share would allow typing into an agent's terminal.
+    agent's terminal only if no terminal of the user has the name. Raises `RpcError`: -32602 if the
+    terminal was released, or if the share would allow typing into an agent's terminal; and the
+    errors of `UserConnection.entry` and `WebInterface.new_share`.
     """
     web = web_of(user)
     entry = user.entry(params.terminal_id, own=True)

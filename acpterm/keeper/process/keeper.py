@@ -146,7 +146,9 @@ class Keeper:
         """Start the program that a `spawn` message requests, on a new terminal.
 
         Creates the ring before the child, so that a failure leaves no program behind. Returns the
-        terminal, and how the child was created, such as `posix_spawn`.
+        terminal, and how the child was created, such as `posix_spawn`. Raises `OSError` if the
+        program cannot be started, and `ValueError`, `TypeError` or `OverflowError` if a field of
+        the message is invalid.
         """
         _, name, program, cols, rows, ring_size, record = message.fields[:7]
         if message.cut:

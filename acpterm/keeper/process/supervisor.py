@@ -160,7 +160,7 @@ class Supervisor:
     def _gone(self, worker: Worker, status: int) -> None:
         """Handle the exit of `worker`: roll back, replace or restart it, or end the daemon.
 
-        `status` is the worker's wait status. All its messages are handled already.
+        `status` is the worker's wait status. All messages of the worker are handled already.
         """
         self._workers.discard(worker)
         self._keeper.worker_pids.discard(worker.pid)
@@ -243,12 +243,11 @@ class Supervisor:
             self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
 
     def _stop(self, serving: Worker, deadline: float) -> None:
-        """Stop the serving worker with SIGSTOP, then send its candidate all terminals and entries.
+        """Stop `serving` with SIGSTOP, then send the candidate all terminals and entries.
 
-        The candidate is the new worker that is to replace the serving worker.
-
-        Rolls back the replacement if the worker has not stopped by `deadline`, which is a time of
-        `time.monotonic`.
+        The candidate is the new worker that is to replace the worker `serving`. This call does not
+        wait: the loop repeats it until `serving` has stopped. If `serving` has not stopped by
+        `deadline`, a time of `time.monotonic`, the replacement is rolled back.
         """
         candidate = self._candidate
         if candidate is None or serving is not self._serving:

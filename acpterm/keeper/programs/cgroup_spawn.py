@@ -33,9 +33,10 @@ def spawn(
 ) -> int:
     """Execute a program as a session leader on a PTY; return its pid.
 
-    `slave` is the path of the PTY's slave, and `cgroup` a descriptor of the control group's
-    directory, or None for the keeper's group. Raises `OSError` if the program cannot be executed,
-    and `ValueError` if a string has a null byte.
+    `executable` is the path of the program, and `slave` the path of the PTY's slave. `cgroup` is a
+    descriptor of the control group's directory; None for the keeper's group.
+
+    Raises `OSError` if the program cannot be executed, `ValueError` if a string has a null byte.
     """
     libc = _libc()
     attributes = ctypes.create_string_buffer(_OPAQUE_BYTES)

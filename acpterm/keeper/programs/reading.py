@@ -64,6 +64,8 @@ _monotonic = time.monotonic
 class Reader:
     """Reads the masters of all PTYs into their rings.
 
+    `loop` reports whether descriptors other than the one being read are ready.
+
     With `recoverable`, the ring is prepared before each read (`RingFile.mark_unread`). Then, if
     this keeper is killed right after a read, the next keeper can recover the output of that read
     (`RingFile.recover`).

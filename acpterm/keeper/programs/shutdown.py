@@ -50,7 +50,8 @@ def end_programs(terminals: Terminals) -> None:
 def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Terminal]) -> bool:
     """Kill all programs and all children of the keeper, and reap the children that have ended.
 
-    Returns whether any process may be left. `sessions` is the argument of `_session_members`.
+    Returns whether any process may be left. `sessions` has the programs' sessions by their ids,
+    each with the times at which its program was started and reaped (see `_session_members`).
     `unreaped` has the terminals whose program is not reaped yet, by the program's pid; this call
     removes the terminals whose programs it reaps.
     """

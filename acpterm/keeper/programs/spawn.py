@@ -211,7 +211,7 @@ def _run_child(program: Program, slave: int, settling: int) -> NoReturn:
 
 
 def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, str]:
-    """Start a program by ptyprocess; return its pid, the PTY's master, and `ptyprocess`."""
+    """Start a program by ptyprocess; return its pid, the PTY's master, and the way `ptyprocess`."""
     import ptyprocess  # noqa: PLC0415  only where the other ways do not work
 
     def run_in_child() -> None:

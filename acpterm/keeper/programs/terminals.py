@@ -31,8 +31,10 @@ _EMULATOR_KILLS_MAX = 3
 class Terminals:
     """All terminals of a keeper.
 
-    `by_name` has all of them; `by_pid` has those whose child is not reaped yet. `reader` reads the
-    PTYs. `exited` is called when a terminal's child is reaped, with the report of the exit; later
+    `by_name` has all of them; `by_pid` has those whose child is not reaped yet. `loop` polls the
+    PTYs and runs the timers, and `reader` reads the PTYs.
+
+    `exited` is called when a terminal's child is reaped, with the report of the exit; later
     `closed`, when the terminal is closed, with the position at which the output ends. Neither is
     called after `Terminal.forget`.
     """

@@ -71,7 +71,10 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Split `text` before its incomplete last line, unless this line is very long."""
+    """Return the complete lines of `text`, and its incomplete last line, which may be empty.
+
+    A last line that is longer than `LINE_CHARS_MAX` counts as complete.
+    """
     begin = text.rfind("\n") + 1
     return (text, "") if len(text) - begin > LINE_CHARS_MAX else (text[:begin], text[begin:])
 

@@ -18,8 +18,8 @@ REST: Final = "run the command again with its output in a file, and read the fil
 async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
     """Return the result about a background shell: the line with its state, then `text`.
 
-    `note` says how to read the output that was left out. If the shell has ended, remove its
-    session.
+    The state is that in `view`. `note` says how to read the output that was left out. If the shell
+    has ended, remove its session.
     """
     next_calls = (
         call_text("BashOutput", bash_id=session.id),
@@ -37,6 +37,6 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
 
 
 def crop_output(view: View) -> str:
-    """Crop the output of `view` to `OUTPUT_CHARS_MAX`; return the note on how to read the rest."""
+    """Set `view.cropped` to the output, cropped to `OUTPUT_CHARS_MAX`; return the note `REST`."""
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
     return REST

@@ -49,7 +49,8 @@ async def chunk_reply(
 ) -> Reply:
     """Return the result with the new output of a session, cropped to about `tokens` tokens.
 
-    `waited_s` is the duration of the call. If the program has ended, remove the session.
+    `view` has the output and the state of the session. `waited_s` is the duration of the call. If
+    the program has ended, remove the session.
     """
     end = view.exit
     text = view.text

@@ -18,7 +18,7 @@ class TerminalParams(Struct, kw_only=True):
 
 
 def entry_of(info: TerminalInfo, session: Session | None) -> PoolTerminal:
-    """Return a terminal as the pool tools describe it.
+    """Return the terminal in `info` as the pool tools describe it.
 
     `session` is the MCP client's session for this terminal, which has the command as words; None
     if the client has no such session.

@@ -25,7 +25,7 @@ def next_calls(session: Session, view: View) -> tuple[str, ...]:
 
 
 async def session_reply(call: Call, session: Session, view: View, heading: str) -> Reply:
-    """Return the result about a session, with `heading` before the output.
+    """Return the result about a session, with `heading` before the output in `view`.
 
     If the program has ended, record that its end was reported.
     """

@@ -122,8 +122,8 @@ async def _first(
 ) -> tuple[Session, Waited | Completed]:
     """Wait for all sessions at once; return the first whose wait ends, and the result of the wait.
 
-    An error, for example because a session was removed, does not end the wait for the others. It is
-    raised if the wait for all sessions fails.
+    An error, for example because a session was removed, does not end the wait for the others. If
+    the waits for all sessions fail, raise the first error.
     """
     found: list[tuple[Session, Waited | Completed]] = []
     failures: list[AcptermError | ToolError] = []

@@ -71,13 +71,13 @@ def tee(arguments: Sequence[str]) -> str:
 
 
 def hostname(arguments: Sequence[str]) -> str:
-    """Return why `hostname` may set the host's name; empty if it only prints it."""
+    """Return why `hostname` may set the host's name; empty if it only prints the name."""
     wrong = next((one for one in arguments if not _HOSTNAME_SAFE.fullmatch(one)), "")
     return f"{wrong} may set the name" if wrong else ""
 
 
 def ipconfig(arguments: Sequence[str]) -> str:
-    """Return why `ipconfig` may change the network's configuration; empty if it only prints it."""
+    """Return why `ipconfig` may change the network's settings; empty if it only prints them."""
     if not arguments or arguments[0] in ("/all", "getifaddr", "getpacket", "getoption", "ifcount"):
         return ""
     return f"{arguments[0]} may change the configuration"

@@ -127,7 +127,7 @@ def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  o
 def _has_paths(rest: Sequence[str], operands: Sequence[str]) -> bool:
     """Return whether paths follow the commit in the arguments `rest` of `git checkout`.
 
-    A single operand counts as a branch.
+    `operands` are the arguments in `rest` that are not options. A single one counts as a branch.
     """
     creates = any(one.startswith(("-b", "-B", "-t", "--track", "--orphan")) for one in rest)
     return len(operands) > 1 and not creates

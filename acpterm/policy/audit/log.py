@@ -112,7 +112,10 @@ class AuditLog:
                 await self._flush()
 
     def _add(self, event: str, fields: Mapping[str, Any], at: float) -> None:
-        """Queue an entry with its secrets redacted; count it as lost if the queue is full."""
+        """Queue an entry of the time `at`, with its secrets redacted.
+
+        If the queue is full, count the entry as lost.
+        """
         self._seq += 1
         if self._queued >= QUEUE_MAX or self._queued_bytes >= QUEUE_BYTES:
             self._lose(at, "the queue is full")

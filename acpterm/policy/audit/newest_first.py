@@ -84,8 +84,8 @@ def read_page(
     """Return a page of at most `limit` selected entries, the newest first.
 
     `before` and `after` are places that an earlier page has returned: only entries older than
-    `before` and newer than `after` are returned; None for no limit. Blocks: call it in a thread.
-    Raises `OSError` if the files cannot be read.
+    `before` and newer than `after` are returned. None excludes no entries. Blocks: call this in a
+    thread. Raises `OSError` if the files cannot be read.
     """
     decoder = msgspec.json.Decoder(Entry)
     oldest = None if selection.since is None else _earlier(selection.since)

@@ -107,9 +107,9 @@ class _Found(NamedTuple):
 class Walk:
     """Collects the commands of a tree, and the values that the line assigns to variables.
 
-    `constants` has the known values of variables that are set before the line. Call `run`, then
-    `commands`. After that, `problem` is why the line is not plain, and `danger` why it is dangerous
-    whatever its commands are; each may be empty. The walk does not recurse: trees can be very deep.
+    `source` is the line; `constants` has the values of variables that are known before it. Call
+    `run`, then `commands`. Then `problem` is why the line is not plain, and `danger` why the line
+    is dangerous whatever its commands are; each may be empty. No recursion: trees can be very deep.
     """
 
     def __init__(self, source: bytes, constants: Mapping[str, str]) -> None:

@@ -42,7 +42,10 @@ _LIST: Final = re.compile(r"[\[(]([^\[\]()]*+)[\])]")
 
 
 def shell(command: Command) -> Unwrapped | None:
-    """Return what a shell executes: text, a script or its stdin; None if it is not a shell."""
+    """Return what a shell executes: the text after `-c` or on stdin; None for any other program.
+
+    The contents of a script file are not judged (`_script`).
+    """
     name, words = command.name, command.words
     if name not in _SHELLS:
         return None
@@ -104,9 +107,10 @@ def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
 
 
 def interpreter(command: Command) -> Unwrapped | None:
-    """Return what an interpreter executes: code, a script or its stdin.
+    """Return what an interpreter executes: the suspected commands in code among its arguments.
 
-    Returns None if the program is not an interpreter.
+    Without such code, return the danger of the script or of stdin, if any (`_script`, `_stdin`).
+    Return None if the program is not an interpreter.
     """
     rest = command.words[1:]
     # bun is also a package manager: its first operand may be a command instead of a script.
@@ -159,7 +163,10 @@ def eval_builtin(command: Command) -> Unwrapped:
 
 
 def source(command: Command) -> Unwrapped:
-    """Return what `source` executes: a script, or its stdin if the path is one like /dev/stdin."""
+    """Return what `source` executes: the text on stdin if the path is /dev/stdin or the like.
+
+    The contents of any other file are not judged (`_script`).
+    """
     operands = [word for word in command.words[1:] if word.text != "--"]
     if not operands:
         return NOTHING

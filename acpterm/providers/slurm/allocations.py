@@ -62,11 +62,11 @@ class Allocations:
         return os.path.join(self._directory, name)
 
     async def find_or_request(self, session: str, nursery: trio.Nursery) -> str:
-        """Return the name of a session's allocation; request the allocation if there is none.
+        """Return the name of a session's allocation; request one if there is none that is usable.
 
         Does not wait until it is granted. A task in `nursery` reaps salloc. Raises `ProviderError`
-        if the allocation cannot be requested, or if an earlier allocation of the session, which
-        cannot be used any more, cannot be released.
+        if the allocation cannot be requested. An unusable allocation of the session is released
+        first; also raises `ProviderError` if that fails.
         """
         name = _name(session)
         async with self._lock:
@@ -128,8 +128,8 @@ class Allocations:
     async def leave(self, name: str, user: str) -> None:
         """Record that the program with the identifier `user` no longer uses the allocation `name`.
 
-        If no other program uses the allocation, release the allocation if it is pending, or if its
-        session has ended.
+        Release the allocation if no other program uses it, and it is pending or its session has
+        ended.
         """
         self._users.get(name, set()).discard(user)
         # Locked, since a terminal that is being created may have found the allocation just now.

@@ -54,8 +54,8 @@ class SlurmProgram:
 
     `identifier` is random, and marks the program's processes. `log` is the path of the file with
     srun's messages. `limits` limits the number of commands of Slurm that run at once. `shares_job`
-    says whether the job also serves other programs. `on_refusal` is called if the step could not be
-    started, or if its job may have ended.
+    says whether the job also serves other programs. `exit` calls `on_refusal` if the step could not
+    be started, or if its job may have ended.
     """
 
     def __init__(
@@ -151,8 +151,9 @@ class SlurmProgram:
     async def end(self, grace: float) -> bool:
         """End the program and its descendants; return whether none is left.
 
-        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, returns the
-        result of `_cancel`. Returns True at once if the step has ended or is being cancelled.
+        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, cancels the
+        job, or the step of a shared job, and returns whether Slurm accepts that. Returns True at
+        once if the step has ended, or was or is being cancelled.
         """
         self._is_being_ended = True
         if self._is_complete or self._is_cancelled or self._cancelling is not None:
@@ -215,9 +216,9 @@ class SlurmProgram:
         return RemoteExit(_UNKNOWN_CODE, None, None if self._is_being_ended else by)
 
     async def clean_up(self) -> None:
-        """Cancel the job, or the step, unless it has ended; then remove the file of the messages.
+        """Cancel the job, or the step of a shared job, unless it has ended; remove the file `log`.
 
-        Raises `ProviderError` if that fails: then the file, which names the job, is kept.
+        Raises `ProviderError` if the cancellation fails: then `log`, which names the job, is kept.
         """
         if self._cancelling is not None:
             await self._cancelling.wait()
@@ -283,10 +284,7 @@ class SlurmProgram:
 
     @property
     def _ends_with_srun(self) -> bool:
-        """Whether Slurm ends the job because srun has ended by itself.
-
-        Slurm does so only if the job is for this program alone.
-        """
+        """Whether Slurm ends the job: srun ended by itself, and the job serves no other program."""
         return self._is_complete and not self._shares_job
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:

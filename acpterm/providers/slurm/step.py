@@ -114,25 +114,25 @@ echo "acpterm 0 $how"
 
 
 def wrapper_argv(log: str, granted: str, argv: Sequence[str]) -> list[str]:
-    """Return the argv of the script that runs srun, whose own argv is `argv`.
+    """Return the argv of the script that runs srun; `argv` is the argv of srun itself.
 
     srun's messages are appended to the file `log`. `granted` is the file with salloc's messages if
-    the step waits for an allocation, else empty.
+    the step waits for an allocation, else empty. The allocation's id replaces `JOB` in `argv`.
     """
     return ["/bin/sh", "-c", _WRAPPER, "acpterm", log, granted, *argv]
 
 
 def node_argv(pieces: int) -> list[str]:
-    """Return the argv of the task on the node: it evaluates the text of `node_environment`.
+    """Return the argv of the task on the node: a shell that evaluates the task's shell text.
 
-    `pieces` is the number of variables that `node_environment` has returned.
+    The text is in the variables that `node_environment` has returned; `pieces` is their number.
     """
     text = "".join(f"${{{_PIECE}{number}}}" for number in range(pieces))
     return ["/bin/sh", "-c", f'eval "{text}"']
 
 
 def node_environment(command: Command, directory: str, identifier: str) -> dict[str, str]:
-    """Return variables for srun's environment; joined, their values are the shell text of a task.
+    """Return variables for srun's environment: the pieces of a shell text that runs `command`.
 
     `directory` is the working directory on the node. `identifier` marks the task's processes.
     """
@@ -169,7 +169,7 @@ def _text(command: Command, directory: str, identifier: str) -> str:
 
 
 def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the argv of the command, and that of its fallback; empty if it has none.
+    """Return the argv of the command, and that of its fallback; the latter is empty for none.
 
     /bin/sh replaces the shell of the settings, which a node may not have.
     """

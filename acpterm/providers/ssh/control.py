@@ -178,7 +178,7 @@ class Control:
         return reply[0]
 
     async def send(self, line: str, lines: Sequence[bytes] = ()) -> None:
-        """Send `line`, followed by `lines`, without waiting for a reply.
+        """Send a request without waiting for a reply; `lines` follow its first line, `line`.
 
         Cancellation does not interrupt the sending. Raises `ControlLostError` if the channel is
         lost, or if the host does not read the lines within 10 s.

@@ -41,9 +41,10 @@ def terminal_name(identifier: str) -> str:
 
 
 class KeeperLink:
-    """An open connection, from `open_link`. The task `run` must run.
+    """An open connection to the daemon on the other host. `open_link` creates the object.
 
-    `closed` is set when the connection has ended.
+    The task `run` must run. `closed` is set when the connection has ended. `peer` creates and
+    parses the messages on `stream`.
     """
 
     def __init__(self, stream: trio.SocketStream, peer: Peer) -> None:
@@ -64,9 +65,9 @@ class KeeperLink:
             self.closed.set()
 
     async def release(self, identifier: str) -> bool:
-        """Send a request to release the terminal of a job; return whether it was sent.
+        """Send a request to release a job's terminal; return whether the request was sent.
 
-        Does not wait for the response.
+        `identifier` is the id of the job. Does not wait for the response.
         """
         params = {"terminalId": terminal_name(identifier)}
         async with self._sending:

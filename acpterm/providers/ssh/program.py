@@ -153,8 +153,9 @@ class SshProgram:
 class KeptProgram(SshProgram):
     """A program in a terminal of the other host's daemon. It survives the loss of the connection.
 
-    `limit_s` is the maximum time, in seconds, for which `exit` tries to reach the host. A program
-    whose host cannot be reached is *abandoned*: `RemoteKeeper` ends it later.
+    `identifier` is the id of its job. `keeper` keeps the route to that daemon open. `limit_s` is
+    the maximum time, in seconds, for which `exit` tries to reach the host. A program whose host
+    cannot be reached is *abandoned*: `keeper` ends it later.
     """
 
     def __init__(

@@ -159,7 +159,7 @@ class SshProvider:
     async def clean_up(self, token: str) -> None:
         """Remove a job's files from the host; `token` (`Prepared.token`) identifies the job.
 
-        If acpterm's daemon on the host has kept the program, also remove that daemon's terminal.
+        If acpterm's daemon on the host has kept the program, also remove the program's terminal.
         If the host cannot be reached, the files are removed later. Takes up to 3 s. Does not raise.
         """
         program = self._programs.pop(token, None)

@@ -118,8 +118,8 @@ class RemoteKeeper:
         """Record that a job's program must be ended as soon as the route is open.
 
         The program's terminal on the other host must then be removed too. The record is a file, so
-        that the next worker finds it. It is dropped after `lost_timeout`, since the host has ended
-        the program by then.
+        that the next worker finds it. `run` drops the record after `lost_timeout`, since the host
+        has ended the program by then.
         """
         with contextlib.suppress(OSError), open(self._marker(identifier), "w"):
             pass

@@ -54,12 +54,12 @@ class Cgroups:
 
     @classmethod
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
-        """Create the directory of this daemon's groups, and kill the processes of killed daemons.
+        """Create the directory of this daemon's groups; kill the processes in stale directories.
 
-        `held` are the ids of terminals that outlived a killed daemon. If the groups of these
-        terminals still exist, the killed daemon's directory is used instead of a new one. Returns
-        None if this process may not create groups, or if the system has no control groups of
-        version 2.
+        A stale directory is that of a killed daemon. `held` are the ids of terminals that outlived
+        their daemon. If their groups exist, the directory of that daemon is used instead of a new
+        one, and nothing in it is killed. Returns None if this process may not create groups, or if
+        the system has no control groups of version 2.
         """
         own = _own_directory()
         if own is None or not _is_delegated(own):

@@ -26,8 +26,8 @@ _LAST_KILL_POLL_S: Final = 0.1
 class CgroupTree:
     """The processes in one terminal's control group; has some methods of `tree.ProcessTree`.
 
-    `directory` is the path of the group. `cgroup` is an open descriptor of that directory, which
-    this object then owns; None if no process will be started in the group. `trees.CombinedTree`
+    `directory` is the path of the group. `cgroup` is an open descriptor of that directory; this
+    object owns the descriptor. None: no process will be started in the group. `trees.CombinedTree`
     adds the methods that are missing.
     """
 

@@ -68,8 +68,7 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
     """Return the processes that killed daemons have left, each in a pair with a directory.
 
     The directory is that of the killed daemon's control groups; None if the process is in none of
-    these groups. Processes in none of these groups are omitted if they belong to a terminal with an
-    id in `held`.
+    these groups. `daemon` and `held` are as in `end_leftovers`.
     """
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
@@ -81,10 +80,9 @@ def _leftovers(
     """Yield each process that a killed daemon has left, in a pair; also yield None in between.
 
     A pair has the process, and the directory of that daemon's control groups; None instead of the
-    directory if the process is in none of these groups. None instead of a pair is yielded before
-    each process of the system is checked, so that the caller can let other tasks run. Omits
-    processes with pids in `spared`. Of the processes in none of these groups, also omits those of
-    terminals with ids in `held`.
+    directory if the process is in none of these groups. Before each process of the system is
+    checked, yields None instead of a pair, so that the caller can let other tasks run. `daemon` and
+    `held` are as in `end_leftovers`. Omits processes with pids in `spared`.
     """
     uid = os.geteuid()
     for process in processes.read_all():

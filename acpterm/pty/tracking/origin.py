@@ -77,11 +77,11 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 
 
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
-    """Return a process and its ancestors, and the pid at which the search for ancestors ended.
+    """Return the process `pid` with its ancestors, and the pid at which the search for them ended.
 
-    That pid is `parent` (as in `find_origin`), or this process's pid, if the process descends from
-    one of the two. Otherwise it is 0, or the pid of an ancestor that was not found. The list of the
-    process and its ancestors does not contain that pid.
+    The latter is `parent` (as in `find_origin`) or the pid of this process, if `pid` descends from
+    one of these two. Otherwise the latter is 0, or the pid of an ancestor that was not found. The
+    list of processes does not contain that pid.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):

@@ -96,7 +96,7 @@ class ProcessTree(Protocol):
 async def end(tree: ProcessTree, grace: float) -> None:
     """End all processes of the tree: SIGTERM, and SIGKILL if some are left after `grace` seconds.
 
-    Sends SIGCONT to stopped processes, so that they act on SIGTERM. Returns when no process is
+    Sends SIGCONT, too, so that stopped processes act on SIGTERM. Returns when no process is
     left. If cancelled, the remaining processes keep running.
     """
     if await retry_on_oserror(tree.empty):

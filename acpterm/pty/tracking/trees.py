@@ -125,9 +125,9 @@ class Trees:
     require control groups; `subreaper` to track by descent alone. `parent` is the pid of the
     process that starts programs and adopts their orphans; None for this process. `inherited` is the
     `handover` of the previous worker, whose descriptors this object then owns; None without such a
-    worker. `held` are the ids of terminals that outlived a killed daemon. `socket_path` is the path
-    of the socket on which the daemon listens; None without one. Raises `TrackingError` if
-    `tracking` is `cgroup` and this process may not create control groups.
+    worker. `held` are the ids of terminals that outlived a killed daemon: their control groups are
+    used again. `socket_path` is the path of the daemon's socket; None without one. Raises
+    `TrackingError` if `tracking` is `cgroup` and this process may not create control groups.
     """
 
     def __init__(

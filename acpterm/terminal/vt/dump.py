@@ -85,7 +85,8 @@ class ScreenState:
     `x` and `y` are the column and row of the cursor, from 0; `wraps` is true if the next character
     goes to the next row. `shape` is libghostty's number of the cursor's shape. `pen` is the style
     of characters that are written, and `keys` kitty's stack of keyboard flags, oldest entry first.
-    `saved` is the cursor saved by DECSC, or None. `pages` has the rows, from top to bottom.
+    `saved` is the cursor saved by DECSC; None if none was saved. `pages` has the rows, from top to
+    bottom.
     """
 
     __slots__ = ("charsets", "keys", "pages", "pen", "saved", "shape", "wraps", "x", "y")
@@ -133,10 +134,10 @@ class Dump:
     its first and last column, from 0. `screens` has the main screen under the key 0 and the
     alternate one, if it was used, under the key 1; `active` is the key of the screen that is shown.
     `is_default_cursor` is true if the program has not chosen a cursor shape. `last` is the last
-    character printed, or empty. `has_other_keys` is true if xterm's modifyOtherKeys is at level 2.
-    `mouse_event` and `mouse_format` are the private modes that select which mouse events are
-    reported, and in which format; 0 if none is set. `modes` are the modes that are set, ANSI modes
-    as negative numbers. `tabs` are the columns of tab stops.
+    character printed; empty if none was printed. `has_other_keys` is true if xterm's
+    modifyOtherKeys is at level 2. `mouse_event` and `mouse_format` are the private modes that
+    select which mouse events are reported, and in which format; 0 if none is set. `modes` are the
+    modes that are set, ANSI modes as negative numbers. `tabs` are the columns of tab stops.
     """
 
     def __init__(self, data: bytes) -> None:

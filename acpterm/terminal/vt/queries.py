@@ -266,8 +266,8 @@ def _executed(body: bytes) -> bytes:
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
     """Filter the control sequence `whole`; return the bytes for the window.
 
-    `body` is the part between CSI and the `final` byte. Only the control characters of a query or
-    malformed sequence are returned. `REPORTING_MODES` are removed from a sequence that sets modes.
+    `body` is the part between CSI and the `final` byte. If the sequence is a query or malformed,
+    returns only its control characters. If it sets modes, removes the `REPORTING_MODES` from it.
     """
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:

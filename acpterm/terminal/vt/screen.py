@@ -93,7 +93,10 @@ class Screen:
         return rows[y] if y < len(rows) else (None, 0)
 
     def text(self) -> str:
-        """Return the rows as text, joined by newlines, without trailing blanks and empty rows."""
+        """Return the rows as text, joined by newlines.
+
+        Blanks at the end of a row are left out, and so are empty rows at the end of the screen.
+        """
         rows = ("".join([cell.data for cell in self.cells(y)]) for y in range(self.rows))
         return "\n".join(row.rstrip(" ") for row in rows).rstrip("\n")
 

@@ -37,7 +37,7 @@ _KINDS: Final = frozenset({"created", "promoted", "exited", "released"})
 class EventFeed:
     """Sends the events of all terminals to one client on `channel`, from tasks in `nursery`.
 
-    `ids` has the ids of the terminals on the client's WebSocket.
+    `user` is the client's state, and `ids` has the ids of the terminals on the client's WebSocket.
     """
 
     def __init__(
@@ -123,8 +123,9 @@ class EventFeed:
 class _OpenTerminal:
     """A terminal in the state *open*: the client was sent `created`, but not yet `closed`.
 
-    Sends the terminal's output to the client, and records the position up to which it was sent: at
-    first `position`. `entry` is None if the host has forgotten the terminal: no output is sent.
+    Sends the output after `position` to the client, on `channel`. `user` is the client's state, and
+    `terminal` is the terminal as the client was last sent it. `entry` is None if the host has
+    forgotten the terminal: then no output is sent.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ from acpterm.web.pool.output import Attachment
 
 
 async def serve_pool(socket: TextSocket, user: UserConnection) -> None:
-    """Serve a client of the user until it closes the socket or the connection is lost."""
+    """Serve a client, whose state is `user`, until it closes `socket` or the connection is lost."""
     async with trio.open_nursery() as nursery:
         await _PoolSocket(socket, user, nursery).run()
         nursery.cancel_scope.cancel()

@@ -80,10 +80,10 @@ async def attach(
     """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
 
     `detach_filter` finds the detach keys in the input. If `read_only`, send no input. Return the
-    daemon's response once the program has exited or the terminal was released. Return None if the
-    user detached, a signal arrived, or the window was closed before that. Raises `RpcError` if the
-    daemon refuses the request, for example because the terminal was removed, and `DaemonError` if
-    the daemon ends; errors are in exception groups.
+    daemon's response once the program has exited or the terminal was released. Return None if,
+    before that, the user detached, a shutdown signal arrived, or the window was closed. Raises
+    `RpcError` if the daemon refuses the request, for example because the terminal was removed, and
+    `DaemonError` if the daemon ends; errors are in exception groups.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)

@@ -58,10 +58,10 @@ class Tty:
                 termios.tcsetattr(self._in_fd, termios.TCSANOW, self._original)
 
     def make_raw(self) -> None:
-        """Set raw mode: at first, and again when this process continues after a stop.
+        """Set the window's raw mode at once; keep unread input.
 
-        During a stop, the shell may have changed the mode. Unread input is kept, and the change
-        does not wait until the window has displayed all output.
+        Call this again when this process continues after a stop: the shell may have changed the
+        mode. The change does not wait until the window has displayed all output.
         """
         with contextlib.suppress(termios.error):
             tty.setraw(self._in_fd, termios.TCSANOW)

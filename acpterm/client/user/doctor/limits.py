@@ -189,9 +189,10 @@ async def limits(settings: Settings) -> list[CheckResult]:
 
 
 async def _try(pool: Pool, name: str, trial: Trial) -> str | None:
-    """Run one trial; return None if the limit works, otherwise a description of what happened.
+    """Run the program of `trial` in a terminal of `pool`; return None if the limit `name` works.
 
-    `name` is the name of the limit. Raises `LimitError` if the limit cannot be enforced.
+    If the limit was set but has no effect, return a description of what the program did. Raises
+    `LimitError` if this machine cannot set the limit.
     """
     program = Program(
         argv=[sys.executable, "-I", "-S", "-c", _PRELUDE + trial.program],

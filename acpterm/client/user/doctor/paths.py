@@ -168,7 +168,7 @@ def _unwritable(directory: str) -> str | None:
 
 
 def _check_permissions(directory: str) -> CheckResult | None:
-    """Return a `problem` if another user owns or can access the directory of recordings.
+    """Return a `problem` if another user owns, can read or can write the directory of recordings.
 
     Otherwise return None, also if the directory does not exist: acpterm creates it with the right
     mode.
@@ -223,7 +223,7 @@ async def daemon(chosen: Settings, config: str | None) -> CheckResult:
 
 
 def runtime() -> CheckResult:
-    """Check XDG_RUNTIME_DIR: the default directory for sockets, which is removed at logout."""
+    """Check that XDG_RUNTIME_DIR, the default directory for sockets, is this user's alone."""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if not directory:
         advice = "sockets go to /tmp then, unless /run/user has a directory; pam_systemd sets it"

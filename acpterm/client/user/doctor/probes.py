@@ -113,7 +113,8 @@ def _input_result(waits: bool | None) -> CheckResult:
 async def open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
     """Run a pool of terminals in this process for the duration of the block.
 
-    Yield the pool and the trees of its terminals' processes. After the block, end all terminals.
+    Yield the pool, and the `Trees` that track its terminals' processes. After the block, end all
+    terminals.
     """
     async with (
         embedded_keeper() as keeper,

@@ -56,7 +56,7 @@ def ptys() -> CheckResult:
 
 
 def open_files() -> CheckResult:
-    """Check the hard limit of open files; the daemon raises its soft limit to the hard limit."""
+    """Check that the hard limit of open files is high enough; the daemon raises its soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{_limit(hard)} for the daemon, {_limit(soft)} for what is started here"
     if (
@@ -69,7 +69,7 @@ def open_files() -> CheckResult:
 
 
 def processes() -> CheckResult:
-    """Check the limit on the number of this user's processes."""
+    """Check that the limit on the number of this user's processes is high enough."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     found = f"{_limit(soft)} for this user"
     if soft != resource.RLIM_INFINITY and soft < 4 * _TERMINALS_EXPECTED:

@@ -45,7 +45,8 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
     """Copy the recording at `path` over `file`, unless the recording has less content.
 
-    Return the report of the recording's unreadable lines if it was copied, else an empty report.
+    Return a report of the recording's unreadable lines. The report is empty if the recording was
+    not copied: it has less content, does not exist, or cannot be opened.
     """
     # The recording may not exist, because the disk was full or the user has removed the file.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:

@@ -67,7 +67,7 @@ _NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 class Run(NamedTuple):
-    """Text of one style: ASCII characters, or one other character, or one with combining marks.
+    """Text of one style: ASCII characters only, or one character with its combining marks, if any.
 
     `column` is the text's first column on the screen, counted from 0; `width` is in columns.
     """
@@ -112,9 +112,10 @@ def runs(row: str) -> Iterator[Run]:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """Split text into ASCII text and single other characters, each with its width in columns.
+    """Split text into parts, each with its width in columns.
 
-    Combining marks stay with the character before them.
+    A part is ASCII text or one other character. Combining marks stay with the character before
+    them.
     """
     parts: list[tuple[str, int]] = []
     for piece in _PIECE.findall(text):

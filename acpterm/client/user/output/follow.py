@@ -1,8 +1,9 @@
 """Follows the complete live output of one of the user's own terminals, for a command in a pipe.
 
-The program blocks while its output is not read (`FollowRequest.hold`), so nothing is lost. After a
-lost connection, following continues on a new connection from the position that was reached, so
-nothing is repeated. With the module `read`, by contrast, the program does not wait for the reader.
+The program blocks while its output is not read (`FollowRequest.hold`), so nothing is lost, unless
+the daemon's worker is replaced. After a lost connection, following continues on a new connection
+from the position that was reached, so nothing is repeated. With the module `read`, by contrast,
+the program does not wait for the reader.
 """
 
 import base64

@@ -42,7 +42,7 @@ class Lines:
         self._skipped = ""
 
     def begin(self, skipped: str) -> None:
-        """Treat `skipped`, the beginning of the current line, as printed already."""
+        """Leave out `skipped`, the beginning of the current line: treat it as printed already."""
         self._printed = self._skipped = skipped
 
     def show(self, complete: str, line: str) -> str:

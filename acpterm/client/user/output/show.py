@@ -128,9 +128,10 @@ def _stamped(
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield for each part of the output: its end position, the lines that it completes, and a note.
 
-    `info` describes the terminal. Each line begins with its time. A part without a known time is
-    left out if it was printed before this command began, and otherwise gets the current time. The
-    note reports to the user what is missing before the lines; it is empty if nothing is missing.
+    The note reports to the user what is missing before the lines; it is empty if nothing is
+    missing. Each line begins with its time. A part without a known time is left out if it was
+    printed before this command began, and otherwise gets the current time. At the end, yield the
+    incomplete line too. `info` describes the terminal. If `stay`, include live output.
     """
     first = since.position
     if first is None and since.time is None:

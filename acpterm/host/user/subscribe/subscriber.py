@@ -131,7 +131,7 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Schedule the sending of an update of a terminal that the agent runs itself.
+        """Schedule an update of a terminal of the agent's own, if the client knows the terminal.
 
         `cursor` is the cursor of the terminal with the id `terminal`. If the session had forgotten
         the terminal, the cursor begins again with the terminal's new output.

@@ -38,7 +38,7 @@ class TerminalCursor:
         """Let `step` encode output from now on: before this call, `step` returns no updates.
 
         `call` is the id of the first tool call that shows the terminal; this tool call is about to
-        be sent. `source` is the cursor's source.
+        be sent. `source` is the cursor's attribute `source`, which is not None yet.
         """
         self.call, self._generation = call, source.generation
 
@@ -47,7 +47,7 @@ class TerminalCursor:
         self.source, self._generation, self.position = source, -1, 0
 
     def has_updates(self, source: Source) -> bool:
-        """Return whether `source` has output, or an exit of its program, that was not sent yet."""
+        """Return whether `source`, the cursor's source, has output or an exit status to send."""
         sent = self.position, self._generation, self._end
         return sent != (source.length, source.generation, source.end)
 
