@@ -26,8 +26,9 @@ def command(*, followed: bool, as_json: bool, config: str | None, socket: str | 
     this runs, commands that must be approved wait for your answer, even if no editor can ask you.
     The daemon is started if it is not running.
 
-    With --json a list is an array of the daemon's objects; with --follow each line has the params
-    of the daemon's notifications _acpterm/approval/asked and _acpterm/approval/withdrawn.
+    With --json, an array with one object for each question is printed. With --json and --follow,
+    each line has the params of one of the daemon's notifications: _acpterm/approval/asked or
+    _acpterm/approval/withdrawn.
 
     Exit status: 0 on success or after Ctrl-C, 1 if the daemon cannot be reached or has ended.
     """

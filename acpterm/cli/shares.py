@@ -21,7 +21,7 @@ def command(*, as_json: bool, config: str | None, socket: str | None) -> None:
     link expires, and PAGES the number of pages that use it now. The links themselves are not
     stored.
 
-    With --json the list is an array of the daemon's objects.
+    With --json, an array with one object for each link is printed.
 
     Exit status: 0 on success, 1 if the daemon cannot be reached.
     """

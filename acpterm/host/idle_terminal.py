@@ -1,4 +1,7 @@
-"""One terminal that has the limit `idle`: when it was last active, for `limit_monitor`."""
+"""Tracks when a terminal that has the limit `idle` was last active.
+
+`limit_monitor` reads this time, and kills the terminal if the time is too long ago.
+"""
 
 import time
 import weakref
@@ -12,7 +15,7 @@ from acpterm.terminal.status import EndedBy
 class IdleTerminal:
     """A terminal that may be idle for `idle_s` seconds. Implements `limit_monitor.Watched`.
 
-    `registry` ends the terminal when it was idle for longer.
+    `expire` kills the terminal's processes through `registry`.
     """
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:

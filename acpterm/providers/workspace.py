@@ -8,8 +8,9 @@ So these *protected* names are read-only in the workspace:
   itself could be replaced: `Workspace.of` refuses such a workspace.
 - A directory that contains a protected name, such as `.git`, is *pinned*: it is a mount point of
   its own, so that it cannot be renamed and replaced by another directory.
-- A protected name that does not exist gets a placeholder (`placeholders`), which is read-only too,
-  unless it is one of `PROTECTED_IF_EXISTING`.
+- A protected name that does not exist gets a placeholder (`placeholders`), which is read-only too.
+  The names in `PROTECTED_IF_EXISTING`, and `config.worktree` in a repository, get no placeholder:
+  while they do not exist, programs can create them.
 
 `.git` may be a file that names the directory of the repository, as in a worktree of git. The file
 is read-only. The directory is protected as a repository if it is in the workspace. Otherwise it is

@@ -1,8 +1,14 @@
 r"""Parse the report that a shell writes to a file when a command has ended, or the shell is ready.
 
-The file contains ``NUL nonce event n pid status pipe-status flags here directory NUL``, with fields
-separated by spaces. ``here`` is 1 if the directory exists, otherwise 0. The directory is the last
-field, since its name may contain spaces and newlines. An invalid report is ignored as a whole.
+The file contains ``NUL nonce event n pid status pipe-status flags here cwd NUL``: between two NUL
+bytes, nine fields that are separated by spaces.
+
+- ``nonce`` is the random text that shows that the report comes from this shell.
+- ``here`` is 1 if the path ``cwd`` still leads to the shell's working directory, otherwise 0.
+- ``pipe-status`` has the exit codes separated by commas; ``-`` if the shell did not save them.
+- ``cwd`` is the last field, since the path may contain spaces and newlines.
+
+`Report` describes the other fields. An invalid report is ignored as a whole.
 """
 
 from typing import Final, NamedTuple
@@ -36,7 +42,8 @@ class Report(NamedTuple):
 def parse_report(data: bytes, nonce: str) -> Report | None:
     """Parse `data`, the contents of a report's file; return None if it is invalid.
 
-    A report is invalid if it is incomplete, or has another nonce than `nonce`.
+    A report is invalid if it is incomplete, if it has another nonce than `nonce`, or if a field
+    that should be a number is not one.
     """
     if not (data.startswith(b"\0") and data.endswith(b"\0") and data.count(b"\0") == 2):
         return None

@@ -16,7 +16,11 @@ BACKLOG: Final = 128
 
 
 class Endpoint:
-    """The listening socket of the HTTP server, with its hosts, origins and cookies."""
+    """The listening socket `sock` of the HTTP server, and the hosts and origins that it accepts.
+
+    `settings` determines whether the server uses TLS, and which origins it accepts besides its own.
+    `cookie` and `share_cookie` are the names of the cookies of logins.
+    """
 
     def __init__(self, sock: socket.socket, settings: Settings) -> None:
         self.socket: Final = sock

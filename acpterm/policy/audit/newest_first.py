@@ -1,13 +1,14 @@
 """Reads pages of the audit log, from the newest entry back to older ones.
 
-A *place* identifies one line of the log, and stays valid when files are rotated: it has the inode
-of the file, since a rotation changes only the names of files. After a file was removed, a newer one
-may get its inode, so a place has a checksum of its line as well. If the line was removed together
-with its file, which was the oldest one, there are no entries before it.
+A *place* identifies one line of the log by the inode of the file and the position in it. A rotation
+renames files but keeps their inodes, so a place stays valid. A new file may get the inode of a
+removed file; so a place also has a checksum of its line, which shows the difference. A rotation
+removes only the oldest files. So if the line of a place was removed, all older lines were removed
+too, and a page before that place is empty.
 
-To build one page, about `SCANNED_BYTES` bytes are read at most, however few entries are selected.
-So a page may have few entries or none although older ones are selected: then `Page.following` is
-set.
+An entry is *selected* if it matches the `Selection`. A page ends once about `SCANNED_BYTES` bytes
+were read, even if few or none of the entries in them are selected. Then `Page.following` is set,
+because older entries may be selected.
 """
 
 import os

@@ -1,4 +1,8 @@
-"""The entry point of the parser: returns a shell line's commands, and why it is not plain."""
+"""The entry point of the parser: finds a shell line's commands, and whether the line is plain.
+
+A line is *plain* if it has no variables, substitutions, redirections to files or other complex
+syntax. The package's docstring defines the term exactly. Only a plain line can be judged safe.
+"""
 
 import functools
 import time
@@ -26,10 +30,11 @@ _ODD_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Z
 
 
 def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
-    """Return the commands of a line, and why it is not plain.
+    """Return the commands of a line, and whether the line is plain (see the module).
 
-    `constants` has known values of variables that are set before the line is executed. Raises
-    `TooLongError` if the line exceeds a bound.
+    If it is not plain, `Script.problem` says why. `constants` has the known values of variables
+    that are set before the line is executed. Raises `TooLongError` if the line exceeds a bound,
+    such as `LINE_BYTES_MAX`.
     """
     odd = _odd_characters(line)
     original = line

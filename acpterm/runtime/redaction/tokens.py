@@ -10,7 +10,11 @@ REDACTED: Final = "[redacted]"
 
 
 class TokenKind(NamedTuple):
-    """A kind of token: the literal by which it is found, and the pattern of the secret after it."""
+    """A kind of token, such as the tokens of one service.
+
+    `literal` is the fixed text by which a token of this kind is found, for example `ghp_`. `body`
+    is the pattern of the secret after it.
+    """
 
     literal: str
     body: str
@@ -180,9 +184,10 @@ def literals_in(text: str) -> list[str]:
 
 
 def redact_tokens(text: str, literals: list[str]) -> str:
-    """Redact the tokens in `text` that are found by `literals`; return the result.
+    """Return `text` with the secret of each token replaced by `REDACTED`.
 
-    `literals` are those of `literals_in`: the empty string stands for Discord's tokens.
+    `literals` must be the result of `literals_in` for this text. Only tokens with one of these
+    literals are redacted. Tokens of Discord are redacted if the list has an empty string.
     """
     for literal in literals:
         text = _pattern(literal).sub(rf"\1{REDACTED}", text)
@@ -196,9 +201,10 @@ def _search_discord() -> Callable[[str], re.Match[str] | None]:
 
 @cache
 def _pattern(literal: str) -> re.Pattern[str]:
-    """Return the pattern of the tokens that are found by `literal` (empty: Discord's tokens).
+    """Return the pattern of the tokens that have the fixed text `literal`.
 
-    Group 1 is the part that is not redacted.
+    The empty string stands for Discord's tokens, which have no fixed text. Group 1 is the part of
+    the token that is not redacted.
     """
     if not literal:
         return re.compile(f"(){_DISCORD}", re.ASCII)
