@@ -89,7 +89,10 @@ class Terminal:
         wait: float = 0,
         until_input: bool = False,
     ) -> RawOutput:
-        """Return the output after the position `since` as bytes, like `read`."""
+        """Return the output after the position `since`, as bytes.
+
+        The parameters have the same meaning as those of `read`.
+        """
         found = await self._role.read(self.id, Read(since, max_bytes, wait, "raw", until_input))
         waits = found.waiting_for_input
         return RawOutput(

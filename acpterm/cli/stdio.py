@@ -1,4 +1,7 @@
-"""`acpterm stdio`: serve the agent that spawned it, with the daemon's terminals or its own."""
+"""`acpterm stdio`: serve the agent that spawned this command.
+
+The terminals are those of the daemon; with `--embedded`, this process runs them.
+"""
 
 import click
 

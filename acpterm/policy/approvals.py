@@ -3,7 +3,7 @@
 A question (`questions`) is whether a command may run. An observer is a program that shows questions
 to the user: an editor behind `acpterm proxy`, `acpterm prompt`, `acpterm approvals --follow`. The
 first answer counts, whichever observer it comes from; then the other observers are notified that
-the question is closed. States of a question:
+the question is closed. States of a question, which begins as *asked*:
 
     unclaimed ───────ask────────▶ asked ──answer, withdraw, deadline, unattended──▶ answered
         │     ◀──transport lost──                                                       ▲
@@ -14,7 +14,8 @@ the question is closed. States of a question:
   question becomes unclaimed.
 - *unclaimed*: the question was asked by an earlier worker, or on a transport that was lost. The
   agent's client repeats its request; then `ask` continues the question with its id and deadline.
-  If the answer arrives before the repeated request, the answer is kept until the request arrives.
+  If the answer arrives before the repeated request, the question is *answered*, and the answer is
+  kept until the request arrives.
 - *answered*: `ask` returns the answer. Withdrawing a question answers it with a refusal.
 
 A question is *attended* if at least one observer can answer it and has not declined it. A question

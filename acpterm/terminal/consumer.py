@@ -166,8 +166,8 @@ class Consumer:
     async def _wait(self) -> None:
         """Wait for more output.
 
-        If the text view has stored output unprocessed, waits at most `_QUIET_S` seconds, and then
-        processes one piece of that output.
+        If the text view holds output that is not processed yet, wait at most `_QUIET_S` seconds,
+        and then process one piece of that output.
         """
         if not self._text.has_deferred:
             # No timeout: its cancel scope would take most of the memory of an idle terminal.

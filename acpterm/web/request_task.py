@@ -1,8 +1,8 @@
 """The task of one request: runs the ASGI application, and passes messages between it and hypercorn.
 
-The application ends when it has sent its response, or some time after the peer has disconnected:
-then it receives ASGI's disconnect message, and `send` raises an `OSError`. An error in the
-application is logged, and ends no other request.
+The application ends when it has sent its response. If the peer disconnects before, the application
+receives ASGI's disconnect message, its calls of `send` raise an `OSError`, and it ends by itself.
+An error in the application is logged, and ends no other request.
 """
 
 from collections import deque

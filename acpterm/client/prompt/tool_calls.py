@@ -92,7 +92,10 @@ class ToolCalls:
         return call
 
     def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:
-        """Record, for the exit status, whether the user or the rule (`--allow`) allowed a call."""
+        """Record whether a call was allowed, by the user or by the rule of `--allow`.
+
+        The exit status of `acpterm prompt` depends on it.
+        """
         if allowed:
             self.acted = True
         else:

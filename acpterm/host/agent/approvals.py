@@ -56,10 +56,10 @@ async def ask_user(
 ) -> Answer:
     """Ask the user whether a command may run, and wait for the answer.
 
-    `request` is the JSON-RPC id of the agent's request; None if a repetition of the request could
-    not be recognised. If an earlier answer for the whole session applies to the command, return
-    that answer at once. Raises `RpcError` (-32602) if too many questions are pending. Cancelling
-    the call withdraws the question, unless the client is expected to repeat the request.
+    `request` is what `creates.recognisable_id` returns for the request. If an earlier answer for the
+    whole session applies to the command, return that answer at once. Raises `RpcError` (-32602) if
+    too many questions are pending. Cancelling the call withdraws the question, unless the client is
+    expected to repeat the request.
     """
     host, agent = connection.host, connection.agent
     question = host.approvals.unclaimed(agent.connection_id, request, ask.fingerprint)
@@ -145,7 +145,8 @@ def _approver(connection: AgentConnection) -> Approver:
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
     """Raise `NoQuestionError` unless a pending question of the connection has the id `identifier`.
 
-    `approver` is the connection's `answerer`: `attends` says which questions are the connection's.
+    `approver` is `AgentConnection.answerer`. Its method `attends` returns whether a question is one
+    of the connection's.
     """
     pending = connection.host.approvals.pending
     if not any(question.id == identifier and approver.attends(question) for question in pending):

@@ -122,8 +122,9 @@ async def admit(
 ) -> None:
     """Ask the user whether the command may run, if the decision in `judgement` is *ask*.
 
-    Return if the user allows the command, or if the decision is another one. `request` is the
-    JSON-RPC id of the agent's request; None if a repetition of the request could not be recognised.
+    Return if the user allows the command, or if the decision is another one. `request` is what
+    `creates.recognisable_id` returns for the agent's request.
+
     Raises `RpcError`: -32600 if the command is refused, or too long to show it to the user; -32800
     if the question was withdrawn; -32602 if too many questions are pending. Cancelling the call
     withdraws the question, with the exception that `ask_user` describes.

@@ -69,8 +69,8 @@ def _create(
 ) -> Coroutine[Any, Any, CreateTerminalResponse]:
     """Judge a create request; return a coroutine that completes the request.
 
-    The coroutine asks the user if needed, and starts the command. `request` is the request's
-    JSON-RPC id; None if a repetition of the request could not be recognised.
+    The coroutine asks the user if needed, and starts the command. `request` is what
+    `creates.recognisable_id` returns for the request.
     """
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
