@@ -56,10 +56,10 @@ async def ask_user(
 ) -> Answer:
     """Ask the user whether a command may run, and wait for the answer.
 
-    `request` is what `creates.recognisable_id` returns for the request. If an earlier answer for the
-    whole session applies to the command, return that answer at once. Raises `RpcError` (-32602) if
-    too many questions are pending. Cancelling the call withdraws the question, unless the client is
-    expected to repeat the request.
+    `request` is the result of `creates.recognisable_id` for the agent's request. If an earlier
+    answer for the whole session applies to the command, return that answer at once. Raises
+    `RpcError` (-32602) if too many questions are pending. Cancelling the call withdraws the
+    question, unless the client is expected to repeat the request.
     """
     host, agent = connection.host, connection.agent
     question = host.approvals.unclaimed(agent.connection_id, request, ask.fingerprint)

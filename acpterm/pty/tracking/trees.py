@@ -200,7 +200,7 @@ class Trees:
         """Set again the limits that a previous worker had set for the terminal with id `name`.
 
         `release_controllers` may have removed them. If the terminal has no control group, set
-        nothing; the result then says that all limits are enforced. Returns None if `limits` has none.
+        nothing: the result then lists all limits as enforced. Returns None if `limits` has none.
         """
         directory = None if self._cgroups is None else self._cgroups.directory(name)
         if directory is None or not os.path.isdir(directory):
