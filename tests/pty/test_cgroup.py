@@ -230,22 +230,25 @@ def test_find_returns_none_without_version_2(monkeypatch):
 
 
 def test_find_retries_when_another_daemon_locks_the_new_directory_as_stale(monkeypatch):
-    created, locks = [], []
+    locked, created, locks = [], [], []
     mkdir = os.mkdir
 
     def mkdir_and_lose_race(path, mode=0o777):
         mkdir(path, mode)
-        created.append(path)
-        if len(created) == 1:
-            # `clear_stale` in another process locks the directory between our mkdir and our lock.
-            locks.append(cgroup._lock(path, fcntl.LOCK_EX))
+        if locks:
+            created.append(path)
+            return
+        # `clear_stale` in another process locks the directory between our mkdir and our lock. A
+        # daemon of another test may be faster: then `find` tries again, and so does this.
+        locks.append(cgroup._lock(path, fcntl.LOCK_EX))
+        locked.append(path)
 
     monkeypatch.setattr(os, "mkdir", mkdir_and_lose_race)
     groups = Cgroups.find()
     os.close(locks[0])
     # Daemons of other tests may do the same, and may remove the directory once it is unlocked.
     with suppress(FileNotFoundError):
-        os.rmdir(created[0])
+        os.rmdir(locked[0])
     assert groups is not None
-    assert groups._base in created[1:]
+    assert groups._base in created
     groups.close()
