@@ -371,7 +371,8 @@ def test_key_stops_a_flood(windows):
         assert "y" in pane.text
     began = time.monotonic()
     pane.keys("C-c")
-    pane.until(lambda: re.search(r"\^C\n\$$", pane.text))
+    # The terminal may echo "^C" before output that it had already accepted.
+    pane.until(lambda: pane.text.endswith("\n$"))
     took = time.monotonic() - began
     pane.line("echo done")
     pane.until("\ndone")
@@ -394,7 +395,8 @@ def test_window_that_does_not_read_delays_no_other(windows):
     # Many times the retained output.
     other.until(lambda: windows.daemon.info(name)["position"] > before + 12_000_000)
     other.keys("C-c")
-    other.until(lambda: re.search(r"\^C\n\$$", other.text))
+    # The terminal may echo "^C" before output that it had already accepted.
+    other.until(lambda: other.text.endswith("\n$"))
     other.line("clear; echo after all")
     other.until("after all\n$")
     assert windows.daemon.memory() < memory + 8_000_000
