@@ -5,7 +5,8 @@ is parsed, and its data must be the old data with exactly this change. Otherwise
 raised, and the caller writes nothing. So an edit that goes wrong cannot damage a file.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -87,27 +88,30 @@ class Document:
         for name in path[:-1]:
             around = around.setdefault(name, {})
         around[path[-1]] = entry
-        return self._checked(text, expected, path)
+        return self._checked(text, [expected], path)
 
     def remove(self, path: Sequence[str], parents: int) -> "Document":
         """Return the document without the value at `path`, which must exist.
 
         If the object around the value is empty then, remove the object too; likewise the objects
-        around it, at most `parents` in all. Raises `SetupError` if the value cannot be removed
-        without a change to other settings.
+        around it, at most `parents` in all. An object with a comment stays. Raises `SetupError` if
+        the value cannot be removed without a change to other settings.
         """
         if self.format == "toml":
             text = toml_edit.remove(self.text, path, parents=parents)
         else:
             text = json_edit.remove(self.text, path, parents=parents, comments=self._comments)
         expected = self.data()
+        # The data does not show whether an empty object stays because of a comment: both are right.
+        allowed: list[dict[str, Any]] = []
         for depth in range(len(path), max(len(path) - parents, 1) - 1, -1):
             around = expected
             for name in path[: depth - 1]:
                 around = around[name]
             if depth == len(path) or not around[path[depth - 1]]:
                 del around[path[depth - 1]]
-        return self._checked(text, expected, path)
+                allowed.append(deepcopy(expected))
+        return self._checked(text, allowed, path)
 
     @property
     def _comments(self) -> bool:
@@ -122,10 +126,13 @@ class Document:
             raise ParseError("the top level is not an object {…}", line)
         return root.data
 
-    def _checked(self, text: str, expected: dict[str, Any], path: Sequence[str]) -> "Document":
+    def _checked(
+        self, text: str, allowed: Collection[dict[str, Any]], path: Sequence[str]
+    ) -> "Document":
+        """Return the document with the new `text`, whose data must be in `allowed`."""
         changed = replace(self, text=text)
         try:
-            is_right = changed.data() == expected
+            is_right = changed.data() in allowed
         except SetupError:
             is_right = False
         if not is_right:

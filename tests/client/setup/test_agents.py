@@ -262,6 +262,18 @@ def test_undo_removes_only_the_entry_from_a_file_that_was_written_since(home, se
         assert left == before + extra.decode()
 
 
+def test_undo_leaves_a_comment_in_an_object_that_setup_created(home, setup):
+    file = home / ".config" / "zed" / "settings.json"
+    file.parent.mkdir(parents=True)
+    file.write_text('{\n  "vim_mode": true\n}\n')
+    setup.write(server("zed"))
+    opening = '"context_servers": {'
+    file.write_text(file.read_text().replace(opening, f"{opening} // mine"))
+    setup.undo(server("zed"))
+    assert file.read_text() == ('{\n  "vim_mode": true,\n  "context_servers": { // mine\n  }\n}\n')
+    setup.write(server("zed"))
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_undo_leaves_an_entry_of_another_program(home, setup, name):
     path, _, after = FORMATS[name]
