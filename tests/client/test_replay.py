@@ -328,3 +328,8 @@ async def test_output_stays_on_time_when_the_keyboard_goes_away(autojump_clock, 
 )
 def test_control_keys_are_found_in_input(typed, keys):
     assert list(keys_in(typed)) == keys
+
+
+def test_key_beyond_ascii_is_no_control_key_although_its_code_ends_with_the_bits_of_one():
+    assert [chr(ord(character) & 127) for character in "ñ\xa0®"] == ["q", " ", "."]
+    assert list(keys_in(b"\x1b[241u\x1b[160u\x1b[174;1u")) == []

@@ -92,7 +92,7 @@ def keys_in(typed: bytes) -> Iterator[Key]:
         if match["arrow"]:
             yield _ARROWS[match["arrow"]]
             continue
-        character = bytes([int(match["code"]) & 127]) if match["code"] else match[0]
+        character = chr(int(match["code"])).encode() if match["code"] else match[0]
         if key := _CHARACTERS.get(character.lower()):
             yield key
 
