@@ -81,7 +81,6 @@ async def ask_user(
         )
         if decided := session.decided(question):
             return decided
-    connection.creates.continued(request)
     try:
         answer = await host.approvals.ask(
             question,

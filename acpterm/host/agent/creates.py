@@ -99,11 +99,6 @@ class Creates:
         """
         return request in self._repeatable
 
-    def continued(self, request: RequestId | None) -> None:
-        """Record that the client has repeated a request; do nothing unless it `is_repeatable`."""
-        if request is not None:
-            self._repeatable.discard(request)
-
     async def wait_in_flight(self, request: RequestId | None) -> None:
         """Wait until no earlier request with this JSON-RPC id is in flight."""
         while request is not None and (done := self._in_flight.get(request)) is not None:
@@ -114,11 +109,14 @@ class Creates:
         """Treat the request with this JSON-RPC id as in flight during the block.
 
         The block asks the user if needed, and creates the terminal of a create request.
-        `wait_in_flight` waits for the end of the block.
+        `wait_in_flight` waits for the end of the block. If the id was *repeatable*, this request is
+        the repetition.
         """
         if request is None:
             yield
             return
+        # Otherwise the next request with this id would get the terminal of this one.
+        self._repeatable.discard(request)
         done = self._in_flight[request] = trio.Event()
         try:
             yield

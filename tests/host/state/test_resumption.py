@@ -1,5 +1,8 @@
 """Resumption of connections while the worker lives, and deletion of stored records."""
 
+import errno
+import os
+
 import pytest
 import trio
 
@@ -111,6 +114,32 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
             assert [entry.id for entry in host.state.registry] == [created[0]["terminalId"]]
             await trio.sleep(0.1)
             assert ran.read_text() == "ran\n"
+
+
+class FailingKeeper(SlowKeeper):
+    """A keeper that cannot start a program, and says so when `may_respond` is set."""
+
+    async def spawn(self, *_, **__):
+        self.requested.set()
+        with trio.CancelScope(shield=True):
+            await self.may_respond.wait()
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+async def test_id_of_a_repeated_create_is_new_again_although_the_first_one_made_no_terminal():
+    params = {"sessionId": "session-1", "command": "sleep 60"}
+    async with host_here() as host, agent_of(host) as old:
+        secret = (await old.initialize())["resume"]
+        keeper = host.pool._keeper
+        host.pool._keeper = failing = FailingKeeper(keeper)
+        id_ = await old.start("terminal/create", params)
+        await failing.requested.wait()
+        async with agent_of(host) as new:
+            assert (await new.initialize(secret))["resumed"] is True
+            host.pool._keeper = keeper
+            failing.may_respond.set()
+            repeated = await _create_as(new, id_, params)
+            assert await _create_as(new, id_, params) != repeated
 
 
 async def test_create_with_a_null_or_long_id_is_never_a_repetition():
