@@ -401,6 +401,15 @@ async def test_logs_prints_a_timestamp_before_each_line(path, tmp_path):
         assert (done.status, done.out) == (2, "")
 
 
+async def test_logs_prints_no_timestamp_within_a_line_that_has_a_line_separator(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create(r"printf 'a\342\200\250b\nc\342\200\250d'")
+        await agent.wait(terminal)
+        done = await run(path, "logs", "--timestamps", terminal)
+        words = [line.partition(" ")[2] for line in done.out.removesuffix("\n").split("\n")]
+        assert words == ["a\u2028b", "c\u2028d"]
+
+
 async def start_detached(path, command):
     done = await run(path, "run", "-d", "--", "sh", "-c", f"stty -echo; {command}")
     return done.out.strip()

@@ -149,6 +149,17 @@ async def test_terminal_output_returns_everything_without_truncation(tmp_path):
     assert result.data["truncated"] is False
 
 
+async def test_terminal_output_ends_lines_only_at_line_feeds(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call(
+            "terminal_start", command=r"printf 'one\342\200\250two\342\200\251\nthree'"
+        )
+        found = await tools.call("terminal_output", sessionId="term-1", grep="^t")
+        paged = await tools.call("terminal_output", sessionId="term-1", limit=1)
+    assert found.data["output"] == "2: three"
+    assert (paged.data["output"], paged.data["totalLines"]) == ("one\u2028two\u2029\n", 2)
+
+
 async def test_terminal_stop_terminates_the_session(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         await tools.call("terminal_start", command="sleep 60")

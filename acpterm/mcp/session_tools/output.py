@@ -1,5 +1,6 @@
 """`terminal_output`: return all retained output of a session, a page of it, or matching lines."""
 
+from io import StringIO
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
@@ -67,7 +68,8 @@ async def _execute(call: Call, params: Params) -> Reply:
     session = await call.get(params.session_id)
     retained = await _read(session, params.since)
     is_paged = (params.offset, params.limit, params.grep) != (None, None, None)
-    lines = retained.text.splitlines(keepends=True)
+    # `str.splitlines` would also end lines at characters such as U+2028.
+    lines = StringIO(retained.text, newline="\n").readlines()
     numbered = list(enumerate(lines))
     if params.grep is not None:
         numbered = await ModelPattern(params.grep).matching(lines)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from io import StringIO
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.sanitize import escape_invisible_text
@@ -145,7 +146,8 @@ def _stamped(
         if part.lost:
             stream, data = TextStream(), data[resync(data) :]
         # Feed bytes without a time too: they may begin a line that a byte with a time completes.
-        over = stream.feed(data).splitlines(keepends=True)
+        # `str.splitlines` would also end lines at characters such as U+2028.
+        over = StringIO(stream.feed(data), newline="\n").readlines()
         if part.at is not None:
             at = part.at
         elif part.position - len(part.data) >= info.position:
@@ -159,7 +161,11 @@ def _stamped(
         untimed = lost = 0
     last = stream.finish() + stream.line
     if last and at:
-        yield info.position, [f"{_stamp(at)} {line}\n" for line in last.splitlines()], ""
+        yield (
+            info.position,
+            [f"{_stamp(at)} {line}\n" for line in last.removesuffix("\n").split("\n")],
+            "",
+        )
     if gap := _gap(lost, untimed):
         # Print this note even with `tail`, since it may be the only explanation for no output.
         note(gap)
