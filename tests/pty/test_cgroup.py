@@ -252,3 +252,30 @@ def test_find_retries_when_another_daemon_locks_the_new_directory_as_stale(monke
     assert groups is not None
     assert groups._base in created
     groups.close()
+
+
+@pytest.fixture
+def stale(tmp_path, monkeypatch):
+    """An empty directory of a killed daemon, in which each process seems to be."""
+    base = tmp_path / "acpterm-1-dead"
+    base.mkdir()
+    monkeypatch.setattr(cgroup, "_path_of", lambda _: f"/{base.name}/term_x")
+    return base
+
+
+def test_stale_directory_of_a_process_is_an_error_without_descriptors(stale, monkeypatch):
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        cgroup.stale_base_of(1)
+    monkeypatch.setattr(cgroup, "_directory_of", lambda _: str(stale))
+    with no_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        cgroup.stale_base_of(1)
+    assert cgroup.stale_base_of(1) == str(stale)
+
+
+def test_stale_directory_is_cleared_later_without_descriptors(stale, monkeypatch):
+    # In a directory of another kind, it would create the file `cgroup.kill`.
+    monkeypatch.setattr(cgroup.CgroupTree, "kill_at_once", lambda _: True)
+    with no_descriptors():
+        assert not cgroup.clear_stale(str(stale))
+    assert cgroup.clear_stale(str(stale))
+    assert not stale.exists()

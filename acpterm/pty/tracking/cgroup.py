@@ -193,12 +193,15 @@ def _own_path() -> str | None:
 def _directory_of(path: str) -> str | None:
     """Return the directory of a control group; None if no mount shows the group.
 
-    `path` is the path of the group in the hierarchy, as in `/proc/PID/cgroup`.
+    `path` is the path of the group in the hierarchy, as in `/proc/PID/cgroup`. Raises `OSError` if
+    no file descriptor is free.
     """
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         return None
     if not mounts:
         return None
@@ -249,7 +252,7 @@ def stale_base_of(pid: int) -> str | None:
     """Return the directory of a killed daemon, if process `pid` is in one of its control groups.
 
     Returns None if the process is in no such group, or if the directory cannot be locked, such as
-    that of another user. Raises `OSError` if no file descriptor is free to read the group.
+    that of another user. Raises `OSError` if no file descriptor is free to find that out.
     """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
@@ -258,7 +261,9 @@ def stale_base_of(pid: int) -> str | None:
         return None
     try:
         os.close(_lock_stale(base))
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         return None
     return base
 
@@ -267,14 +272,15 @@ def clear_stale(base: str) -> bool:
     """Kill all processes in a killed daemon's control groups, and remove the groups.
 
     `base` is the daemon's directory. Returns True if it was removed. Returns False if groups remain
-    because the killed processes have not ended yet; then call this again later. If `base` cannot be
-    locked, nothing is done, and the result is True: it belongs to another user, or to a running
-    daemon, perhaps in another container.
+    because the killed processes have not ended yet, or because no file descriptor is free; then
+    call this again later. If `base` cannot be locked for another reason, nothing is done, and the
+    result is True: it belongs to another user, or to a running daemon, perhaps in another
+    container.
     """
     try:
         lock = _lock_stale(base)
-    except OSError:
-        return True
+    except OSError as error:
+        return error.errno not in EXHAUSTED
     try:
         tree = CgroupTree(base)
         if not tree.kill_at_once():
