@@ -157,13 +157,16 @@ class Windows:
         refuses the size.
         """
         attached = self._attached.get(entry.id)
+        windows = [] if attached is None else attached.windows
+        applies_now = all(window.read_only for window in windows)
+        # First what may fail: a refused size must not be recorded.
+        if applies_now:
+            entry.terminal.resize(cols, rows)
         entry.record_size(cols, rows)
         if attached is not None:
             attached.detached_size = cols, rows
-            if any(not window.read_only for window in attached.windows):
-                return
-        entry.terminal.resize(cols, rows)
-        self._bus.publish_terminal("resized", entry)
+        if applies_now:
+            self._bus.publish_terminal("resized", entry)
 
     def _apply_size(self, entry: TerminalEntry, attached: _AttachedTerminal) -> None:
         sizing = [window for window in attached.windows if not window.read_only]

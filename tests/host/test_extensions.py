@@ -10,8 +10,9 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal import views
+from tests.support.agent import agent_of
 from tests.support.depth import DEADLINE_S
-from tests.support.hosts import agent_here
+from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
 
 TEXT = "aé→🙂b\x1b[31mred\x1b[0m\r\nend"
@@ -548,6 +549,19 @@ async def test_only_read_works_after_the_exit():
             await refused_later(agent, f"_acpterm/terminal/{method}", says, terminal, params)
         # Input that arrives before the PTY has closed may be echoed.
         assert (await agent.read_from(terminal))["data"].startswith("x\n")
+
+
+async def test_refused_resize_is_not_recorded():
+    async with host_here() as host, agent_of(host) as agent:
+        terminal = await agent.create("sleep 60", own={"cols": 90, "rows": 33})
+        (entry,) = host.state.registry
+        await agent.request("terminal/kill", agent.of(terminal))
+        with trio.fail_after(DEADLINE_S):
+            await entry.terminal.wait_closed()
+        with pytest.raises(RpcError, match="has ended"):
+            await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=7, rows=5))
+        # A restart would use this size.
+        assert (entry.record.cols, entry.record.rows) == (90, 33)
 
 
 async def refused_later(agent, method, says, terminal, params):
