@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import socket
+import tempfile
 
 import pytest
 import trio
@@ -17,6 +18,7 @@ from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control
 from acpterm.providers.ssh.master import Master, users_master
 from acpterm.providers.ssh.program import LOST, SshProgram
+from acpterm.providers.ssh.provider import SshProvider
 from acpterm.terminal.remote import RemoteExit
 
 
@@ -202,3 +204,12 @@ async def test_failure_of_an_open_channel_is_a_loss(local_shell, monkeypatch, ma
             await nursery.start(control.run, b"echo acpterm 0 ready sh x; echo second; read _\n")
             await control.closed.wait()
     assert control.is_lost
+
+
+async def test_check_says_that_it_can_create_no_directory(monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", fail)
+    with pytest.raises(ProviderError, match=r"box: .* none can be created: No space left.* TMPDIR"):
+        await SshProvider("ssh:box", SshPlace()).check()

@@ -181,9 +181,16 @@ class SshProvider:
         """Connect to the host and send a request; return a line with the time that each takes.
 
         With the setting `keeper`, the line also says whether the host keeps terminals. Raises
-        `ProviderError` if the host cannot be reached or does not answer.
+        `ProviderError` if the host cannot be reached or does not answer, or if no directory for the
+        connection can be created.
         """
-        directory = tempfile.mkdtemp(prefix="acpterm-ssh-")
+        try:
+            directory = tempfile.mkdtemp(prefix="acpterm-ssh-")
+        except OSError as error:
+            raise ProviderError(
+                f"{self._host}: the connection needs a directory for temporary files, and none can "
+                f"be created: {error.strerror}: set TMPDIR to a directory that is writable"
+            ) from error
         try:
             connections = Connections(self._place, self._host, directory)
             return await self._check(connections, RemoteKeeper(self._place, connections, directory))
