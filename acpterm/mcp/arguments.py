@@ -113,22 +113,22 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
     """Return the time limit in `free`, whatever its name; None if there is none.
 
     `free` is as in `_synonym`. With `in_seconds`, the time limit is converted to seconds, otherwise
-    to milliseconds. A value that is no number is not converted: it is ignored under a name in the
-    other unit, and returned unchanged under any other name.
+    to milliseconds. A value that is no number is returned unchanged, so that it is refused.
     """
     own, other = (_SECONDS, _MILLISECONDS) if in_seconds else (_MILLISECONDS, _SECONDS)
     for name in own:
         if name in free:
             return free[name]
     factor = 0.001 if in_seconds else 1000
+    given: Any = next((free[name] for name in other if name in free), None)
+    is_other = given is not None
+    if not is_other:
+        given = free.get(_ANY_UNIT)
     try:
-        for name in other:
-            if name in free:
-                return float(free[name]) * factor
-        value = float(free[_ANY_UNIT])
-    except (KeyError, TypeError, ValueError):
-        return free.get(_ANY_UNIT)
-    return value * factor if in_seconds and value >= _LONGEST_S else value
+        value = float(given)
+    except (TypeError, ValueError):
+        return given
+    return value * factor if is_other or (in_seconds and value >= _LONGEST_S) else value
 
 
 def _line(command: list[Any], params: type[msgspec.Struct]) -> Any:

@@ -190,6 +190,14 @@ async def test_arguments_are_accepted_under_the_names_that_models_know(tmp_path,
     assert result.data["output"] == "hi\n"
 
 
+@pytest.mark.parametrize("name", ["timeout_seconds", "timeout_ms", "timeout"])
+async def test_time_limit_that_is_no_number_is_an_error_in_any_unit(tmp_path, name):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command="echo hi", **{name: "soon"})
+    assert result.is_error
+    assert "got `str` - at `$.timeout_seconds`" in result.text
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("session", ["session_id", "sessionId", "terminalId", "id"])
 @pytest.mark.parametrize("text", ["chars", "stdin", "input"])
