@@ -88,6 +88,23 @@ async def test_profile_with_short_messages_gives_no_reasons_for_a_denial():
         assert error.message == "Command blocked for security reasons"
 
 
+async def test_profile_with_short_messages_gives_no_reasons_for_a_refused_question():
+    blocked = "Command blocked for security reasons"
+    async with asking_host(short_messages=True) as host, agent_of(host) as agent:
+        assert (await refused(agent, "echo one", ask=True)).message == blocked
+        assert (await refused(agent, f"echo {'x' * 20_000}", ask=True)).message == blocked
+    async with asking_host(short_messages=True) as host, approver_of(host) as agent:
+        id_ = await start_check(agent, "echo one")
+        await answer(agent, await asked(agent), "deny", reason="not now")
+        # These are the user's own words, which are meant for the agent.
+        assert (await error_of(agent, id_)).message == "the user has refused the command: not now"
+    async with (
+        asking_host(short_messages=True, unknown_timeout=0.1) as host,
+        approver_of(host) as agent,
+    ):
+        assert (await refused(agent, "echo one", ask=True)).message == blocked
+
+
 async def test_check_is_not_limited_in_number():
     async with agent_here(profile="pool", rules="/dev/null") as agent:
         for _ in range(10):

@@ -1,4 +1,8 @@
-"""The errors for commands of an agent that were refused: why, by what, and how to allow them."""
+"""The errors for commands of an agent that were refused: why, by what, and how to allow them.
+
+If the profile has `short_messages`, its refusals have the message `BLOCKED`, and a refusal by the
+user has only the user's own words: no error has the verdict's reason and rule.
+"""
 
 import shlex
 from typing import Final
@@ -14,10 +18,9 @@ BLOCKED: Final = "Command blocked for security reasons"
 
 def denial(judgement: Judgement) -> RpcError:
     """Return the error for a command that the profile or a rule denies."""
-    profile, verdict = judgement.profile, judgement.verdict
-    if profile.short_messages:
+    if judgement.profile.short_messages:
         return RpcError(INVALID_REQUEST, BLOCKED)
-    allow = _how_to_allow(verdict)
+    allow = _how_to_allow(judgement.verdict)
     remedy = f"; the user can {allow}" if allow else ""
     return RpcError(INVALID_REQUEST, f"the command was refused: {_about(judgement)}{remedy}")
 
@@ -27,6 +30,8 @@ def too_long_to_ask(judgement: Judgement, length: int, maximum: int) -> RpcError
 
     `length` is the command's length and `maximum` the maximum, both in characters.
     """
+    if judgement.profile.short_messages:
+        return RpcError(INVALID_REQUEST, BLOCKED)
     return RpcError(
         INVALID_REQUEST,
         f"the command was refused: {_about(judgement)}, and its {length} characters are too many "
@@ -43,9 +48,12 @@ def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
     """
     why = f": {answer.reason}" if answer.reason else ""
     about = _about(judgement)
+    is_short = judgement.profile.short_messages
     match answer.by:
         case "cancelled":
             return RpcError(REQUEST_CANCELLED, f"the command was not started{why}")
+        case "timeout" | "unattended" if is_short:
+            message = BLOCKED
         case "timeout":
             message = (
                 f"the command was refused: {about}, and the user has not answered in time "
@@ -59,7 +67,8 @@ def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
                 "be asked, or choose another profile"
             )
         case _:
-            message = f"the user has refused the command{why} ({about})"
+            message = f"the user has refused the command{why}"
+            message += "" if is_short else f" ({about})"
     return RpcError(INVALID_REQUEST, message)
 
 
