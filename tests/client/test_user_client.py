@@ -18,7 +18,7 @@ from tests.support.rpc import encode
 
 
 @asynccontextmanager
-async def connected(tmp_path):
+async def connected(tmp_path, **options):
     """Yield a client, the daemon's end of its connection, and the daemon."""
     async with fake_host(tmp_path, "user.sock") as host, trio.open_nursery() as nursery:
         settings = Settings(socket=host.path.replace("user.sock", "agent.sock"))
@@ -28,7 +28,7 @@ async def connected(tmp_path):
         async def accept():
             accepted.append(await host.connected())
 
-        async with open_user_client(settings, start=False) as client:
+        async with open_user_client(settings, start=False, **options) as client:
             yield client, accepted[0], host
 
 
@@ -109,6 +109,19 @@ async def test_lost_stream_yields_what_was_received_and_can_be_opened_again(tmp_
             await notify(second, token, 2)
             await second.respond(request, {"position": 7, "exitStatus": None})
             assert await numbers(stream) == [2]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+async def test_context_of_this_process_is_not_sent_to_another_host_after_a_loss_either(
+    tmp_path, remote
+):
+    async with connected(tmp_path, remote=remote) as (client, worker, host):
+        async with trio.open_nursery() as nursery:
+            await worker.lose()
+            nursery.start_soon(client.reconnect, client._endpoint)
+            second = await host.connected()
+        for one in worker, second:
+            assert ("context" in one.initialize["_meta"]["acpterm"]) is not remote
 
 
 async def test_list_is_requested_after_the_events_that_change_it(tmp_path):

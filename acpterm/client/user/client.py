@@ -88,13 +88,22 @@ class UserClient:
     """A client that sends requests to the daemon over `stream`, which `reconnect` may replace.
 
     Error messages refer to the daemon as `name`. The tasks that send and receive run in `nursery`.
+    With `remote`, the execution context of this process is not sent, since it means nothing on the
+    other host that runs the daemon.
     """
 
     def __init__(
-        self, stream: trio.abc.Stream, name: str, settings: Settings, nursery: trio.Nursery
+        self,
+        stream: trio.abc.Stream,
+        name: str,
+        settings: Settings,
+        nursery: trio.Nursery,
+        *,
+        remote: bool = False,
     ) -> None:
         self.settings: Final = settings
         self.name: Final = name
+        self._remote: Final = remote
         self._nursery = nursery
         self._reconnecting = trio.Lock()
         self._tokens = 0
@@ -102,15 +111,15 @@ class UserClient:
         self._streams: dict[str | None, Stream[Any]] = {}
         self._endpoint = self._open(stream)
 
-    async def initialize(self, *, remote: bool = False) -> None:
+    async def initialize(self) -> None:
         """Send `initialize` and wait for the response.
 
-        With `remote`, the execution context of this process is not sent, since it means nothing on
-        the other host that runs the daemon. Raises `DaemonError` if the daemon refuses, or does not
-        respond in time.
+        Raises `DaemonError` if the daemon refuses, or does not respond in time.
         """
-        context = None if remote else exec_context.current()
-        await initialize(self._endpoint, "acpterm", context, self.settings)
+        await initialize(self._endpoint, "acpterm", self._context(), self.settings)
+
+    def _context(self) -> exec_context.ExecContext | None:
+        return None if self._remote else exec_context.current()
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
         """Send a request and return its result, decoded as `into`.
@@ -222,7 +231,7 @@ class UserClient:
             if not limit:
                 raise DaemonError(f"{self.name} is gone")
             try:
-                params = initialize_params("acpterm", exec_context.current())
+                params = initialize_params("acpterm", self._context())
                 found = await reconnect(self.settings, params, limit, user=True)
             except DaemonError as error:
                 raise DaemonError(f"{self.name} is gone: {error}") from error
@@ -273,9 +282,9 @@ async def user_client_on(
     exception groups.
     """
     async with trio.open_nursery() as nursery:
-        client = UserClient(stream, name, settings, nursery)
+        client = UserClient(stream, name, settings, nursery, remote=remote)
         try:
-            await client.initialize(remote=remote)
+            await client.initialize()
             yield client
         finally:
             nursery.cancel_scope.cancel()
