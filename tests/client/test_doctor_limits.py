@@ -4,6 +4,13 @@ import pytest
 
 from acpterm.client.user.doctor import limits
 from acpterm.config import Settings
+from tests.support.depth import DEADLINE_S
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Give the programs of the trials longer: a busy machine may start them late."""
+    monkeypatch.setattr(limits, "_TIMEOUT_S", DEADLINE_S)
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ import pytest
 from tests.support.commands import run as run_command
 from tests.support.commands import run_with
 from tests.support.daemon import daemon
-from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update
+from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update, until
 from tests.support.polling import poll
 from tests.support.prompts import (
     CANCELLED,
@@ -465,9 +465,12 @@ async def test_tool_call_is_printed_above_the_question(tmp_path):
 
 @pytest.mark.long
 async def test_input_typed_before_the_question_is_ignored(tmp_path):
-    async with at_a_terminal(tmp_path, say("begun\n"), sleep(1), permission()) as user:
-        await user.sees("begun")
+    go = tmp_path / "go"
+    async with at_a_terminal(tmp_path, say("begun\n"), until(go), permission()) as user:
+        await user.sees("begun\n")
         await user.types("1\n")
+        await user.sees("begun\n1\n")
+        go.touch()
         await user.sees("1 to 3: ")
         await user.types("3\n")
         await user.end()

@@ -11,7 +11,7 @@ import trio
 
 from acpterm.client.prompt.outcome import Outcome
 from acpterm.runtime.send_queue import SendQueue
-from tests.support.editor import create, embed, of, say, tool_call
+from tests.support.editor import create, embed, of, say, tool_call, until
 from tests.support.polling import poll
 from tests.support.processes import alive
 from tests.support.prompts import (
@@ -30,6 +30,20 @@ from tests.support.prompts import (
 
 # Survives SIGHUP and SIGTERM, and prints its pid first.
 TOUGH = "trap '' HUP TERM; echo $$; while :; do sleep 0.1; done"
+
+
+async def timed_out(tmp_path, *steps, option, reached, options=(), **more):
+    """Run `prompted` with the timeout `option`; return exit status, run and timeout.
+
+    While `reached(run)` is false, repeat it with a longer timeout: on a busy machine, the agent may
+    start too late for a short one.
+    """
+    for seconds in ("1", "4", "15"):
+        chosen = [option, seconds, *options]
+        status, run = await prompted(tmp_path, *steps, options=chosen, **more)
+        if reached(run):
+            break
+    return status, run, seconds
 
 
 # Normal end of a turn
@@ -129,7 +143,12 @@ async def test_start_timeout_ends_an_agent_without_initialize(tmp_path):
 async def test_start_timeout_prints_the_agents_output(tmp_path):
     code = "print('no key: set AGENT_KEY', file=scripted.sys.stderr, flush=True)"
     agent = [*agent_with(tmp_path, code), "--silent", "--garbage"]
-    status, run = await prompted(tmp_path, options=["--start-timeout", "1"], agent=agent)
+    status, run, _ = await timed_out(
+        tmp_path,
+        option="--start-timeout",
+        agent=agent,
+        reached=lambda run: "no key" in run.err and "Welcome" in run.err,
+    )
     assert status == 124
     assert "what it wrote on stdout is no message" in run.err
     assert "Welcome to the agent!" in run.err
@@ -138,9 +157,14 @@ async def test_start_timeout_prints_the_agents_output(tmp_path):
 
 async def test_start_timeout_ends_an_agent_without_a_session(tmp_path):
     agent = agent_with(tmp_path, "scripted.ANSWERS['session/new'] = lambda *_: None")
-    status, run = await prompted(tmp_path, options=["--start-timeout", "0.5"], agent=agent)
+    status, run, seconds = await timed_out(
+        tmp_path,
+        option="--start-timeout",
+        agent=agent,
+        reached=lambda run: "session/new" in run.log.methods(),
+    )
     assert status == 124
-    assert "did not answer the session's beginning within 0.5 s" in run.err
+    assert f"did not answer the session's beginning within {seconds} s" in run.err
 
 
 # Ctrl-C
@@ -150,7 +174,7 @@ async def test_ctrl_c_cancels_the_turn(tmp_path):
     async with prompting(tmp_path, say("begun"), sleep(), say("no more")) as run:
         await run.until_printed("begun")
         run.interrupt()
-        assert await run.wait(5) == 130
+        assert await run.wait() == 130
     assert run.out == "begun\n"
     assert run.err == "acpterm: cancelled; Ctrl-C once more ends the agent\n"
     assert run.log.methods()[-1] == "session/cancel"
@@ -236,7 +260,7 @@ async def test_ctrl_c_before_the_session_ends_the_run(tmp_path):
     async with prompting(tmp_path, agent=["--silent"]) as run:
         await poll(lambda: run.log.methods() == ["initialize"])
         run.interrupt()
-        assert await run.wait(5) == 130
+        assert await run.wait() == 130
     assert run.err == "acpterm: ended by SIGINT\n"
 
 
@@ -246,7 +270,7 @@ async def test_other_signals_end_the_run_with_a_message(tmp_path, number, status
     async with prompting(tmp_path, say("begun"), sleep()) as run:
         await run.until_printed("begun")
         run.process.send_signal(number)
-        assert await run.wait(5) == status
+        assert await run.wait() == status
     assert run.out == "begun\n"
     assert run.err == f"acpterm: ended by {number.name}\n"
 
@@ -255,20 +279,26 @@ async def test_other_signals_end_the_run_with_a_message(tmp_path, number, status
 
 
 async def test_timeout_cancels_the_turn(tmp_path):
-    status, run = await prompted(tmp_path, say("begun"), sleep(), options=["--timeout", "1.5"])
+    status, run, seconds = await timed_out(
+        tmp_path, say("begun"), sleep(), option="--timeout", reached=lambda run: run.out
+    )
     assert (status, run.out) == (124, "begun\n")
-    assert run.err == "acpterm: timed out after 1.5 s (--timeout)\n"
+    assert run.err == f"acpterm: timed out after {seconds} s (--timeout)\n"
     assert run.log.methods()[-1] == "session/cancel"
 
 
 @pytest.mark.long
 async def test_timeout_ends_an_agent_that_ignores_the_cancel(tmp_path):
-    async with prompting(
-        tmp_path, spawn("sleep", "60"), sleep(), options=["--timeout", "1.5"], agent=["--stubborn"]
-    ) as run:
-        pid = await run.pid()
-        assert await run.wait(10) == 124
-        assert not alive(pid)
+    status, run, _ = await timed_out(
+        tmp_path,
+        spawn("sleep", "60"),
+        sleep(),
+        option="--timeout",
+        agent=["--stubborn"],
+        reached=lambda run: run.out,
+    )
+    assert status == 124
+    assert not alive(int(run.out))
 
 
 async def test_timeout_counts_from_the_start(tmp_path):
@@ -279,11 +309,15 @@ async def test_timeout_counts_from_the_start(tmp_path):
 
 @pytest.mark.long
 async def test_json_end_event_reports_the_timeout(tmp_path):
-    options = ["--timeout", "1.5", "--json"]
-    _, run = await prompted(tmp_path, sleep(), options=options)
-    assert run.of("end") == [
-        {"stopReason": "cancelled", "status": 124, "error": "timed out after 1.5 s (--timeout)"}
-    ]
+    _, run, seconds = await timed_out(
+        tmp_path,
+        sleep(),
+        option="--timeout",
+        options=["--json"],
+        reached=lambda run: "session/prompt" in run.log.methods(),
+    )
+    error = f"timed out after {seconds} s (--timeout)"
+    assert run.of("end") == [{"stopReason": "cancelled", "status": 124, "error": error}]
 
 
 # Closed or slow readers
@@ -312,7 +346,7 @@ async def test_unwritable_stdout_ends_the_run_with_an_error(tmp_path):
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         async with prompting(tmp_path, say("hi\n"), sleep(), stdout=full) as run:
-            assert await run.wait(5) == 1
+            assert await run.wait() == 1
     finally:
         os.close(full)
 
@@ -363,19 +397,21 @@ async def test_agents_process_tree_is_gone_at_the_end(tmp_path, agent):
 @pytest.mark.parametrize("how", ["SIGINT", "SIGTERM", "exit"])
 @pytest.mark.long
 async def test_agents_process_tree_is_gone_after_an_early_end(tmp_path, how):
-    last = {"do": "exit", "code": 1} if how == "exit" else sleep()
+    go = tmp_path / "go"
     steps = [
         create(TOUGH),
         tool_call(content=[embed()]),
         spawn("sh", "-c", TOUGH),
-        sleep(0.5),
-        last,
+        until(go),
+        {"do": "exit", "code": 1},
     ]
     async with prompting(tmp_path, *steps) as run:
         await poll(lambda: sum(word.isdigit() for word in run.out.split()) == 2)
         pids = [int(word) for word in run.out.split() if word.isdigit()]
         assert all(map(alive, pids))
-        if how != "exit":
+        if how == "exit":
+            go.touch()
+        else:
             run.process.send_signal(getattr(signal, how))
         await run.wait()
         assert not any(map(alive, pids))
@@ -383,16 +419,18 @@ async def test_agents_process_tree_is_gone_after_an_early_end(tmp_path, how):
 
 @pytest.mark.long
 async def test_leftover_terminals_are_killed_and_their_exit_is_printed(tmp_path):
+    go = tmp_path / "go"
     steps = [
         create("echo $$; exec sleep 60"),
         tool_call(title="server", content=[embed()]),
-        sleep(0.5),
+        until(go),
         say("done"),
     ]
     async with prompting(tmp_path, *steps) as run:
         await run.until_printed("│ ")
         pid = int(run.out.split("│ ")[1].split()[0])
-        assert await run.wait(5) == 0
+        go.touch()
+        assert await run.wait() == 0
         assert not alive(pid)
     assert "done\n  │ [ended by SIG" in run.out
 
@@ -418,8 +456,12 @@ async def test_agent_and_terminals_end_when_the_prompt_is_killed(tmp_path):
 
 
 async def test_slow_exit_of_the_agent_does_not_change_the_status(tmp_path):
-    status, run = await prompted(
-        tmp_path, say("done\n"), agent=["--stay"], options=["--timeout", "1"]
+    status, run, _ = await timed_out(
+        tmp_path,
+        say("done\n"),
+        option="--timeout",
+        agent=["--stay"],
+        reached=lambda run: "end_turn" in run.log.path.read_text(),
     )
     assert (status, run.out, run.err) == (0, "done\n", "")
 
@@ -446,7 +488,7 @@ async def test_output_lost_to_a_full_disk_is_an_error_after_the_turn(tmp_path):
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         async with prompting(tmp_path, say("hi\n"), stdout=full) as run:
-            assert await run.wait(5) == 1
+            assert await run.wait() == 1
             assert "cannot be written" in run.err
             assert "No space left on device" in run.err
     finally:

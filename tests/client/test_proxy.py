@@ -30,6 +30,7 @@ from tests.support.editor import (
     text,
     tool_call,
     tool_update,
+    until,
 )
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
@@ -278,10 +279,17 @@ async def test_embedded_terminal_becomes_a_console_block_in_its_place():
 
 
 @pytest.mark.long
-async def test_console_block_is_updated_live_and_final_before_the_turn_ends():
+async def test_console_block_is_updated_live_and_final_before_the_turn_ends(tmp_path):
     async with proxied() as editor:
-        await editor.open("/tmp")
-        await editor.prompt(*shown("for i in 1 2 3; do echo $i; sleep 0.3; done; exit 2"))
+        await editor.open(str(tmp_path))
+        wait = "until [ -e $i ]; do sleep 0.02; done"
+        turn = await editor.begin(*shown(f"for i in 1 2 3; do echo $i; {wait}; done; exit 2"))
+        for number in range(1, 4):
+            await editor.until(
+                lambda shown=f"{number}\n```": any(text.endswith(shown) for text in editor.texts())
+            )
+            (tmp_path / str(number)).touch()
+        await editor.result(turn)
         texts = editor.texts()
         assert len(texts) >= 3
         assert any("1\n" in shown_text and "3\n" not in shown_text for shown_text in texts)
@@ -300,17 +308,20 @@ async def test_all_output_is_shown_when_the_terminal_is_released_at_once():
             assert editor.texts(f"c{call}")[-1] == "```console\n$ seq 5\n1\n2\n3\n4\n5\n```"
 
 
-async def test_terminal_released_while_running_is_shown_as_ended():
+async def test_terminal_released_while_running_is_shown_as_ended(tmp_path):
+    printed = tmp_path / "printed"
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(
             tool_call(),
-            create("echo begun; sleep 60"),
+            create(f"echo begun; >{printed}; sleep 60"),
             tool_update(content=[embed()]),
-            {"do": "sleep", "seconds": 0.3},
+            until(printed),
             of("release"),
         )
-        assert editor.texts()[-1].endswith("begun\n[ended by SIGTERM]\n```")
+        # On a busy machine, the program may end after the turn.
+        shown_end = "begun\n[ended by SIGTERM]\n```"
+        await editor.until(lambda: editor.texts()[-1].endswith(shown_end))
 
 
 async def test_console_block_is_bounded():
@@ -324,14 +335,16 @@ async def test_console_block_is_bounded():
         assert "\n…\n" in last
 
 
-async def test_content_without_the_terminal_is_not_updated_any_more():
+async def test_content_without_the_terminal_is_not_updated_any_more(tmp_path):
+    go = tmp_path / "go"
     async with proxied() as editor:
         await editor.open("/tmp")
         await editor.prompt(
             tool_call(),
-            create("echo one; sleep 0.6; echo two"),
+            create(f"echo one; until [ -e {go} ]; do sleep 0.02; done; echo two"),
             tool_update(content=[embed()]),
             tool_update(content=[text("mine")]),
+            create(f">{go}", "go"),
             of("wait_for_exit"),
             of("release"),
         )
@@ -738,8 +751,8 @@ async def test_end_of_turn_kills_terminals_and_keeps_their_ids_for_a_turn(tmp_pa
     file = tmp_path / "pid"
     async with proxied() as editor:
         await editor.open(str(tmp_path))
-        command = "echo $$ > pid; exec sleep 60"
-        await editor.prompt({**create(command), "report": True}, {"do": "sleep", "seconds": 0.2})
+        command = "echo $$ > new; mv new pid; exec sleep 60"
+        await editor.prompt({**create(command), "report": True}, until(file))
         terminal = json.loads(editor.texts_sent[0])["terminalId"]
         pid = await poll(lambda: read_pid(file))
         await poll(lambda: not alive(pid))

@@ -12,7 +12,7 @@ from tests.acp.validate import validate_sent
 from tests.support.asking import asking_settings, asking_variables, ran, recording_script
 from tests.support.commands import run
 from tests.support.daemon import daemon
-from tests.support.editor import create, of, proxied, say
+from tests.support.editor import create, of, proxied, say, until
 from tests.support.polling import poll
 from tests.support.processes import environment
 from tests.support.proxies import editor_of
@@ -152,6 +152,7 @@ async def test_error_of_the_editor_declines_the_question():
 
 
 async def test_withdrawn_question_is_cancelled_and_its_late_response_consumed(tmp_path):
+    go = tmp_path / "go"
     async with asking_proxy(log=str(tmp_path / "log")) as editor:
         await editor.open("/tmp")
         respond = silent(editor)
@@ -160,12 +161,13 @@ async def test_withdrawn_question_is_cancelled_and_its_late_response_consumed(tm
         begin = {"do": "start", "method": "terminal/create", "as": "x"}
         turn = await editor.begin(
             {**begin, "params": {"command": "echo ask-first"}},
-            {"do": "sleep", "seconds": 0.3},
+            until(go),
             {"do": "line", "text": json.dumps(cancel)},
             {"do": "await", "as": "?x", "report": True} | {"as": "x", "report": True},
             say("done"),
         )
         (request,) = await editor.until(lambda: requests(editor))
+        go.touch()
         (cancelled,) = await editor.until(lambda: requests(editor, "$/cancel_request"))
         assert cancelled["params"] == {"requestId": request["id"]}
         await respond(request, choosing("allow_once")(request))
@@ -219,11 +221,12 @@ async def test_agent_cannot_answer_through_the_proxy(tmp_path):
         turn = await editor.begin(
             {**create(f"echo ask-first > {tmp_path}/ran"), "do": "start"},
             *approving,
-            {"do": "sleep", "seconds": 0.2},
+            until(tmp_path / "go"),
         )
         await editor.until(lambda: requests(editor))
         for step in approving:
             await editor.until(functools.partial(requests, editor, step["method"]))
+        (tmp_path / "go").touch()
         await editor.result(turn)
         assert not (tmp_path / "ran").exists()
         assert not requests(editor, "$/cancel_request")

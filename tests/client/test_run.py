@@ -35,24 +35,30 @@ def run(daemon, *words, stdin_data=None, **more):
 
 @needs_tmux
 @pytest.mark.long
-def test_run_shows_the_command_in_the_window(windows):
+def test_run_shows_the_command_in_the_window(windows, tmp_path):
     """Its output stays in the window, without messages of acpterm."""
     shell = windows.shell(size=(60, 12))
     shell.line(f"clear; {ACPTERM_LINE} run 'seq 3; exit 3'; echo status $?")
     shell.until("1\n2\n3\nstatus 3\nhere$")
     assert "leaves it" not in shell.history()
-    shell.line(f"clear; {ACPTERM_LINE} run 'sleep 1.5; stty size; kill -9 $$'; echo status $?")
-    shell.until("leaves it")
+    # Its notice is visible only for a moment.
+    output, go = tmp_path / "output", tmp_path / "go"
+    shell.record(output)
+    program = f"until [ -e {go} ]; do sleep 0.02; done; stty size; kill -9 $$"
+    shell.line(f"clear; {ACPTERM_LINE} run '{program}'; echo status $?")
+    shell.until(lambda: b"leaves it" in output.read_bytes())
+    go.touch()
     shell.until("12 60\nstatus 137\nhere$")
     assert "leaves it" not in shell.text
 
 
 @pytest.mark.long
 @needs_tmux
-def test_detached_command_runs_on(windows):
+def test_detached_command_runs_on(windows, tmp_path):
     shell = windows.shell()
+    shell.record(tmp_path / "output")
     shell.line(f"{ACPTERM_LINE} run --name left-{os.getpid()}; echo status $?")
-    shell.until("leaves it")
+    shell.until(lambda: b"leaves it" in (tmp_path / "output").read_bytes())
     shell.line("echo $SHELL-$PAGER")
     shell.keys(DETACH)
     shell.until(f"[left running: acpterm attach left-{os.getpid()} comes back to it]\nstatus 0")
@@ -126,7 +132,7 @@ def test_command_ends_when_its_output_is_closed_or_run_is_interrupted(daemon):
         pid = int(process.stdout.readline())
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT
-    poll_blocking(lambda: not Path(f"/proc/{pid}").exists(), 5)
+    poll_blocking(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_run_prints_long_output_completely(daemon):
@@ -221,15 +227,17 @@ def test_window_shows_the_terminal_when_stdin_is_a_pipe(windows):
 def test_terminal_as_stdin_is_passed_on_with_i(windows):
     shell = windows.shell(size=(60, 12))
     # The typed line does not contain the word that `until` waits for.
-    shell.line(f"clear; {ACPTERM_LINE} run -i 'printf rea%s dy; echo; head -n 1; echo end' | cat")
-    shell.until("ready")
+    program = 'printf "rea%s\\n> " dy; head -n 1; echo end'
+    shell.line(f"clear; {ACPTERM_LINE} run -i '{program}' | cat")
+    shell.until("ready\n>")
     shell.line("typed")
-    shell.until("ready\ntyped\ntyped\nend\nhere$")
+    shell.until("ready\n> typed\ntyped\nend\nhere$")
 
 
 def test_interrupt_reaches_the_program_first(daemon):
     line = "trap 'echo tidy; exit 3' INT; echo ready; read x <&1"
-    with started(daemon, line) as process:
+    # The program is killed if it takes longer than the grace.
+    with started(daemon, line, env={"ACPTERM_KILL_GRACE": "30"}) as process:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 130

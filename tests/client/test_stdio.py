@@ -347,7 +347,7 @@ async def test_signal_ends_the_terminals_and_answers_pending_requests(place, num
         running.process.send_signal(number)
         assert (await agent.result(wait))["signal"] == "SIGKILL"
         assert await running.wait() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
         assert not alive(child)
         # The daemon is shared, and stays.
         assert alive(place.daemon)
@@ -367,7 +367,7 @@ async def test_signal_blocked_by_the_parent_still_ends_the_relay(place):
 async def test_signal_ends_the_relay_before_the_daemon_responds(place):
     async with stood_in(place, answer=b"") as (running, agent, _):
         running.terminate()
-        assert await running.wait(4) == 0
+        assert await running.wait() == 0
         assert await until_end(agent) == b""
 
 
@@ -404,6 +404,8 @@ async def test_request_sent_while_the_daemon_dies_gets_an_error_response(place):
     async with stood_in(place) as (running, agent, daemon):
         # The relay finds the request and the end of the connection at the same time.
         os.kill(running.pid, signal.SIGSTOP)
+        stopped = os.WSTOPPED | os.WNOWAIT | os.WNOHANG
+        await poll(lambda: os.waitid(os.P_PID, running.pid, stopped))
         daemon.socket.close()
         request = {"jsonrpc": "2.0", "id": 7, "method": "initialize", "params": {}}
         await agent.send_all(json.dumps(request).encode() + b"\n")
@@ -412,7 +414,7 @@ async def test_request_sent_while_the_daemon_dies_gets_an_error_response(place):
         response = json.loads(line)
         assert response["id"] == 7
         assert "is gone" in response["error"]["message"]
-        assert await running.wait(4) == 1
+        assert await running.wait() == 1
 
 
 @pytest.mark.long

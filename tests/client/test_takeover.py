@@ -10,6 +10,7 @@ import trio
 from acpterm.jsonrpc import RpcError
 from tests.support.commands import run, running
 from tests.support.daemon import blocking_daemon, daemon, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, proxied, say, shown
 from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
@@ -38,7 +39,7 @@ async def kill_worker(path):
 
 
 async def commands_are_connected(path, number):
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while (await status(path))["users"] <= number:
             await trio.sleep(0.01)
 
@@ -90,7 +91,7 @@ async def test_editor_behind_the_proxy_gets_all_output_after_a_takeover(tmp_path
             assert last.endswith("line 40\n[exit status 3]\n```")
             assert "line 1\nline 2\n" in last
         # The daemon may notice a moment later that the proxy is gone.
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             after = None
             while after is None:
                 try:

@@ -140,6 +140,11 @@ def say(text: str) -> dict[str, Any]:
     return {"do": "say", "text": text}
 
 
+def until(path: Path) -> dict[str, Any]:
+    """Return a step that waits until the file `path` exists."""
+    return {"do": "until", "path": str(path)}
+
+
 def tool_call(call: str = "c", **fields: Any) -> dict[str, Any]:
     update = {"sessionUpdate": "tool_call", "toolCallId": call, "title": "a call", **fields}
     return {"do": "update", "update": update}

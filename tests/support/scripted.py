@@ -9,6 +9,7 @@ It uses only the standard library. A prompt's text is a JSON list of steps, obje
 - `start`: like `ask`, without waiting for the response; `await` `as` waits for it;
 - `many` `times` [`text`]: that number of messages;
 - `stderr` `text`, `line` `text` (a raw line), `sleep` `seconds`, `exit` `code`,
+  `until` `path`: waits until the file exists;
   `spawn` `argv` [`as`]: a child that is not waited for, whose pid is sent as a message;
 - `stop` `reason`: the end of the turn with another stop reason than `end_turn`.
 
@@ -137,6 +138,10 @@ class Turn:
 
     def do_sleep(self, step: dict[str, Any]) -> None:
         cancelled.wait(step["seconds"])
+
+    def do_until(self, step: dict[str, Any]) -> None:
+        while not (os.path.exists(step["path"]) or cancelled.wait(0.01)):
+            pass
 
     def do_exit(self, step: dict[str, Any]) -> None:
         os._exit(step["code"])

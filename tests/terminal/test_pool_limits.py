@@ -67,12 +67,12 @@ async def test_program_is_ended_by_the_limit_of_file_size(tmp_path, way):
 
 
 async def test_kill_is_reported_as_the_cause_before_a_limit(tmp_path):
-    async with running_pool() as pool:
+    async with running_pool(grace=30.0) as pool:
         line = "trap 'exec dd if=/dev/zero of=file bs=1024 count=64 2>/dev/null' TERM; echo; read x"
         terminal = await pool.create(
             shell(line, cwd=str(tmp_path)), limits=ResourceLimits(file_size=16 * KIB)
         )
-        with trio.fail_after(10):
+        with trio.fail_after(20):
             while not terminal.text.text():
                 await terminal.wait_changed()
             terminal.kill(EndedBy.AGENT)
