@@ -140,7 +140,7 @@ async def test_broken_stderr_breaks_nothing(tmp_path):
     with start("serve", "--socket", path, stderr=ours) as process:
         os.close(ours)
         try:
-            await poll(lambda: os.path.exists(path))
+            await poll(lambda: listens(path))
             for _ in range(2):
                 async with agent_at(path) as agent:
                     await agent.send(b"nonsense\n")

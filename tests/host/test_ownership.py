@@ -79,12 +79,12 @@ async def test_agents_release_does_not_end_a_terminal_that_was_taken_over():
 async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime():
     async with host_here() as host, user_of(host) as user:
         async with agent_of(host) as agent:
-            terminal = await agent.create(WAITS, own={"timeoutMs": 300})
-            pid = await pid_in(agent, terminal)
-            other = await agent.create(WAITS, own={"timeoutMs": 300})
+            terminal = await agent.create(WAITS, own={"timeoutMs": 1000})
             await user.terminal_request("promote", terminal)
+            pid = await pid_in(agent, terminal)
             await agent.notify("session/cancel", {"sessionId": agent.session})
-            # This one ends by the cancel or its lifetime, as the other would.
+            # The lifetime of this one ends later than that of the other would.
+            other = await agent.create(WAITS, own={"timeoutMs": 1000})
             await agent.wait(other)
         await user.until(lambda: True)
         await poll(lambda: not host.state.agents)

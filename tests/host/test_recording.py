@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import threading
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -96,16 +97,21 @@ def mode(path):
 
 async def test_recording_has_all_output_and_the_exit(directory):
     async with recordings(directory) as running:
-        terminal = await running.create("echo one; sleep 0.3; echo two; exit 3", size=(90, 20))
+        line = "stty -echo; echo one; read x; echo two; exit 3"
+        terminal = await running.create(line, size=(90, 20))
+        path = await poll(lambda: next(iter(directory.glob("*")), None))
+        await poll(lambda: b"one\\r\\n" in path.read_bytes())
+        written = time.monotonic()
+        await poll(lambda: time.monotonic() - written > 0.3)
+        terminal.keyboard.type(b"\n")
         await terminal.wait_exited()
         # It is on the disk soon, whenever the terminal is released.
-        path = await poll(lambda: next(iter(directory.glob("*")), None))
         await poll(lambda: b"exited" in path.read_bytes())
         await running.ended(terminal)
         assert not terminal.keyboard.listeners
     header, events = read(path)
     assert (header["width"], header["height"]) == (90, 20)
-    assert header["title"].startswith("echo one")
+    assert header["title"].startswith("stty -echo; echo one")
     assert header["env"] == {"TERM": "xterm"}
     assert of(events, "o") == "one\r\ntwo\r\n"
     assert events[-1][1:] == ["m", "exited with 3"]

@@ -200,7 +200,7 @@ async def test_no_other_file_than_a_recording_can_be_read(settings, tmp_path, na
     (casts / "20260131T103000Z-directory.cast").mkdir()
     os.mkfifo(casts / "20260131T103000Z-fifo.cast")
     async with open_host(settings, current()) as host, user_of(host) as user:
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             error = await refused(user, "recording/read", {"name": name})
         assert error.code in (RESOURCE_NOT_FOUND, INTERNAL_ERROR)
         assert "secret" not in error.message or name == "../secret"

@@ -356,7 +356,7 @@ async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):
                 if moved.cancelled_caught:
                     break
         running.terminate()
-        assert await poll(running.poll, 5) == 0
+        assert await poll(running.poll) == 0
 
 
 @pytest.mark.long

@@ -621,7 +621,7 @@ async def test_output_of_background_processes_is_sent_after_the_exit():
         with trio.move_on_after(2):
             await user.until(lambda: b"after" in _output(user, token, "meta", terminal))
         # It may have been hung up: then nothing came.
-        assert _output(user, token, "meta", terminal) == printed(host, terminal)
+        await user.until(lambda: _output(user, token, "meta", terminal) == printed(host, terminal))
 
 
 async def test_disconnected_client_leaves_nothing():

@@ -10,14 +10,15 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_on
-from tests.support.asking import asking_variables, ran, recording_script
+from tests.support.asking import TIMEOUT_S, asking_variables, ran, recording_script
 from tests.support.daemon import daemon
 from tests.support.polling import poll
 from tests.support.processes import environment
 
 
-def asking_daemon(tmp_path, *, unattended="wait", **settings):
-    env = environment(**asking_variables(tmp_path, unattended=unattended))
+def asking_daemon(tmp_path, *, unattended="wait", dangerous_timeout=TIMEOUT_S, **settings):
+    values = {"unattended": unattended, "dangerous_timeout": dangerous_timeout}
+    env = environment(**asking_variables(tmp_path, **values))
     return daemon(tmp_path, env=env, terminate=True, settings=settings)
 
 
@@ -118,7 +119,8 @@ async def test_question_is_withdrawn_when_its_connection_is_given_up(tmp_path):
 
 @pytest.mark.long
 async def test_deadline_of_a_question_is_kept(tmp_path):
-    async with asking_daemon(tmp_path) as daemon:
+    # The question must still be pending when it is listed and when the worker is killed.
+    async with asking_daemon(tmp_path, dangerous_timeout=2) as daemon:
         async with daemon.agent() as (agent, own):
             params = {**create(tmp_path), "command": f"printf soon > {tmp_path}/ran"}
             id_ = await agent.start("terminal/create", params)

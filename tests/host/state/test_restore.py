@@ -241,7 +241,7 @@ async def test_new_connection_gets_a_name_never_used_before(tmp_path):
 async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
-        fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 1}
+        fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 3}
         stubborn = await spawn(
             worker.keeper, "trap '' TERM; sleep 60; :", record=record(**fields).encode()
         )

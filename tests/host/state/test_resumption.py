@@ -110,7 +110,7 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
             with trio.fail_after(10):
                 while not created:
                     await trio.sleep(0.01)
-            await poll(ran.exists)
+            await poll(lambda: ran.exists() and ran.read_text())
             assert [entry.id for entry in host.state.registry] == [created[0]["terminalId"]]
             await trio.sleep(0.1)
             assert ran.read_text() == "ran\n"

@@ -244,8 +244,13 @@ async def test_client_that_does_not_resume_in_time_is_disconnected(tmp_path):
 @pytest.mark.long
 async def test_daemon_with_resumable_connections_does_not_end(tmp_path):
     async with shut_down_daemon(
-        tmp_path, "--when-needed", settings={"idle_exit": 0.1, "resume_timeout": 60}
+        tmp_path,
+        "--when-needed",
+        settings={"idle_exit": 0.1, "resume_timeout": 60},
+        is_ready=os.path.exists,
     ) as daemon:
+        # Without a probe of its sockets: the daemon waits longer for its first connection.
+        await poll(lambda: "listening" in daemon.process.logged())
         async with daemon.agent() as (_, own):
             await daemon.kill_worker()
         await trio.sleep(0.5)
