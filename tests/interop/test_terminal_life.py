@@ -21,6 +21,7 @@ from tests.support.starting import ACPTERM
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 
 GREETING = "grüß 🙂"
+KILL_GRACE_S = 40
 SCRIPT = """
 printf '%s, %s\\n' "$GREETING" "$1"; pwd; echo waiting
 until [ -e go ]; do sleep 0.02; done
@@ -59,7 +60,7 @@ def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 async def _drive(driver: list[str], transport: str, directory: Path) -> Any:
-    env = environment(XDG_CONFIG_HOME=str(directory / "none"))
+    env = environment(XDG_CONFIG_HOME=str(directory / "none"), ACPTERM_KILL_GRACE=str(KILL_GRACE_S))
 
     async def drive(host: Any) -> Any:
         plan = json.dumps(PLAN | {"directory": str(directory), "host": host})
@@ -79,7 +80,7 @@ async def _drive(driver: list[str], transport: str, directory: Path) -> Any:
 
     if transport == "stdio":
         return await drive([*ACPTERM, "stdio", "--embedded"])
-    async with daemon(directory) as (_process, path):
+    async with daemon(directory, env=env) as (_process, path):
         return await drive(path)
 
 
@@ -146,8 +147,8 @@ def test_agent_that_stops_waiting_can_kill_read_and_release(report: Report) -> N
     assert not alive(_pid(timed_out["output"]))
 
 
-def test_kill_is_answered_within_one_second(report: Report) -> None:
-    assert report["timed_out"]["seconds"] < 1
+def test_kill_is_answered_when_the_program_has_ended(report: Report) -> None:
+    assert report["timed_out"]["seconds"] < KILL_GRACE_S / 2
 
 
 def test_wait_cancelled_by_the_agent_is_answered_as_cancelled(report: Report) -> None:

@@ -8,7 +8,7 @@ import pytest
 from acpterm.api.results import Exit, Output
 from acpterm.config.tools import ToolSettings
 from acpterm.mcp import call
-from acpterm.mcp.claude_tools import bash_output, monitor
+from acpterm.mcp.claude_tools import bash, bash_output, monitor
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.waiting import read_new
 from tests.support.depth import DEADLINE_S
@@ -61,10 +61,15 @@ async def test_bash_at_its_time_limit_continues_in_the_background(tmp_path):
     async with mcp_tools(tmp_path, "claude") as tools:
         result = await tools.call("Bash", command="echo begun; sleep 60", timeout=500)
         identifier = result.data["id"]
-        assert result.text == (
+        heading = (
             "The command has not ended after 0.5 s, and continues in the background with ID: "
-            f"{identifier}\nbegun\n"
+            f"{identifier}\n"
         )
+        assert result.text.startswith(heading)
+        output = result.text.removeprefix(heading)
+        with anyio.fail_after(DEADLINE_S):
+            while output != "begun\n":
+                output += (await tools.call("BashOutput", bash_id=identifier)).data["output"]
         killed = await tools.call("KillShell", shell_id=identifier)
     assert killed.text == (
         f'{{"message":"Successfully killed shell: {identifier} (echo begun; sleep 60)",'
@@ -72,19 +77,21 @@ async def test_bash_at_its_time_limit_continues_in_the_background(tmp_path):
     )
 
 
-async def test_bash_output_returns_new_lines_that_match(tmp_path):
+async def test_bash_output_returns_new_lines_that_match(tmp_path, monkeypatch):
     script = "seq 1 20; read line; exit 3"
     async with mcp_tools(tmp_path, "claude") as tools:
-        started = await tools.call("Bash", command=script, run_in_background=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(bash, "_BACKGROUND_WAIT_S", DEADLINE_S)
+            started = await tools.call("Bash", command=script, run_in_background=True)
         identifier = started.data["id"]
         assert started.text.startswith(f"Command running in background with ID: {identifier}\n")
         silent = await tools.call("BashOutput", bash_id=identifier)
         assert re.fullmatch(r"<status>running</status>\n\n<timestamp>\S+Z</timestamp>", silent.text)
         await tools.call("KillShell", shell_id=identifier)
-        started = await tools.call(
-            "Bash", command="sleep 1; seq 1 20; exit 3", run_in_background=True
-        )
+        script = f"until test -e {tmp_path}/go; do sleep 0.05; done; seq 1 20; exit 3"
+        started = await tools.call("Bash", command=script, run_in_background=True)
         identifier = started.data["id"]
+        (tmp_path / "go").touch()
         async with user_of(tools.host) as user:
             await user.request("terminal/wait", {"terminalId": identifier})
         result = await tools.call("BashOutput", bash_id=identifier, filter="^1[^0-4]$")
@@ -155,8 +162,9 @@ async def test_monitor_sends_each_line_as_an_event(tmp_path):
 
     async def on_progress(progress, total, message):
         events.append(message)
+        (tmp_path / "go").touch()
 
-    script = "echo one; sleep 0.6; echo two; sleep 0.6; exit 4"
+    script = f"echo one; until test -e {tmp_path}/go; do sleep 0.05; done; echo two; exit 4"
     async with mcp_tools(tmp_path, "claude") as tools:
         result = await tools.call(
             "Monitor", command=script, description="numbers", progress=on_progress
@@ -226,7 +234,7 @@ async def test_monitor_ends_a_flood(tmp_path):
 
 
 async def test_monitor_that_still_runs_is_read_with_bash_output(tmp_path, monkeypatch):
-    monkeypatch.setattr(call, "BLOCK_MAX_S", 0.6)
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 5.0)
     async with mcp_tools(tmp_path, "claude") as tools:
         result = await tools.call(
             "Monitor", command="echo up; sleep 60", description="a server", persistent=True

@@ -14,6 +14,7 @@ from acpterm.mcp import call
 from acpterm.mcp.pool_tools.read_terminal import HISTORY_BYTES
 from acpterm.mcp.sessions import Session
 from acpterm.policy.judge import Judge
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
 from tests.support.polling import poll
 from tests.support.user import user_of
@@ -56,7 +57,7 @@ def programs(tmp_path, monkeypatch):
     directory.mkdir()
     for name, size in (("npm", 1024), ("python", 2048)):
         program = directory / name
-        program.write_text(f"#!/bin/sh\nprintf '%{size}s' x\nexec sleep 60\n")
+        program.write_text(f"#!/bin/sh\nprintf '%{size}s' x\nexec cat\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", str(directory), prepend=":")
 
@@ -110,7 +111,7 @@ async def test_read_terminal_returns_the_last_64_kib_from_the_start_of_a_line(tm
         await tools.call(
             "spawn_background_terminal", cwd="/", command=["sh", "-c", "seq 30000; sleep 60"]
         )
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 result = await tools.call("read_terminal", terminalId="pty-1")
                 history = json.loads(result.text)["history"]
@@ -124,7 +125,7 @@ async def test_read_terminal_returns_the_last_64_kib_from_the_start_of_a_line(tm
 async def test_exited_process_is_not_listed_and_its_history_can_be_read(tmp_path):
     async with mcp_tools(tmp_path, "pool", pool_profile="pool") as tools:
         await tools.call("spawn_background_terminal", cwd="/", command=["echo", "done"])
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while (await tools.call("list_terminals")).text != "[]":
                 await trio.sleep(0.02)
         result = await tools.call("read_terminal", terminalId="pty-1")
@@ -136,7 +137,7 @@ async def test_unknown_ids_are_errors_that_name_the_sessions(tmp_path):
         "there is no terminal session '{}': it was stopped, or never existed; the sessions are: {}"
     )
     async with mcp_tools(tmp_path) as tools:
-        await tools.call("terminal_start", command="sleep 60")
+        await tools.call("terminal_start", command="cat")
         for name in ("terminal_continue", "terminal_output", "terminal_stop"):
             result = await tools.call(name, sessionId="term-9")
             assert result.is_error, name
@@ -186,7 +187,10 @@ async def test_dangerous_command_waits_for_its_answer_without_a_timeout(tmp_path
         asked = await tools.call("terminal_bash", command=f"rmdir {tmp_path}/empty")
         assert asked.data["state"] == "approval_pending"
         async with user_of(tools.host) as user:
-            (question,) = (await user.request("approval/list"))["approvals"]
+            with trio.fail_after(DEADLINE_S):
+                while not (found := (await user.request("approval/list"))["approvals"]):
+                    await trio.sleep(0.02)
+            (question,) = found
             await user.request(
                 "approval/answer", {"approvalId": question["approvalId"], "decision": "allow"}
             )

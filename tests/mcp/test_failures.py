@@ -18,6 +18,7 @@ from acpterm.mcp.resources import PREFIX, Resources
 from acpterm.mcp.server import create_server
 from acpterm.mcp.sessions import Launch, Sessions
 from acpterm.mcp.starting import Starts
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.mcp import listening, mcp_tools, result_of
 from tests.support.polling import poll
@@ -136,7 +137,7 @@ async def test_second_question_waits_for_the_answer_to_the_first(nursery):
         answers[text] = await ask(text)
 
     nursery.start_soon(job.run, work)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         for _ in range(2):
             question = await job.wait()
             content = {"text": question.message}

@@ -27,14 +27,17 @@ def kept_shells(monkeypatch):
     return kept
 
 
-async def test_command_in_a_shell_is_killed_at_its_limit_if_the_user_wants_that(tmp_path):
+async def test_command_in_a_shell_is_killed_at_its_limit_if_the_user_wants_that(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(shells, "_INTERRUPT_S", DEADLINE_S)
     async with mcp_tools(tmp_path, tool_at_timeout="kill") as tools:
         await tools.call("terminal_bash", session="s", command="x=5")
         killed = await tools.call(
-            "terminal_bash", session="s", command="echo a; sleep 600", timeout_seconds=0.5
+            "terminal_bash", session="s", command="echo a; sleep 600", timeout_seconds=5
         )
         after = await tools.call("terminal_bash", session="s", command="echo $x")
-    assert killed.text.startswith("Command timed out after 0.5 s, and was killed.\n\nOutput:\na\n")
+    assert killed.text.startswith("Command timed out after 5 s, and was killed.\n\nOutput:\na\n")
     assert killed.data["complete"]
     assert after.data["output"] == "5\n"
 

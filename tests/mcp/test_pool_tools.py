@@ -9,6 +9,7 @@ import trio
 from acpterm.acp.pool import HISTORY_BYTES
 from acpterm.config.profiles import ProfileTable
 from acpterm.mcp.pool_tools.read_terminal import last_bytes
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import Tools, mcp_tools
 from tests.support.user import user_of
 
@@ -33,7 +34,7 @@ async def spawn(tools: Tools, *command: str, cwd: str = "/") -> dict:
 
 async def history(tools: Tools, identifier: str, expected: str) -> dict:
     """Read a terminal until its history contains `expected`."""
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while True:
             result = await tools.call("read_terminal", terminalId=identifier)
             found = json.loads(result.text)
@@ -222,12 +223,12 @@ async def test_kill_of_a_terminal_that_does_not_exist_succeeds(tmp_path):
 
 
 async def test_inactive_terminal_is_closed_unless_promoted(tmp_path):
-    limits = pool_with_limits(idle=0.5)
+    limits = pool_with_limits(idle=5.0)
     async with mcp_tools(tmp_path, "pool", pool_profile="name", profiles=limits) as tools:
         await spawn(tools, "sleep", "60")
         kept = await spawn(tools, "sleep", "60")
         await tools.call("promote_terminal", terminalId=kept["id"])
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 listed = await tools.call("list_terminals")
                 if len(listed.data["terminals"]) == 1:

@@ -2,11 +2,10 @@
 
 import re
 import shutil
-import socket
 
 import pytest
 
-from tests.support.mcp import mcp_tools
+from tests.support.mcp import QUICK, mcp_tools
 
 pytestmark = pytest.mark.long
 
@@ -182,14 +181,12 @@ async def test_progress_bar_of_10_mb_is_one_line_at_its_end(tmp_path):
 
 
 async def test_server_is_ready_once_its_port_is_in_the_output(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     (tmp_path / "index.html").write_text("it works")
-    async with mcp_tools(tmp_path) as tools:
-        command = f"python3 -u -m http.server --bind 127.0.0.1 {port}"
+    async with mcp_tools(tmp_path, **QUICK) as tools:
+        command = "python3 -u -m http.server --bind 127.0.0.1 0"
         await tools.call("terminal_start", command=command, cwd=str(tmp_path), name="server")
-        await tools.call("terminal_wait", sessionId="server", pattern=f"port {port}")
+        found = await tools.call("terminal_wait", sessionId="server", pattern=r"port \d+")
+        (port,) = re.findall(r'matched "port (\d+)"', found.state)
         fetch = (
             "import urllib.request as r; "
             f"print(r.urlopen('http://127.0.0.1:{port}/').read().decode())"

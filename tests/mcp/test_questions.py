@@ -6,6 +6,7 @@ import trio
 import trio.testing
 
 from acpterm.mcp import call
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
 from tests.support.polling import poll
 from tests.support.user import user_of
@@ -33,7 +34,7 @@ async def pending(host) -> list:
 
 async def until_pending(host, count: int) -> list:
     """Wait until a host has `count` pending questions."""
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while len(found := await pending(host)) != count:
             await trio.sleep(0.02)
     return found
@@ -98,7 +99,7 @@ async def test_answer_of_the_client_does_not_count_by_default(tmp_path, mode):
         await trio.testing.wait_all_tasks_blocked(0.05)
         # The client has answered, and the question is still open.
         assert not results
-        assert len(await pending(tools.host)) == 1
+        await until_pending(tools.host, 1)
         await answer(tools.host, "deny")
         await poll(lambda: bool(results))
     assert results[0].is_error
@@ -138,7 +139,7 @@ async def test_start_that_waits_for_approval_can_be_withdrawn(tmp_path, monkeypa
     monkeypatch.setattr(call, "BLOCK_MAX_S", 0.3)
     async with mcp_tools(tmp_path, profile="confirm") as tools:
         await tools.call("terminal_start", command=DANGEROUS)
-        assert len(await pending(tools.host)) == 1
+        await until_pending(tools.host, 1)
         stopped = await tools.call("terminal_stop", sessionId="pending-1")
         await until_pending(tools.host, 0)
     assert stopped.text == "Terminal session pending-1 terminated."
@@ -222,13 +223,13 @@ async def test_prompt_of_a_program_is_one_line_with_invisible_characters_escaped
 
 async def test_command_waits_for_approval_as_long_as_for_its_end(tmp_path):
     async with mcp_tools(tmp_path, profile="confirm") as tools:
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             started = await tools.call("terminal_bash", command=DANGEROUS, run_in_background=True)
             limited = await tools.call("terminal_bash", command=DANGEROUS, timeout_seconds=0.6)
             waited = await tools.call("terminal_wait", sessionId="pending-2", timeout_seconds=0.1)
             read = await tools.call("terminal_output", sessionId="pending-2")
             listed = await tools.call("terminal_list")
-        assert len(await pending(tools.host)) == 2
+        await until_pending(tools.host, 2)
     states = [result.data["state"] for result in (started, limited, waited)]
     assert states == ["approval_pending"] * 3
     assert read.is_error

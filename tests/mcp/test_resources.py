@@ -13,10 +13,10 @@ from tests.support.mcp import mcp_tools
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_sessions_are_resources(tmp_path, mode):
     async with mcp_tools(tmp_path, mode=mode) as tools:
-        await tools.call("terminal_start", command="echo one; sleep 60")
+        await tools.call("terminal_start", command="echo one; exec cat")
         listed = (await tools.client.list_resources()).resources
         assert [str(each.uri) for each in listed] == ["acpterm://terminal/term-1"]
-        assert listed[0].description == "Output of: echo one; sleep 60"
+        assert listed[0].description == "Output of: echo one; exec cat"
         output = await tools.client.read_resource("acpterm://terminal/term-1")
         assert [each.text for each in output.contents] == ["one\n"]
         screen = await tools.client.read_resource("acpterm://terminal/term-1/screen")
@@ -39,11 +39,11 @@ async def test_subscriber_of_2025_is_notified_of_output(tmp_path):
             updated.set()
 
     async with mcp_tools(tmp_path, message_handler=on_message) as tools:
-        await tools.call("terminal_start", command="read line; echo got $line; sleep 60")
+        await tools.call("terminal_start", command="read line; echo got $line; exec cat")
         await tools.client.subscribe_resource("acpterm://terminal/term-1")
         assert not updated.is_set()
         await tools.call("terminal_continue", sessionId="term-1", stdin="it\n")
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await updated.wait()
         await tools.client.unsubscribe_resource("acpterm://terminal/term-1")
 
@@ -56,22 +56,22 @@ async def test_client_of_2025_is_notified_of_sessions_without_a_subscription(tmp
             changed.set()
 
     async with mcp_tools(tmp_path, message_handler=on_message) as tools:
-        await tools.call("terminal_start", command="sleep 60")
+        await tools.call("terminal_start", command="cat")
         with trio.fail_after(DEADLINE_S):
             await changed.wait()
 
 
 async def test_subscriber_of_2026_is_notified_of_output_and_sessions(tmp_path):
     async with mcp_tools(tmp_path, mode="auto") as tools:
-        await tools.call("terminal_start", command="read line; echo got $line; sleep 60")
+        await tools.call("terminal_start", command="read line; echo got $line; exec cat")
         uri = "acpterm://terminal/term-1"
         async with tools.client.listen(
             resource_subscriptions=[uri], resources_list_changed=True
         ) as events:
             await tools.call("terminal_continue", sessionId="term-1", stdin="it\n")
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 assert (await anext(events)).uri == uri
             await tools.call("terminal_stop", sessionId="term-1")
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 kinds = {type(await anext(events)).__name__ for _ in range(1)}
         assert kinds <= {"ResourcesListChanged", "ResourceUpdated"}

@@ -61,7 +61,7 @@ async def test_terminal_bash_runs_ls(tmp_path):
 
 
 async def test_terminal_start_shows_id_command_and_output(tmp_path):
-    async with mcp_tools(tmp_path) as tools:
+    async with mcp_tools(tmp_path, tool_settle_interval=5.0) as tools:
         result = await tools.call("terminal_start", command="echo 'Server starting...'; sleep 60")
     assert result.text == (
         "Terminal Session Started\n"
@@ -81,7 +81,7 @@ async def test_terminal_start_shows_id_command_and_output(tmp_path):
 
 
 async def test_terminal_continue_sends_stdin_and_returns_only_new_output(tmp_path):
-    script = "printf 'Start? '; read answer; echo Server started on port 3000; sleep 60"
+    script = "printf 'Start? '; read answer; echo Server started on port 3000; exec cat"
     async with mcp_tools(tmp_path) as tools:
         started = await tools.call("terminal_start", command=script)
         assert 'waits for input at "Start?"' in started.state
@@ -113,8 +113,8 @@ async def test_python_repl_of_the_documentation(tmp_path):
 
 async def test_terminal_list_shows_a_table(tmp_path):
     async with mcp_tools(tmp_path) as tools:
-        await tools.call("terminal_start", command="sleep 61")
-        await tools.call("terminal_start", command="echo a very long command line; sleep 62")
+        await tools.call("terminal_start", command="cat")
+        await tools.call("terminal_start", command="echo a very long command line; exec cat")
         result = await tools.call("terminal_list")
     lines = result.text.split("\n")
     assert lines[:3] == [
@@ -122,7 +122,7 @@ async def test_terminal_list_shows_a_table(tmp_path):
         "ID           | Command                        | Position | Running | Uptime",
         "-------------|--------------------------------|----------|---------|--------",
     ]
-    assert re.fullmatch(r"term-1       \| sleep 61 {23}\| 0        \| Yes     \| \d+s", lines[3])
+    assert re.fullmatch(r"term-1       \| cat {28}\| 0        \| Yes     \| \d+s", lines[3])
     assert re.fullmatch(
         r"term-2       \| echo a very long command line… \| 26       \| Yes     \| \d+s", lines[4]
     )
@@ -141,7 +141,7 @@ async def test_terminal_list_is_empty_after_the_end_was_reported(tmp_path):
 
 async def test_terminal_output_returns_everything_without_truncation(tmp_path):
     async with mcp_tools(tmp_path) as tools:
-        started = await tools.call("terminal_start", command="seq 1 5000; sleep 60")
+        started = await tools.call("terminal_start", command="seq 1 5000; exec cat")
         assert started.data["truncated"] is True
         result = await tools.call("terminal_output", sessionId="term-1")
     numbers = "".join(f"{n}\n" for n in range(1, 5001))
@@ -162,7 +162,7 @@ async def test_terminal_output_ends_lines_only_at_line_feeds(tmp_path):
 
 async def test_terminal_stop_terminates_the_session(tmp_path):
     async with mcp_tools(tmp_path) as tools:
-        await tools.call("terminal_start", command="sleep 60")
+        await tools.call("terminal_start", command="cat")
         result = await tools.call("terminal_stop", sessionId="term-1")
         assert result.text == "Terminal session term-1 terminated."
         again = await tools.call("terminal_stop", sessionId="term-1")
@@ -249,7 +249,7 @@ async def test_terminals_that_the_user_has_removed_are_left_out(tmp_path):
 
 async def test_list_leaves_out_terminals_that_the_user_has_removed(tmp_path):
     async with mcp_tools(tmp_path) as tools:
-        await tools.call("terminal_start", command="sleep 60")
+        await tools.call("terminal_start", command="cat")
         async with user_of(tools.host) as user:
             (found,) = (await user.request("terminal/list"))["terminals"]
             await user.request("terminal/release", {"terminalId": found["terminalId"]})
@@ -273,7 +273,7 @@ SLOW = "(a+)+$"
 @pytest.mark.long
 async def test_pattern_that_takes_too_long_is_an_error(tmp_path, tool, arguments):
     async with mcp_tools(tmp_path) as tools:
-        script = f"echo {'a' * 5000}!; sleep 60"
+        script = f"echo {'a' * 5000}!; exec cat"
         await tools.call("terminal_start", command=script)
         with trio.fail_after(30):
             result = await tools.call(tool, sessionId="term-1", **arguments)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from tests.support import mcp
 from tests.support.commands import command_environment, run, run_with
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import alive
 from tests.support.proxies import editor_of
@@ -19,7 +21,7 @@ from tests.support.user import user_at
 pytestmark = pytest.mark.long
 
 AGENT = [sys.executable, str(Path(__file__).with_name("sdk_agent.py"))]
-QUICK = {"ACPTERM_TOOL_MIN_INTERVAL": "0.1", "ACPTERM_TOOL_SETTLE_INTERVAL": "0.3"}
+PATIENT = {f"ACPTERM_{name.upper()}": str(value) for name, value in mcp.PATIENT.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +39,7 @@ async def open_daemon(tmp_path):
 
 
 def proxied(tmp_path, path, *arguments, options=()):
-    return editor_of(tmp_path, path, *AGENT, *arguments, options=["--mcp", *options], **QUICK)
+    return editor_of(tmp_path, path, *AGENT, *arguments, options=["--mcp", *options], **PATIENT)
 
 
 async def call(editor, *calls):
@@ -89,10 +91,10 @@ async def test_terminals_of_the_tools_end_with_their_session(tmp_path, open_daem
     async with proxied(tmp_path, path) as editor:
         await editor.open("/tmp")
         first = editor.session
-        await call(editor, ["terminal_start", {"command": "exec sleep 60"}])
+        await call(editor, ["terminal_start", {"command": "exec cat -u"}])
         opened = await editor.request("session/new", {"cwd": "/tmp", "mcpServers": []})
         editor.session = opened["sessionId"]
-        await call(editor, ["terminal_start", {"command": "exec sleep 61"}])
+        await call(editor, ["terminal_start", {"command": "exec cat -v"}])
         found = {one["sessionId"]: one for one in await listed(path)}
         assert set(found) == {first, editor.session}
         assert {one["name"] for one in found.values()} == {"term-1", "term-2"}
@@ -100,8 +102,8 @@ async def test_terminals_of_the_tools_end_with_their_session(tmp_path, open_daem
         await poll(lambda: not alive(found[first]["pid"]))
         assert [one["sessionId"] for one in await listed(path)] == [editor.session]
         ((blocks, _),) = await call(editor, ["terminal_list", {}])
-        assert "exec sleep 61" in blocks[-1]
-        assert "exec sleep 60" not in blocks[-1]
+        assert "exec cat -v" in blocks[-1]
+        assert "exec cat -u" not in blocks[-1]
 
 
 @pytest.mark.exhaustive
@@ -109,7 +111,7 @@ async def test_tool_that_is_called_before_the_session_is_open_waits(tmp_path, op
     path = open_daemon.path
     async with proxied(tmp_path, path, "--early") as editor:
         await editor.open("/tmp")
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while not (found := await listed(path)):
                 await trio.sleep(0.1)
         assert [one["sessionId"] for one in found] == [editor.session]
@@ -141,9 +143,9 @@ async def test_terminal_survives_a_worker_that_is_killed(tmp_path, open_daemon):
 
 
 async def test_prompt_gives_the_agent_the_tools(tmp_path, open_daemon, run_dir):
-    calls = [["terminal_start", {"command": "echo $((6 * 7)); exec sleep 60"}]]
+    calls = [["terminal_start", {"command": "echo $((6 * 7)); exec cat"}]]
     words = ["prompt", "--mcp", "--json", json.dumps(calls), "--", *AGENT]
-    env = command_environment(open_daemon.path, **QUICK, XDG_RUNTIME_DIR=run_dir)
+    env = command_environment(open_daemon.path, **PATIENT, XDG_RUNTIME_DIR=run_dir)
     done = await run_with(words, env=env)
     assert done.status == 0, done.err
     events = [json.loads(line) for line in done.out.splitlines()]
@@ -154,7 +156,7 @@ async def test_prompt_gives_the_agent_the_tools(tmp_path, open_daemon, run_dir):
     )
     assert "Output:\n42" in json.loads(text)[0][-1]
     async with user_at(open_daemon.user_path) as user:
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while await user.list():
                 await trio.sleep(0.02)
     assert os.listdir(run_dir) == []

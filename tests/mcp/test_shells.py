@@ -31,13 +31,16 @@ async def test_commands_of_a_session_share_directory_and_variables(tmp_path):
 async def test_busy_shell_is_waited_for_and_has_the_exit_code(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         result = await tools.call(
-            "terminal_bash", session="build", command="sleep 2; exit_code=7; (exit 7)",
+            "terminal_bash",
+            session="build",
+            command=f"until test -e {tmp_path}/go; do sleep 0.05; done; exit_code=7; (exit 7)",
             timeout_seconds=0.5,
-        )  # fmt: skip
+        )
         assert result.data["state"] == "running"
         busy = await tools.call("terminal_bash", session="build", command="true")
         assert busy.is_error
         assert "a command still runs in the shell 'build'" in busy.text
+        (tmp_path / "go").touch()
         waited = await tools.call("terminal_wait", sessionId=result.data["id"])
     assert waited.data["exitCode"] == 7
 

@@ -11,7 +11,8 @@ import trio
 from mcp.client.stdio import StdioServerParameters
 
 from tests.support.daemon import daemon
-from tests.support.mcp import QUICK, result_of
+from tests.support.depth import DEADLINE_S
+from tests.support.mcp import PATIENT, result_of
 from tests.support.processes import environment
 from tests.support.user import user_at
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.afresh
 
 def parameters(tmp_path, path: str, *arguments: str) -> StdioServerParameters:
     env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_PROFILE="open")
-    env |= {f"ACPTERM_{name.upper()}": str(value) for name, value in QUICK.items()}
+    env |= {f"ACPTERM_{name.upper()}": str(value) for name, value in PATIENT.items()}
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "acpterm", "mcp", "--socket", path, *arguments],
@@ -55,7 +56,7 @@ async def test_client_on_stdio_uses_a_terminal(tmp_path, mode):
             async def remaining() -> int:
                 return len((await user.request("terminal/list"))["terminals"])
 
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while await remaining():
                     await trio.sleep(0.02)
 
@@ -154,10 +155,10 @@ async def test_client_that_closes_both_pipes_in_a_call_leaves_no_error(tmp_path)
             process.stdin.flush()
             await trio.to_thread.run_sync(process.stdout.readline)
             process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-            arguments = {"command": "sleep 1"}
+            arguments = {"command": "sleep 60"}
             process.stdin.write(request(2, "tools/call", name="terminal_bash", arguments=arguments))
             process.stdin.flush()
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while not (await user.request("terminal/list"))["terminals"]:
                     await trio.sleep(0.02)
             process.stdout.close()

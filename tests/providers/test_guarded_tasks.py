@@ -11,6 +11,7 @@ from acpterm.config.places import SlurmPlace, SshPlace
 from acpterm.host.policy import HostPolicy
 from acpterm.providers.guarded_tasks import keep_running, run_guarded
 from acpterm.pty.tracking.marks import Daemon
+from tests.support.depth import DEADLINE_S
 
 NO_DESCRIPTORS = OSError(errno.EMFILE, "Too many open files")
 
@@ -49,7 +50,7 @@ async def test_task_that_fails_while_it_is_cancelled_is_cancelled():
             nursery.start_soon(fail_at_the_end)
             nursery.start_soon(trio.sleep_forever)
 
-    with trio.fail_after(1), trio.move_on_after(0.05) as scope:
+    with trio.fail_after(DEADLINE_S), trio.move_on_after(0.05) as scope:
         await keep_running("some task", run)
     assert scope.cancelled_caught
 

@@ -15,7 +15,7 @@ from acpterm.providers.provider import Command
 from tests.support.polling import poll
 
 # More than a test needs, and little enough to fail soon if the event loop is blocked.
-_ANSWER_TIMEOUT_S = 5.0
+_ANSWER_TIMEOUT_S = 20.0
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 

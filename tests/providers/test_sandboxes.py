@@ -19,6 +19,7 @@ from acpterm.providers.registry import make
 from acpterm.terminal.status import EndedBy
 from tests.support import sandboxes
 from tests.support.bounded import as_user
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.sandboxes import ran, script, started
 
@@ -102,9 +103,13 @@ async def test_kill_lets_the_program_end_itself(sandbox, place):
 
 
 async def test_job_control_works(sandbox, place):
-    line = "set -m; sleep 0.01 & wait; sleep 1000 & fg %1"
+    is_foreground = (
+        "read -r _ _ _ _ group _ _ foreground _ </proc/$$/stat; test $group = $foreground"
+    )
+    job = f"until {is_foreground}; do :; done; echo ready; exec sleep 1000"
+    line = f"set -m; sleep 0.01 & wait; sh -c '{job}' & fg %1"
     async with started(sandbox, place.command("bash", "-c", line)) as terminal:
-        await poll(lambda: "sleep 1000" in terminal.text.text())
+        await poll(lambda: "ready\n" in terminal.text.text())
         terminal.keyboard.type(b"\x03")
         status = await terminal.wait_exited()
         assert status.code == 130
@@ -358,7 +363,7 @@ async def test_version_has_a_time_limit(place, monkeypatch, tmp_path):
     stuck.chmod(0o755)
     monkeypatch.setenv("PATH", f"{stuck.parent}:{os.environ['PATH']}")
     monkeypatch.setattr(sandbox_trial, "_TIMEOUT_S", 1.0)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         with pytest.raises(ProviderError, match="did not end within 1 s"):
             await BubblewrapProvider().prepare(script(place, "true"))
 

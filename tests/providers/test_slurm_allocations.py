@@ -14,7 +14,7 @@ from acpterm.pty.tracking.marks import Daemon
 from tests.support.places import slurm_provider
 from tests.support.polling import poll
 
-TIMEOUT_S = 5
+TIMEOUT_S = 20
 # A request that the controller does not know yet, and then grants.
 SALLOC = """\
 trap 'exit 1' TERM

@@ -18,6 +18,7 @@ from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import CommandLimits, Done, cancel
 from acpterm.providers.slurm.program import SlurmProgram
 from tests.support.containers import shell
+from tests.support.depth import DEADLINE_S
 from tests.support.places import slurm_provider
 from tests.support.polling import poll
 
@@ -90,7 +91,7 @@ async def test_cancellation_of_a_job_does_not_wait_for_steps(logged, tmp_path):
     limits = CommandLimits(1)
     (log := tmp_path / "step").write_text("srun: job 5 queued and waiting for resources\n")
     async with limits.of("srun"):
-        with trio.fail_after(5):
+        with trio.fail_after(DEADLINE_S):
             assert await SlurmProgram(SlurmPlace(), "a", str(log), limits).end(0.0)
     assert logged("argv") == ["5"]
 
@@ -142,8 +143,8 @@ def test_problem_of_a_command_is_in_one_line():
 async def test_command_that_ignores_sigterm_is_killed_without_a_warning(logged, tmp_path):
     text = f"#!/bin/sh\ntrap '' TERM\ntouch {tmp_path}/began\nwhile :; do sleep 0.1; done\n"
     (tmp_path / "scancel").write_text(text)
-    with trio.fail_after(20), pytest.raises(ProviderError, match="did not end within"):
-        await cancel(SlurmPlace(), ["5"], timeout_s=1)
+    with trio.fail_after(DEADLINE_S), pytest.raises(ProviderError, match="did not end within"):
+        await cancel(SlurmPlace(), ["5"], timeout_s=5)
     assert (tmp_path / "began").exists()
 
 
@@ -195,7 +196,7 @@ async def test_programs_cancel_their_jobs_themselves_if_one_command_could_not(
     _, program = record_job(provider, "a")
     provider.end_all()
     assert await program.end(0.0)
-    await poll(lambda: program._cancelling is None, 5)
+    await poll(lambda: program._cancelling is None)
     assert not await program.end(0.0)
     assert logged("argv") == ["5", "5"]
 
@@ -239,11 +240,11 @@ async def follow_queued(directory, limits, jobs, nursery):
 async def test_queued_steps_of_a_job_are_woken_by_one_step(logged, tmp_path, wake_now):
     async with trio.open_nursery() as nursery:
         changed = await follow_queued(tmp_path, CommandLimits(), ["3"] * 12, nursery)
-        await poll((tmp_path / "log.argv").exists, 5)
+        await poll((tmp_path / "log.argv").exists)
         for number in range(12):
             with (tmp_path / f"step{number}").open("a") as log:
                 log.write(STARTED.format(number=number))
-        await poll(lambda: len(changed) == 12, 5)
+        await poll(lambda: len(changed) == 12)
         nursery.cancel_scope.cancel()
     assert len(logged("argv")) == 1
 
@@ -254,10 +255,7 @@ async def test_wakes_of_several_jobs_run_one_at_a_time_beside_other_steps(
     limits = CommandLimits(1)
     async with limits.of("srun"), trio.open_nursery() as nursery:
         await follow_queued(tmp_path, limits, ["3", "4", "5", "5"], nursery)
-        await poll(
-            lambda: (tmp_path / "log.argv").exists() and len(logged("argv")) == 3,
-            5,
-        )
+        await poll(lambda: (tmp_path / "log.argv").exists() and len(logged("argv")) == 3)
         nursery.cancel_scope.cancel()
     assert {line.split("--jobid=")[1][0] for line in logged("argv")} == {"3", "4", "5"}
     assert set(logged("count")) == {"1"}
@@ -282,7 +280,7 @@ async def test_program_survives_that_no_command_can_be_started(
     program = SlurmProgram(SlurmPlace(), "a", str(log), CommandLimits())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(program.follow, list)
-        await poll(lambda: program._limits.was_woken("3"), 5)
+        await poll(lambda: program._limits.was_woken("3"))
         nursery.cancel_scope.cancel()
     with log.open("a") as file:
         file.write(STARTED.format(number=0))

@@ -36,7 +36,7 @@ def settings(idle_cluster, tmp_path):
         '[profiles.far]\nbase = "open"\nplaces = ["slurm:*"]\n'
         '[profiles.near]\nbase = "open"\n'
         '[profiles.tight]\nbase = "open"\nplaces = ["slurm:*"]\ndangerous = "deny"\n'
-        "limits = { wall = 2.0, session_terminals = 1 }\n"
+        "limits = { wall = 6.0, session_terminals = 1 }\n"
     )
     return file
 

@@ -17,6 +17,7 @@ from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.program import SshProgram
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import shell
+from tests.support.depth import DEADLINE_S
 from tests.support.places import (
     pids,
     release,
@@ -204,7 +205,8 @@ async def test_host_that_does_not_answer_is_refused_in_time(tmp_path, runtime_di
                 for _ in range(20):
                     nursery.start_soon(attempt)
             assert len(failed) == 20
-            assert time.monotonic() - began < 5
+            # One after the other, the attempts would take 20 s.
+            assert time.monotonic() - began < 15
 
 
 async def test_host_without_a_server_is_refused(server, runtime_directory):
@@ -243,7 +245,7 @@ async def test_lost_connection_is_told_apart_from_an_exit(server, runtime_direct
         started = await start(ssh, pool, shell(workspace, STUBBORN))
         await ready(started.terminal)
         server.cut()
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             status = await started.terminal.wait_exited()
         assert (status.code, status.signal) == (255, None)
         assert (status.ended_by, status.host) == (EndedBy.LOST, "box")
@@ -275,7 +277,7 @@ async def test_killed_program_of_a_slow_host_is_not_lost(server, workspace, monk
         started.terminal.kill(EndedBy.USER)
         status = await started.terminal.wait_exited()
         assert (status.signal, status.ended_by) == ("SIGKILL", EndedBy.USER)
-        assert not any(map(alive, pids(workspace / "pids")))
+        await poll(lambda: not any(map(alive, pids(workspace / "pids"))))
         await release(ssh, pool, started)
 
 
@@ -333,14 +335,14 @@ async def test_create_is_refused_if_a_connected_host_does_not_answer_any_more(
     server, runtime_directory, workspace, monkeypatch
 ):
     monkeypatch.setattr(control, "_ANSWER_AGE_MAX_S", 0.0)
-    async with ssh_provider(server.place(connect_timeout=2.0)) as ssh:
+    async with ssh_provider(server.place(connect_timeout=6.0)) as ssh:
         assert (await run(ssh, shell(workspace, "exit 2")))[0].code == 2
         frozen = server.connections()
         for process in frozen:
             process.suspend()
-        with trio.fail_after(10), pytest.raises(ProviderError) as caught:
+        with trio.fail_after(DEADLINE_S), pytest.raises(ProviderError) as caught:
             await ssh.prepare(shell(workspace, "true"))
-        assert str(caught.value) == "no connection to box: it did not answer within 2 s"
+        assert str(caught.value) == "no connection to box: it did not answer within 6 s"
         for process in frozen:
             process.resume()
         assert (await run(ssh, shell(workspace, "exit 3")))[0].code == 3

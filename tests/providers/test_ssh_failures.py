@@ -20,6 +20,7 @@ from acpterm.providers.ssh.master import Master, users_master
 from acpterm.providers.ssh.program import LOST, SshProgram
 from acpterm.providers.ssh.provider import SshProvider
 from acpterm.terminal.remote import RemoteExit
+from tests.support.depth import DEADLINE_S
 
 
 @pytest.fixture
@@ -185,7 +186,7 @@ def local_shell(monkeypatch):
 
 
 async def test_words_of_a_command_line_are_printable(local_shell, master):
-    with trio.fail_after(5), pytest.raises(ProviderError):
+    with trio.fail_after(DEADLINE_S), pytest.raises(ProviderError):
         await Control(master).run(b"printf 'acpterm 0 ready sh \\0 x\\n'\n")
 
 
@@ -199,7 +200,7 @@ async def test_failure_of_an_open_channel_is_a_loss(local_shell, monkeypatch, ma
         return parse(line)
 
     monkeypatch.setattr(control, "_parsed", fail_second)
-    with trio.fail_after(5):
+    with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             await nursery.start(control.run, b"echo acpterm 0 ready sh x; echo second; read _\n")
             await control.closed.wait()

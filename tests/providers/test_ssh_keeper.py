@@ -81,7 +81,8 @@ async def test_program_runs_in_a_terminal_of_the_daemon_there(
 async def test_query_of_a_kept_program_is_answered_once(
     server, there, runtime_directory, workspace
 ):
-    line = "stty raw -echo; printf '\\033[6n'; timeout --foreground 2 cat | od -An -c; echo ready"
+    read = "{ head -c 1; timeout --foreground 2 cat; } | od -An -c"
+    line = f"stty raw -echo; printf '\\033[6n'; {read}; echo ready"
     async with ssh_provider(keeping(server)) as ssh, running_pool() as pool:
         started = await start(ssh, pool, shell(workspace, line))
         await ready(started.terminal)

@@ -15,6 +15,7 @@ from acpterm.config.places import SshPlace
 from acpterm.providers.ssh import scripts, wait_scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
 from acpterm.providers.ssh.master import Master
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 
 
@@ -43,7 +44,7 @@ async def controlled(monkeypatch, limit_s=1000):
     name = f"acpterm-{secrets.token_hex(16)}"
     directory = Path("/tmp", name)
     try:
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             async with trio.open_nursery() as nursery:
                 await nursery.start(control.run, scripts.control(name, limit_s, "1"))
                 try:
@@ -69,21 +70,21 @@ async def test_channel_closes_at_a_request_without_its_directory(monkeypatch):
     async with controlled(monkeypatch) as (control, directory):
         shutil.rmtree(directory)
         with pytest.raises(ControlLostError):
-            await control.request("exit", "id", timeout_s=5)
+            await control.request("exit", "id", timeout_s=DEADLINE_S)
 
 
 async def test_job_that_cannot_be_stored_is_read(monkeypatch):
     async with controlled(monkeypatch) as (control, directory):
         (directory / "id").mkdir()
         await control.send("job 0 id 2", [b"quit 0", b"quit 0"])
-        assert await control.request("exit", "id", timeout_s=5) == "never"
+        assert await control.request("exit", "id", timeout_s=DEADLINE_S) == "never"
         assert not (directory / "id.job").exists()
 
 
 async def test_job_is_stored_with_all_its_lines(monkeypatch):
     async with controlled(monkeypatch) as (control, directory):
         await control.send("job 0 id 2", [b"one  two\\0040", b" three"])
-        await control.request("exit", "id", timeout_s=5)
+        await control.request("exit", "id", timeout_s=DEADLINE_S)
         assert (directory / "id").read_text() == "one  two\\0040\n three\n"
         assert (directory / "id.job").exists()
 
@@ -109,7 +110,7 @@ def test_command_that_does_not_arrive_is_no_program_that_has_exited(tmp_path, in
 
 async def test_missing_acpterm_is_reported_without_the_words_of_the_shell(monkeypatch):
     async with controlled(monkeypatch) as (control, _):
-        reply = await control.request("keeper", "- no-such-acpterm", timeout_s=5)
+        reply = await control.request("keeper", "- no-such-acpterm", timeout_s=DEADLINE_S)
         assert reply == "no-such-acpterm: command not found"
 
 
@@ -141,7 +142,7 @@ async def quit_with(monkeypatch, request, identifier):
 async def test_programs_that_are_left_end_with_the_daemon(monkeypatch, program):
     process, identifier = program
     await quit_with(monkeypatch, "quit 0 all", identifier)
-    assert process.wait(5) == -signal.SIGTERM
+    assert process.wait(DEADLINE_S) == -signal.SIGTERM
 
 
 async def test_programs_that_are_left_run_on_when_connections_are_not_used(monkeypatch, program):

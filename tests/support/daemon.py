@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.agent import Agent, agent_at
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll, poll_blocking
 from tests.support.processes import Process, environment, process
 from tests.support.rpc import encode
@@ -124,7 +125,7 @@ class BlockingDaemon:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-        poll_blocking(self._is_ready, 10)
+        poll_blocking(self._is_ready)
 
     def _is_ready(self) -> bool:
         assert self.process.poll() is None, (self.directory / "log").read_text()
@@ -134,7 +135,7 @@ class BlockingDaemon:
         """Shut the daemon and its terminals down."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(DEADLINE_S)
         finally:
             self.process.kill()
             self.process.wait()
@@ -145,7 +146,7 @@ class BlockingDaemon:
         initialize = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
         response: dict[str, Any] = {}
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(15)
+            connection.settimeout(DEADLINE_S)
             connection.connect(user_socket(self.socket))
             stream = connection.makefile("rwb")
             for id_, (name, its_params) in enumerate(

@@ -17,6 +17,7 @@ from acpterm.config import Settings
 from acpterm.host.host import Host
 from acpterm.mcp.server import create_server
 from acpterm.mcp.tool_set_names import ToolSetName
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 
 QUICK: dict[str, Any] = {
@@ -24,7 +25,14 @@ QUICK: dict[str, Any] = {
     "tool_settle_interval": 0.3,
     "tool_max_interval": 5.0,
 }
-"""Settings with short waits, for programs that answer at once."""
+"""Settings with short waits, for programs that run on and whose output is not needed."""
+
+PATIENT: dict[str, Any] = {
+    "tool_min_interval": 0.1,
+    "tool_settle_interval": DEADLINE_S,
+    "tool_max_interval": DEADLINE_S,
+}
+"""Settings for programs that end or wait for input: a call returns then, however late that is."""
 
 
 class Result(NamedTuple):
@@ -98,8 +106,9 @@ async def mcp_tools(
 
     `mode` is the client's: `legacy` goes through memory streams with the handshake of 2025, `auto`
     uses the protocol of 2026. `pool_profile` is a profile of the policy that applies in addition.
+    `settings` are added to `PATIENT`.
     """
-    chosen = {"profile": "open", **QUICK, **settings}
+    chosen = {"profile": "open", **PATIENT, **settings}
     path = str(tmp_path / "mcp.sock")
     async with host_here(**chosen) as host, listening(host, path):
 

@@ -197,11 +197,11 @@ class Tmux:
 
     def _run(self, *words: str) -> "subprocess.CompletedProcess[bytes]":
         line = ["tmux", "-u", "-L", self._name, "-f", str(self.directory / "tmux.conf"), *words]
-        return subprocess.run(line, check=False, capture_output=True, timeout=20)
+        return subprocess.run(line, check=False, capture_output=True, timeout=DEADLINE_S)
 
     def wait_ready(self) -> None:
         """Wait until the server listens."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + DEADLINE_S
         while (run := self._run("display-message", "-p", "#{pid}")).returncode:
             assert time.monotonic() < end, run.stderr
         assert int(run.stdout) == self.process.pid
@@ -257,4 +257,4 @@ def tmux_server(directory: Path) -> Iterator[Tmux]:
         yield server
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(DEADLINE_S)

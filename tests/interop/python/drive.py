@@ -70,7 +70,7 @@ async def result(request):
 
 async def until_output(client, terminal, text):
     """Poll until the output contains `text`."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             output = await result(client.terminal_output(SESSION, terminal))
             if text in output["output"]:

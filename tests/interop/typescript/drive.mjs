@@ -46,11 +46,11 @@ async function resultOf(request) {
 
 // Poll until the output contains `text`.
 async function untilOutput(terminal, text) {
-  for (const end = Date.now() + 10_000; Date.now() < end; await sleep(10)) {
+  for (const end = Date.now() + 30_000; Date.now() < end; await sleep(10)) {
     const seen = await terminal.currentOutput();
     if (seen.output.includes(text)) return seen;
   }
-  throw new Error(`no ${text} in 10 seconds`);
+  throw new Error(`no ${text} in 30 seconds`);
 }
 
 async function wholeLife(client, plan) {

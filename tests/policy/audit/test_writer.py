@@ -154,7 +154,9 @@ def test_batch_is_appended_once_when_two_threads_append_it(tmp_path):
 
 WRITER = """
 import sys
+from acpterm.policy.audit import writer
 from acpterm.policy.audit.writer import AuditWriter, Batch
+writer._LOCK_TIMEOUT_S = 50
 directory, name, count = sys.argv[1:]
 file = AuditWriter(directory, file_bytes=20_000, files=100_000)
 for start in range(0, int(count), 5):
