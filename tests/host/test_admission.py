@@ -65,7 +65,7 @@ def hold(**own):
     return ask(held, "initialize", protocolVersion=1, _meta={"acpterm": own})
 
 def until(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -417,7 +417,9 @@ async def test_proxy_that_asks_the_user_is_admitted_and_its_agent_is_not(tmp_pat
 
 def mcp_socket(log):
     """Return the socket of the session's MCP server, once it is in the proxy's log."""
-    for line in log.read_text().splitlines():
+    # What follows the last line end is being written.
+    *lines, _ = log.read_text().split("\n")
+    for line in lines:
         message = json.loads(line)
         if message["dir"] == "proxy->agent" and message["msg"].get("method") == "session/new":
             (server,) = message["msg"]["params"]["mcpServers"]
@@ -516,9 +518,14 @@ async def test_refusal_of_a_process_that_has_ended_is_logged(tmp_path):
             await trio.to_thread.run_sync(child.wait)
         finally:
             os.kill(worker, signal.SIGCONT)
-        await poll(lambda: "connection refused" in running.process.logged())
-        lines = map(json.loads, running.process.logged().splitlines())
-        (refused,) = [line for line in lines if line["event"] == "connection refused"]
+
+        def refusals():
+            # What follows the last line end is being written.
+            *lines, _ = running.process.logged().split("\n")
+            found = map(json.loads, lines)
+            return [line for line in found if line["event"] == "connection refused"]
+
+        (refused,) = await poll(refusals)
         assert refused["pid"] == child.pid
         assert "has ended" in refused["reason"]
 

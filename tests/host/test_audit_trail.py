@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from acpterm.config import Settings
@@ -17,11 +18,7 @@ from tests.support.user import user_of
 
 @pytest.fixture
 def settings(tmp_path):
-    return Settings(
-        audit_dir=str(tmp_path / "audit"),
-        profile="short",
-        profiles={"short": ProfileTable(limits=Limits(wall=0.2))},
-    )
+    return Settings(audit_dir=str(tmp_path / "audit"))
 
 
 @pytest.fixture
@@ -46,6 +43,8 @@ async def test_exit_of_a_forgotten_terminal_is_recorded(settings, recorded):
 
 
 async def test_exit_names_the_limit_that_has_ended_the_program(settings, recorded):
+    profiles = {"short": ProfileTable(limits=Limits(wall=0.2))}
+    settings = msgspec.structs.replace(settings, profile="short", profiles=profiles)
     async with open_host(settings, current()) as host, agent_of(host) as agent:
         await agent.wait(await agent.create("exec sleep 60"))
     (entry,) = recorded("exit")

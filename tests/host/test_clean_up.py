@@ -76,7 +76,8 @@ async def test_error_of_a_launch_is_reported_when_its_clean_up_fails(tmp_path):
 
 
 @pytest.mark.long
-async def test_closing_a_host_ends_clean_ups_at_one_deadline():
+async def test_closing_a_host_ends_clean_ups_at_one_deadline(monkeypatch):
+    monkeypatch.setattr("acpterm.host.host_state.CLEAN_UP_TIMEOUT_S", 60.0)
     async with host_here() as host:
         slow = place(host, Leaving(delay_s=60.0))
         async with agent_of(host) as agent, user_of(host) as user:
@@ -87,4 +88,4 @@ async def test_closing_a_host_ends_clean_ups_at_one_deadline():
         begun = trio.current_time()
         host.state.close_by(begun + 0.3)
     assert slow.tokens == ["left", "left"]
-    assert trio.current_time() - begun < 3
+    assert trio.current_time() - begun < 20

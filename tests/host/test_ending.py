@@ -119,7 +119,7 @@ async def test_program_has_exited_while_its_child_keeps_writing(agent):
 
 async def test_program_has_exited_while_its_child_floods_the_terminal(agent):
     terminal = await agent.create("trap '' HUP; yes & exit 4")
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         assert (await agent.wait(terminal))["exitCode"] == 4
         await agent.release(terminal)
         assert (await agent.run("echo next"))[0] == "next\n"
@@ -250,13 +250,13 @@ async def test_every_pending_wait_gets_the_exit_status(agent):
 @pytest.mark.costly
 async def test_exit_status_has_the_resource_usage(each_way):
     code = "x = bytearray(40_000_000); sum(range(3_000_000)); input()"
+    began = trio.current_time()
     terminal = await each_way.create(sys.executable, args=["-S", "-c", code])
-    started = trio.current_time()
     with trio.move_on_after(0.1):
         await each_way.wait(terminal)
     await each_way.type(terminal, "\n")
     used = own(await each_way.wait(terminal))
-    took = 1000 * (trio.current_time() - started)
+    took = 1000 * (trio.current_time() - began)
     assert 100 <= used["wallMs"] <= took + 200
     assert 10 <= used["cpuMs"] <= 30_000
     assert 40_000_000 < used["maxRssBytes"] < 400_000_000
@@ -280,14 +280,20 @@ async def test_release_is_ended_by_agent(agent):
     assert own(await agent.result(waiting))["endedBy"] == "agent"
 
 
+# A slow program may have done nothing yet at the end of a short lifetime: a longer one follows.
+LIFETIMES_MS = (100, 1000, 10_000)
+
+
 async def test_program_is_ended_by_timeout_after_its_lifetime(each_way):
-    terminal = await each_way.create("echo up; sleep 60", own={"timeoutMs": 100})
-    with trio.fail_after(10):
+    for lifetime in LIFETIMES_MS:
+        terminal = await each_way.create("echo up; sleep 60", own={"timeoutMs": lifetime})
         status = await each_way.wait(terminal)
-    assert (status["exitCode"], status["signal"]) == (None, "SIGTERM")
-    assert own(status)["endedBy"] == "timeout"
-    assert own(status)["wallMs"] >= 100
-    assert (await each_way.output(terminal))["output"] == "up\n"
+        assert (status["exitCode"], status["signal"]) == (None, "SIGTERM")
+        assert own(status)["endedBy"] == "timeout"
+        assert own(status)["wallMs"] >= lifetime
+        if output := (await each_way.output(terminal))["output"]:
+            break
+    assert output == "up\n"
 
 
 async def test_program_within_its_lifetime_runs_on(agent):
@@ -300,9 +306,13 @@ async def test_program_that_handles_sigterm_sets_its_own_exit_code_at_the_end_of
     agent,
 ):
     line = "trap 'echo tidy; exit 9' TERM; while :; do sleep 0.01; done"
-    output, status = await agent.run(line, own={"timeoutMs": 100})
+    for lifetime in LIFETIMES_MS:
+        output, status = await agent.run(line, own={"timeoutMs": lifetime})
+        assert own(status)["endedBy"] == "timeout"
+        if status["exitCode"] is not None:
+            break
+    assert status["exitCode"] == 9
     assert output.endswith("tidy\n")
-    assert (status["exitCode"], own(status)["endedBy"]) == (9, "timeout")
 
 
 async def test_kill_after_the_exit_changes_nothing(agent):

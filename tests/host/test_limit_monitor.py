@@ -129,12 +129,13 @@ async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tm
 
 async def test_promotion_cancels_the_idle_limit_and_the_wall_limit():
     async with host_here() as host:
-        entry = await start(host, "exec sleep 60", idle=0.1, wall=0.1)
-        other = await start(host, "exec sleep 60", wall=0.2)
+        entry = await start(host, "exec sleep 60", idle=1.0, wall=1.0)
         host.state.registry.promote(entry)
+        # This one is ended after the time at which the limits would have ended the first one.
+        other = await start(host, "exec sleep 60", wall=1.2)
         with trio.fail_after(10):
             status = await other.terminal.wait_exited()
-        assert (status.ended_by, status.cause) == (EndedBy.TIMEOUT, Cause("wall", 0.2))
+        assert (status.ended_by, status.cause) == (EndedBy.TIMEOUT, Cause("wall", 1.2))
         assert entry.terminal.exit is None
 
 

@@ -21,6 +21,7 @@ from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.bounded import bounds
 from tests.support.connector import connect_as_agent
 from tests.support.daemon import daemon, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -104,14 +105,15 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
                 assert await user.list() == []
                 async with agent_on(await other_user.connect(agents)) as agent:
                     quiet = await agent.create("echo quiet; read x")
-                    short = await agent.create("sleep 1; exit 5")
+                    short = await agent.create("sleep 1 & echo started; wait; exit 5")
+                    await agent.until_output(short, "started")
                     storm = await agent.create(
                         sys.executable,
-                        args=["-m", "tests.support.storm", str(PROCESSES), "40"],
+                        args=["-m", "tests.support.storm", str(PROCESSES), "60"],
                         cwd=os.getcwd(),
                     )
                     await agent.until_output(storm, "full", 20)
-                    with trio.fail_after(10):
+                    with trio.fail_after(DEADLINE_S):
                         assert len(await user.list()) == 3
                         await user.open("terminal/attach", terminalId=quiet, cols=80, rows=24)
                         waited = await agent.request("terminal/wait_for_exit", agent.of(short))
@@ -243,7 +245,7 @@ async def _refusal(stream):
     params = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
     await stream.send_all(params)
     answer = b""
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while not answer.endswith(b"\n"):
             answer += await stream.receive_some(65536)
     return None if b'"result"' in answer else answer.decode()

@@ -241,7 +241,7 @@ async def test_new_connection_gets_a_name_never_used_before(tmp_path):
 async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
-        fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 3}
+        fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 5}
         stubborn = await spawn(
             worker.keeper, "trap '' TERM; sleep 60; :", record=record(**fields).encode()
         )
@@ -347,7 +347,7 @@ async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):
         )
         await poll(lambda: terminal.ring.header[HEAD] > 0)
         await leave(worker)
-        async with successor(started, resume_timeout=1) as host, agent_of(host) as agent:
+        async with successor(started, resume_timeout=4) as host, agent_of(host) as agent:
             await agent.initialize(SECRET)
             assert (await agent.output(terminal.name))["output"] == "30 100\n"
             await agent.until_output(terminal.name, "24 80")

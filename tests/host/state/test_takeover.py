@@ -136,7 +136,7 @@ async def test_program_that_exits_without_a_worker_has_its_status_and_output(tmp
 @pytest.mark.long
 async def test_pending_kill_is_resumed(tmp_path):
     stubborn = "trap '' TERM HUP; echo $$; while :; do sleep 0.1; done"
-    async with shut_down_daemon(tmp_path, settings={"kill_grace": 2}) as daemon:
+    async with shut_down_daemon(tmp_path, settings={"kill_grace": 5}) as daemon:
         async with daemon.agent() as (agent, own):
             terminal = await agent.create(stubborn)
             pid = int(await agent.until_output(terminal, "\n"))
@@ -365,7 +365,7 @@ async def test_recording_is_resumed_without_loss(tmp_path):
         async with daemon.agent(own["resume"]) as (agent, _):
             assert (await agent.wait(terminal))["exitCode"] == 6
             (file,) = directory.iterdir()
-            await poll(lambda: "exited with 6" in file.read_text())
+            await poll(lambda: 'exited with 6"]\n' in file.read_text())
             _, *events = [json.loads(event) for event in file.read_text().splitlines()]
             output = "".join(data for _, code, data in events if code == "o")
             assert output.split() == [f"é{number}" for number in range(1, 3001)]
