@@ -60,10 +60,10 @@ class Window:
 
 
 @asynccontextmanager
-async def attached(tmp_path, **settings):
+async def attached(tmp_path, info=INFO, **settings):
     """Attach a window; yield it, the daemon's end of its connection, and the daemon."""
     window = Window()
-    info = msgspec.convert(INFO, TerminalInfo)
+    info = msgspec.convert(info, TerminalInfo)
     async with fake_host(tmp_path, "user.sock") as host, trio.open_nursery() as nursery:
         path = host.path.replace("user.sock", "agent.sock")
 
@@ -112,7 +112,9 @@ async def typed(worker):
         assert request["method"] == "_acpterm/terminal/window"
 
 
-async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_path):
+async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_path, monkeypatch):
+    # Without a notice, which would change the window as well.
+    monkeypatch.setattr("acpterm.client.user.attach.attach._QUIET_S", math.inf)
     async with attached(tmp_path) as (window, first, host):
         await show(first, await is_asked(first), b"the picture")
         await window.shows(b"the picture")
@@ -146,6 +148,34 @@ async def test_notice_is_erased_when_the_daemon_ends_before_it_sends_the_final_s
         assert b"\x1b[24H\x1b[2K" in window.look()[before:]
     assert window.error is None
     assert window.over.exit_status.exit_code == 3
+
+
+async def test_key_and_output_remove_the_notice_before_its_time_is_over(tmp_path, monkeypatch):
+    monkeypatch.setattr("acpterm.client.user.attach.attach.NOTICE_S", math.inf)
+    async with attached(tmp_path) as (window, worker, _):
+        request = await is_asked(worker)
+        await show(worker, request, b"the picture")
+        await window.shows(b"C-\\ leaves it]")
+        await show(worker, request, b"output", kind="output")
+        await worker.expect("_acpterm/terminal/window")
+        window.type(b"a")
+        await worker.expect("_acpterm/terminal/window")
+        await worker.expect("_acpterm/terminal/write")
+
+
+async def test_notice_does_not_appear_once_the_program_has_exited(tmp_path):
+    """Also if the window is slow, so that the last output is printed later."""
+    info = {**INFO, "state": "queued"}
+    async with attached(tmp_path, info) as (window, worker, _):
+        request = await is_asked(worker)
+        # More than a window takes that is not read.
+        await show(worker, request, b"x" * 30_000)
+        asked = await worker.expect("_acpterm/terminal/get")
+        await worker.respond(request, {"reason": "exited", "exitStatus": EXIT})
+        cancelled = await worker.expect("$/cancel_request")
+        assert cancelled["params"]["requestId"] == asked["id"]
+        await poll(lambda: window.look() and window.left.is_set())
+        assert b"leaves it" not in window.look()
 
 
 async def test_window_size_is_current_when_attached_again(tmp_path):

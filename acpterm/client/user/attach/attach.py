@@ -159,8 +159,11 @@ class _Attachment:
             nursery.start_soon(self._print, nursery.cancel_scope)
             nursery.start_soon(self._send_input, nursery.cancel_scope)
             nursery.start_soon(self._handle_signals, signals, nursery.cancel_scope)
-            nursery.start_soon(self._show_notice)
+            notice = trio.CancelScope()
+            nursery.start_soon(self._show_notice, notice)
             response = await self._attach()
+            # From now on, nothing would erase a notice that appears.
+            notice.cancel()
             if self._is_notice_visible and self.has_main:
                 with trio.move_on_after(_FLUSH_TIMEOUT_S):
                     await self._paint_final_screen()
@@ -243,13 +246,17 @@ class _Attachment:
                 return
             self._repaint()
 
-    async def _show_notice(self) -> None:
+    async def _show_notice(self, scope: trio.CancelScope) -> None:
         """Show the notice (terminal, detach keys) in the window's last line for `NOTICE_S` seconds.
 
         The notice appears once the program has printed nothing for `_QUIET_S` seconds. A key
         removes it early. If the program waits in the queue of a cluster, the notice says so, and
-        stays until the program starts.
+        stays until the program starts. Cancel `scope` to do no more of this.
         """
+        with scope:
+            await self._show_and_remove_notice()
+
+    async def _show_and_remove_notice(self) -> None:
         await self._has_output.wait()
         while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  each output delays it
             await trio.sleep_until(self._last_output_at + _QUIET_S)
