@@ -61,6 +61,10 @@ MESS = (
 )
 
 
+def shows_mess(pane):
+    return pane.modes.get("mouse_any_flag") == "1"
+
+
 def tidy(pane):
     return pane.modes == {} and pane.of("origin_flag") == ["0"]
 
@@ -71,12 +75,12 @@ def test_window_is_restored_however_attach_ends(windows, way):
     name = windows.daemon.create("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
     shell = windows.shell()
     shell.line("echo before")
-    shell.until("\nbefore")
+    # The shell sets its mode before it shows the prompt.
+    shell.until("\nbefore\nhere$")
     before = stty(shell)
     shell.line(f"{OURS} attach {name}; echo status $?")
-    shell.until("leaves it")
+    shell.until(lambda: shows_mess(shell))
     assert is_raw(shell)
-    assert shell.modes["mouse_any_flag"] == "1"
     if way == "key":
         shell.keys(DETACH)
     elif way.startswith("SIG"):
@@ -90,7 +94,7 @@ def test_window_is_restored_however_attach_ends(windows, way):
     assert f"[{name} {outcome}]" in shell.text
     # The shell restores the mode before it reads a line.
     shell.line("echo; echo after")
-    shell.until("\nafter")
+    shell.until("\nafter\nhere$")
     shell.until(lambda: tidy(shell))
     assert stty(shell) == before
     assert "before" in shell.history()
@@ -109,7 +113,7 @@ def test_cursor_is_below_the_output_after_detach(windows):
     name = windows.daemon.create(*BASH)
     shell = windows.shell()
     shell.line(f"{OURS} attach {name}")
-    shell.until("leaves it")
+    shell.until(lambda: windows.daemon.info(name)["attached"])
     shell.line("printf '\\e[?1049h\\e[?1049l'")
     shell.line("echo one; echo two")
     shell.until("\none\ntwo\n$")
@@ -124,7 +128,7 @@ def test_attach_fails_and_restores_the_window_when_the_daemon_is_killed(windows,
         name = daemon.create("bash", "-c", f"printf '{MESS}'; exec sleep 1000")
         shell = other.shell()
         shell.line(f"{OURS} attach {name}; echo status $?")
-        shell.until("leaves it")
+        shell.until(lambda: shows_mess(shell))
         daemon.process.kill()
         shell.until("status 1")
         assert re.search(r"acpterm: the daemon at .*is gone", shell.text.replace("\n", ""))
@@ -188,32 +192,40 @@ def test_attach_needs_a_terminal(windows):
 
 
 @pytest.mark.long
-def test_notice_disappears_at_a_key_or_at_output(windows):
+def test_notice_disappears_by_itself_at_a_key_or_at_output(windows, tmp_path):
+    """`test_attach_resume` shows that a key and output remove it before its time is over."""
     name = windows.daemon.create(*BASH)
-    pane = windows.attach(name, size=(60, 8))
-    pane.until(f"[{name}: C-\\ leaves it]")
+
+    def attach():
+        pane = windows.attach(name, size=(60, 8), log=True)
+        # The notice may be gone before it is seen on the screen.
+        pane.until(lambda: pane.has_printed(f"[{name}: C-\\ leaves it]"))
+        return pane
+
+    pane = attach()
     pane.until(lambda: "leaves it" not in pane.text)
-    pane.line("(sleep 0.7; seq 20) &")
+    go = tmp_path / "go"
+    pane.line(f"(until [ -e {go} ]; do sleep 0.05; done; seq 20) &")
     pane.keys(DETACH)
     pane.ended()
-    pane = windows.attach(name, size=(60, 8))
-    pane.until("leaves it")
+    pane = attach()
+    go.touch()
     pane.until("\n20")
     pane.until(lambda: "leaves it" not in pane.text)
     pane.keys(DETACH)
     pane.ended()
-    pane = windows.attach(name, size=(60, 8))
-    pane.until("leaves it")
+    pane = attach()
     pane.keys("a")
-    pane.until(lambda: "leaves it" not in pane.text, 1)
+    pane.until(lambda: "leaves it" not in pane.text)
 
 
 @pytest.mark.long
 def test_detach_keys_are_configurable(windows):
     name = windows.daemon.create("bash", "-c", "stty raw -echo; printf ready; cat -v")
     env = {"ACPTERM_DETACH_KEY": "C-b d"}
-    pane = windows.attach(name, env=env)
-    pane.until("C-b d leaves it")
+    pane = windows.attach(name, env=env, log=True)
+    pane.until(lambda: pane.has_printed("C-b d leaves it"))
+    pane.until("ready")
     pane.keys("C-\\", "C-b", "x", "C-b")
     pane.until("ready^\\^Bx")
     pane.keys("d")
@@ -308,8 +320,9 @@ def test_terminal_query_is_answered_once(windows):
     panes[0].keys("x")
     panes[1].until(lambda: re.search(r"R$", panes[1].text))
     panes[0].type("end")
-    panes[1].until("end")
-    assert re.fullmatch(r"ready\^\[\[\?[\d;]*c\^\[\[1;6Rend", panes[1].text)
+    answers = re.compile(r"ready\^\[\[\?[\d;]*c\^\[\[1;6Rend")
+    # The notice may be on the screen as well, for a moment.
+    panes[1].until(lambda: answers.fullmatch(panes[1].text))
 
 
 @pytest.mark.parametrize("options", [(), ("-r",)], ids=["typing", "read-only"])
@@ -344,6 +357,7 @@ def test_window_starts_with_the_last_output_without_an_emulator(windows, tmp_pat
             "bash", "-c", "seq 100; echo ready; read x; printf '\\e[?1049h'; exec cat"
         )
         shell = other.shell()
+        shell.until(lambda: "ready" in daemon.request("terminal/output", terminalId=name)["text"])
         shell.line(f"{OURS} screen {name}")
         shell.until(lambda: "pip install pyghostty" in shell.text.replace("\n", ""))
         shell.line(f"clear; {OURS} logs {name} | tail -1")
@@ -383,13 +397,17 @@ def test_key_stops_a_flood(windows):
 @pytest.mark.long
 def test_window_that_does_not_read_delays_no_other(windows):
     name = windows.daemon.create(*BASH)
-    stopped, other = windows.attach(name), windows.attach(name)
+    # Not the window's own program, which tmux would continue at once.
+    stopped = windows.open("sh", "-c", f"{OURS} attach {name}; exit $?")
+    stopped.until(lambda: windows.daemon.info(name)["attached"])
+    other = windows.attach(name)
     other.until("$")
     # Long lines are less work for tmux.
     line = "y" * 70
     other.line(f"yes {line}")
     other.until(f"\n{line}\ny")
-    os.kill(stopped.pid, signal.SIGSTOP)
+    client = client_of(stopped)
+    os.kill(client, signal.SIGSTOP)
     before = windows.daemon.info(name)["position"]
     memory = windows.daemon.memory()
     # Many times the retained output.
@@ -400,7 +418,7 @@ def test_window_that_does_not_read_delays_no_other(windows):
     other.line("clear; echo after all")
     other.until("after all\n$")
     assert windows.daemon.memory() < memory + 8_000_000
-    os.kill(stopped.pid, signal.SIGCONT)
+    os.kill(client, signal.SIGCONT)
     stopped.until(lambda: stopped.text == other.text)
 
 
@@ -418,12 +436,11 @@ def test_attach_without_a_name_takes_the_users_latest_terminal(tmp_path):
             daemon.create("bash", "-c", f"echo {n}; read") for n in ("one", "two", "x")
         )
         daemon.request("terminal/kill", terminalId=ended)
-        pane = windows.acpterm("attach")
-        pane.until(f"[{second}: C-\\ leaves it]")
+        pane = windows.acpterm("attach", log=True)
+        pane.until(lambda: pane.has_printed(f"[{second}: C-\\ leaves it]"))
         pane.keys(DETACH)
         assert pane.ended() == 0
         # The terminal that the command runs in is skipped.
-        inside = windows.acpterm(
-            "attach", env={"ACPTERM_TERMINAL_ID": daemon.info(second)["terminalId"]}
-        )
-        inside.until(f"[{first}, inside of {second}")
+        env = {"ACPTERM_TERMINAL_ID": daemon.info(second)["terminalId"]}
+        inside = windows.acpterm("attach", env=env, log=True)
+        inside.until(lambda: inside.has_printed(f"[{first}, inside of {second}"))

@@ -66,7 +66,7 @@ def test_main_screen_is_painted_when_a_program_leaves_the_alternate_one(windows)
     shell.until(f"    {SHOWN}")
     shell.keys("x")
     shell.until(lambda: shell.text.startswith("first\nsecond"))
-    assert shell.modes == {}
+    shell.until(lambda: shell.modes == {})
     # The previous content is in the scrollback.
     assert "\n110\nhere$" in shell.history()
     shell.keys("x")
@@ -94,10 +94,10 @@ def test_window_is_not_scrolled_when_attach_fails(windows):
 def test_terminal_inside_of_another_is_mentioned(windows):
     outer = windows.daemon.create("bash", "--norc", "--noprofile")
     inner = windows.daemon.create("bash", "-c", "printf inner; exec sleep 1000")
-    pane = windows.attach(outer, size=(100, 24))
-    pane.until("leaves it")
+    pane = windows.attach(outer, size=(100, 24), log=True)
     pane.line(f"ACPTERM_DETACH_KEY=C-] {OURS} attach {inner}")
-    pane.until(f"[{inner}, inside of {outer}: C-] leaves it, unless that key leaves {outer} first]")
+    notice = f"[{inner}, inside of {outer}: C-] leaves it, unless that key leaves {outer} first]"
+    pane.until(lambda: pane.has_printed(notice))
     pane.keys("C-]")
     pane.until(f"[{inner} runs on]")
     pane.line(f"{OURS} attach {outer}")

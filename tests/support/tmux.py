@@ -6,6 +6,7 @@ time: `until` polls for a condition, or fails with the state of the pane.
 """
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -42,9 +43,10 @@ needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is n
 class Pane:
     """A pane: a terminal and its program."""
 
-    def __init__(self, server: "Tmux", name: str) -> None:
+    def __init__(self, server: "Tmux", name: str, log: Path) -> None:
         self._server = server
         self._name = name
+        self._log = log
 
     # Input
 
@@ -95,6 +97,13 @@ class Pane:
     def history(self) -> str:
         """Return the scrollback and the screen."""
         return self._server.call("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
+
+    def has_printed(self, text: str) -> bool:
+        """Return whether the pane's programs have printed `text`, even if it is no longer shown.
+
+        Only a pane with `log` is recorded.
+        """
+        return text.encode() in self._log.read_bytes()
 
     def cells(self) -> list[list[Any]]:
         """Return the rows of the screen as lists of cells, without blanks at the end of a row.
@@ -213,16 +222,25 @@ class Tmux:
         size: tuple[int, int] = (COLS, ROWS),
         env: dict[str, str] | None = None,
         cwd: Path | None = None,
+        log: bool = False,
     ) -> Pane:
-        """Run a program in a new pane. `env` is added to the environment of this process."""
+        """Run a program in a new pane. `env` is added to the environment of this process.
+
+        With `log`, all that the pane's programs print is recorded, for `Pane.has_printed`.
+        """
         name = f"s{uuid.uuid4().hex}"
         more = [f"-e{key}={value}" for key, value in (env or {}).items()]
         where = ["-c", str(cwd or self.directory)]
         cols, rows = map(str, size)
         # tmux would pass a single word to a shell.
         line = ["env", *command]
+        file = self.directory / f"log-{name}"
+        if log:
+            file.touch()
+            # A part of the same command, so that no output comes before it.
+            line += [";", "pipe-pane", "-t", name, f"exec cat >{shlex.quote(str(file))}"]
         self.call("new-session", "-d", "-s", name, "-x", cols, "-y", rows, *where, *more, *line)
-        return Pane(self, name)
+        return Pane(self, name, file)
 
 
 def cells(lines: Sequence[str], cols: int, rows: int) -> list[list[Any]]:
