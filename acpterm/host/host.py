@@ -254,12 +254,11 @@ class Host:
         """Wait for the previous worker's clients to reconnect; then expire what they have left.
 
         The setting `resume_timeout` is the length of the wait, in seconds. Then the connections
-        that no client has resumed are closed, the questions whose requests no client has repeated
-        are withdrawn, and terminals to which no window has reattached are resized (see `Windows`).
+        that no client has resumed are closed, which withdraws their questions, and terminals to
+        which no window has reattached are resized (see `Windows`).
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
-        self.state.approvals.expire_unclaimed()
         self.state.windows.settle()
         self.state.changed.unpark_all()
 

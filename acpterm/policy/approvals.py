@@ -257,10 +257,10 @@ class Approvals:
             del self._entries[question.id]
         return None
 
-    def expire_unclaimed(self, connection: str | None = None) -> None:
-        """Withdraw the unclaimed questions of `connection`; of all connections if that is None."""
+    def expire_unclaimed(self, connection: str) -> None:
+        """Withdraw the unclaimed questions of the connection with the id `connection`."""
         for identifier, entry in list(self._entries.items()):
-            if not entry.is_claimed and connection in (None, entry.question.connection):
+            if not entry.is_claimed and entry.question.connection == connection:
                 self._close(entry, _cancelled("the request was not repeated"))
                 del self._entries[identifier]
 

@@ -306,9 +306,10 @@ async def test_question_of_another_request_is_not_continued(
 async def test_unclaimed_question_expires(autojump_clock, asking):
     with asking.approvals.subscribe(observer := Observer()):
         asking.approvals.restore(question("q1"))
+        asking.approvals.restore(question("q3", connection="c2"))
         await asking.start(question("q2"))
-        asking.approvals.expire_unclaimed()
-        assert [asked.id for asked in asking.approvals.pending] == ["q2"]
+        asking.approvals.expire_unclaimed("c1")
+        assert [asked.id for asked in asking.approvals.pending] == ["q3", "q2"]
         assert observer.closed_ids == [("q1", "deny", "cancelled")]
         asking.approvals.answer("q2", ALLOW)
 

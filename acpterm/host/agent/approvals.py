@@ -90,6 +90,11 @@ async def ask_user(
         )
     except ApprovalError as error:
         raise to_rpc_error(error) from error
+    except trio.Cancelled:
+        if connection.creates.is_repeatable(request):
+            # The wait that began with the resumption may have ended before this request did.
+            host.start_task(expire_unclaimed, connection)
+        raise
     session.remember(question, answer)
     return answer
 
@@ -158,8 +163,9 @@ def _check_own(connection: AgentConnection, approver: Approver, identifier: str)
 async def expire_unclaimed(connection: AgentConnection) -> None:
     """Wait `resume_timeout` seconds; then withdraw the connection's unclaimed questions.
 
-    Called when the connection is resumed. A question is unclaimed while the client has not repeated
-    the request that caused it.
+    A question is unclaimed while the client has not repeated the request that caused it. Called
+    when the connection is resumed, and when a question becomes unclaimed afterwards, because the
+    request on the lost transport has ended.
     """
     await trio.sleep(connection.settings.resume_timeout)
     connection.host.approvals.expire_unclaimed(connection.id)
