@@ -113,7 +113,7 @@ class McpSessions:
             response = _failure(404, "there is no such session: initialize again")
         elif request.method != "POST":
             response = _failure(400, f"{MCP_SESSION_ID_HEADER} is missing: initialize first")
-        elif len(self._transports) >= SESSIONS_MAX:
+        elif self._open_sessions >= SESSIONS_MAX:
             response = _failure(
                 503, f"{SESSIONS_MAX} sessions are open: end some of them with DELETE"
             )
@@ -121,6 +121,11 @@ class McpSessions:
             await self._open(options, request, send)
             return
         await response(request.scope, request.receive, send)
+
+    @property
+    def _open_sessions(self) -> int:
+        """The number of sessions, without those that the client has deleted and that end now."""
+        return sum(not one.is_terminated for one in self._transports.values())
 
     async def _open(self, options: _Options, request: Request, send: Send) -> None:
         """Begin a session, and end it at once if its first request fails."""
