@@ -4,7 +4,7 @@ After each, the user's Unix socket answers at once, and the worker has not grown
 """
 
 import json
-import os
+import random
 import struct
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -25,8 +25,8 @@ from tests.support.user import user_at
 from tests.support.web import RefusedError, refused_status, web_daemon, web_here
 
 MIB = 1 << 20
-ANSWER_S = 2.0
-"""How long the user's socket may take to answer, on a busy machine."""
+ANSWER_S = 10.0
+"""How long the user's socket may take to answer, on a machine that pauses for some seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -353,7 +353,7 @@ async def test_frame_of_a_guest_is_limited_more(web, owner):
         frame(TEXT | 0x40, b"compressed?"),
         frame(CONTINUATION, b"of nothing"),
         b"\x81\x05hello",  # not masked
-        os.urandom(4096),
+        random.Random(1).randbytes(4096),
     ],
     ids=["utf8", "opcode", "ping", "rsv1", "continuation", "unmasked", "random"],
 )

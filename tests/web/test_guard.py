@@ -4,6 +4,7 @@ import h11
 import pytest
 import trio
 
+from acpterm.web import http_connection
 from tests.support.depth import DEADLINE_S
 from tests.support.web import refused_status, web_here
 
@@ -154,7 +155,8 @@ async def test_upgrade_to_http2_is_ignored(web):
     assert (reply.status, reply.headers.get("upgrade")) == (404, None)
 
 
-async def test_refused_request_with_a_large_body_gets_its_response(web):
+async def test_refused_request_with_a_large_body_gets_its_response(web, monkeypatch):
+    monkeypatch.setattr(http_connection, "LINGER_S", DEADLINE_S)
     stranger = web.stranger()
     connection = h11.Connection(h11.CLIENT)
     head = connection.send(

@@ -229,8 +229,10 @@ async def test_response_below_the_application_has_the_headers_of_the_page(web, r
 
 
 async def test_silent_websocket_is_closed_although_it_reads(web, monkeypatch):
-    monkeypatch.setattr(http_connection, "SILENCE_TIMEOUT_S", 0.2)
     async with web.api_client().websocket("/user") as websocket:
+        # For the time after the next frame: before, the WebSocket must have been accepted.
+        monkeypatch.setattr(http_connection, "SILENCE_TIMEOUT_S", 0.2)
+        await websocket.send_frame("{")
         with trio.fail_after(DEADLINE_S):
             # It does not respond to pings.
             while await websocket.stream.receive_some():

@@ -6,7 +6,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 import trio
@@ -32,9 +32,13 @@ from tests.support.web import (
 )
 
 
-def free_port():
-    with closing(socket.create_server(("127.0.0.1", 0))) as sock:
-        return sock.getsockname()[1]
+@contextmanager
+def reserved_port():
+    """Reserve a port: a daemon can listen on it, but no process is given it by the system."""
+    with closing(socket.socket()) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", 0))
+        yield sock.getsockname()[1]
 
 
 async def open_link(running, **params):
@@ -168,10 +172,16 @@ def test_serve_refuses_an_unsafe_address(tmp_path):
         assert wrong in done.stderr
 
 
+@pytest.fixture
+def ports():
+    with reserved_port() as one, reserved_port() as two:
+        yield one, two
+
+
 @pytest.mark.long
-async def test_worker_listens_elsewhere_when_the_setting_has_changed(tmp_path):
+async def test_worker_listens_elsewhere_when_the_setting_has_changed(tmp_path, ports):
     config = tmp_path / "config.toml"
-    one, two = free_port(), free_port()
+    one, two = ports
     config.write_text(f'http = "127.0.0.1:{one}"\n')
     async with daemon(tmp_path, "--config", str(config)) as running:
         assert (await web_listens(running))["address"] == f"127.0.0.1:{one}"

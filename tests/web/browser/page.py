@@ -31,9 +31,13 @@ class WebPage(Visitor):
         self.page.evaluate("route => { location.hash = route; }", route)
 
     def show_terminal(self, terminal: str) -> None:
-        """Show a terminal, and wait until it is painted."""
+        """Show a terminal, and wait until its screen is there and the page knows its state.
+
+        Before, the page drops what is typed.
+        """
         self.go(f"#/terminal/{terminal}")
         self.screen.wait_for()
+        self.view.locator(".term-state:not(:empty)").wait_for(state="attached")
 
     @property
     def view(self) -> Locator:

@@ -107,7 +107,8 @@ def test_page_goes_on_when_the_daemon_is_started_again(browser, tmp_path):
         # It listens on the port that it used last.
         daemon.request("web/open")
         page.row("sleep 2000").wait_for()
-        assert not page.row("sleep 1000").is_visible()
+        # An event may show the new terminal before the list is read.
+        page.row("sleep 1000").wait_for(state="hidden")
         page.close()
 
 
@@ -137,9 +138,8 @@ def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
     page.page.locator("#view .xterm-helper-textarea:focus").wait_for(state="attached")
     page.press("Control+Shift+E")
     page.page.locator("#list :focus").wait_for()
-    page.press("g")
-    page.press("t")
-    page.until(lambda: page.page.url.endswith("#/"))
+    # The second key must follow soon.
+    page.until(lambda: page.page.url.endswith("#/") or page.page.keyboard.type("gt"))
 
 
 def test_link_works_once(browser, daemon):

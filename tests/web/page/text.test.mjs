@@ -52,5 +52,6 @@ test("text with much white space in it takes no quadratic time", () => {
   const start = performance.now();
   assert.equal(oneLine(`  a${spaces}b  `, 3), "a …");
   assert.equal(tailLines(`${"x".repeat(1 << 18)}\ny${" ".repeat(1 << 18)}z`, 1).length, (1 << 18) + 2);
-  assert.ok(performance.now() - start < 2000);
+  // Quadratic time would be minutes.
+  assert.ok(performance.now() - start < 20_000);
 });
