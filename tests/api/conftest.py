@@ -2,8 +2,19 @@
 
 import pytest
 
+from acpterm.api import connection
 from acpterm.config import Settings
 from tests.support.daemon import blocking_daemon
+from tests.support.depth import DEADLINE_S
+
+
+@pytest.fixture(autouse=True)
+def patient_goodbye(monkeypatch):
+    """Wait until the daemon has noticed the end of a connection, even if it is slow.
+
+    Until then, it takes this process for an agent's, and refuses the user's socket to it.
+    """
+    monkeypatch.setattr(connection, "_GOODBYE_TIMEOUT_S", DEADLINE_S)
 
 
 @pytest.fixture(scope="module")

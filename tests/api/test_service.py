@@ -79,6 +79,20 @@ async def test_cancelled_command_is_ended(settings):
                 await anyio.sleep(0.005)
 
 
+async def retrieve(service, session, end, *, complete=False):
+    """Return output to `end`, or if `complete` all output, and the last result with it.
+
+    On a busy machine, the output settles before that.
+    """
+    output = ""
+    with anyio.fail_after(DEADLINE_S):
+        while True:
+            result = await service.retrieve_session_output(session)
+            output += result.output
+            if output.endswith(end) and (result.complete or not complete):
+                return output, result
+
+
 @ROLES
 @on_both_backends
 async def test_session_is_started_continued_and_terminated(settings, role):
@@ -90,12 +104,12 @@ async def test_session_is_started_continued_and_terminated(settings, role):
         assert session == "term-1"
         other = await service.start_interactive_session("read x; echo over; exit 7")
         assert other == "term-2"
-        first = await service.retrieve_session_output(session)
-        assert first == acpterm.SessionOutput("Server starting...\n", first.position, False)
+        output, first = await retrieve(service, session, "Server starting...\n")
+        assert (output, first.complete) == ("Server starting...\n", False)
         assert first.position == len("Server starting...\r\n")
         await service.send_input_to_session(session, "y\n")
-        second = await service.retrieve_session_output(session)
-        assert (second.output, second.complete) == ("y\ngot y\n", False)
+        output, second = await retrieve(service, session, "got y\n")
+        assert (output, second.complete) == ("y\ngot y\n", False)
         everything = await service.get_complete_session_output(session)
         assert everything == "Server starting...\ny\ngot y\n"
         provider = service.require_active_terminal()
@@ -109,8 +123,8 @@ async def test_session_is_started_continued_and_terminated(settings, role):
             (other, 0),
         ]
         await service.send_input_to_session(other, "\n")
-        ended = await service.retrieve_session_output(other)
-        assert (ended.output, ended.complete) == ("\nover\n", True)
+        output, ended = await retrieve(service, other, "over\n", complete=True)
+        assert (output, ended.complete) == ("\nover\n", True)
         assert service.state.get_session(other) is None
         again = await service.retrieve_session_output(other)
         assert again == acpterm.SessionOutput("", ended.position, True)
@@ -134,20 +148,11 @@ async def test_python_is_used_interactively(settings):
         session = await service.start_interactive_session(
             f"PYTHON_BASIC_REPL=1 {sys.executable} -q"
         )
-
-        async def retrieve(end: str) -> str:
-            """Return output to `end`; on a busy machine, the output settles before that."""
-            output = ""
-            with anyio.fail_after(DEADLINE_S):
-                while not output.endswith(end):
-                    output += (await service.retrieve_session_output(session)).output
-            return output
-
-        await retrieve(">>> ")
+        await retrieve(service, session, ">>> ")
         await service.send_input_to_session(session, 'print("Hello from Python")\n')
-        await retrieve("\nHello from Python\n>>> ")
+        await retrieve(service, session, "\nHello from Python\n>>> ")
         await service.send_input_to_session(session, "x = 42\nprint(x * 2)\n")
-        await retrieve("\n84\n>>> ")
+        await retrieve(service, session, "\n84\n>>> ")
         await service.terminate_session(session)
 
 

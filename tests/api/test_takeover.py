@@ -19,11 +19,11 @@ async def test_waits_and_events_go_on_after_the_worker_was_killed(daemon, settin
     worker = daemon.request("status")["workerPid"]
     async with connect(settings, role) as client:
         terminal = await client.create("stty -echo; echo ready; read x; echo $x; exit 5")
-        ready = await terminal.wait_for("ready", timeout=DEADLINE_S)
+        ready = await terminal.wait_for("ready\n", timeout=DEADLINE_S)
         found = {}
 
         async def wait_for():
-            found["waited"] = await terminal.wait_for("after", since=ready.position)
+            found["waited"] = await terminal.wait_for("after\n", since=ready.position)
 
         async def wait():
             found["exit"] = await terminal.wait()

@@ -14,11 +14,12 @@ from tests.support.depth import DEADLINE_S
 
 
 @on_both_backends
-async def test_wait_for_ends_for_each_reason(settings):
+async def test_wait_for_ends_for_each_reason(settings, monkeypatch):
+    monkeypatch.setattr(waiting, "_GRACE_S", DEADLINE_S)
     async with connect(settings, "agent") as client:
         terminal = await client.create("echo one; read x; echo two; read x; sleep 0.2; exit 4")
-        match = await terminal.wait_for(re.compile("O.E", re.IGNORECASE), timeout=DEADLINE_S)
-        assert (match.reason, match.match[0], match.text) == ("match", "one", "one\n")
+        match = await terminal.wait_for(re.compile("O.E\n", re.IGNORECASE), timeout=DEADLINE_S)
+        assert (match.reason, match.match[0], match.text) == ("match", "one\n", "one\n")
         idle = await terminal.wait_for("two", since=match.position, idle=0.1, timeout=DEADLINE_S)
         assert (idle.reason, idle.text, idle.position) == ("idle", "", match.position)
         late = await terminal.wait_for("two", timeout=0.1)
@@ -39,7 +40,7 @@ async def test_wait_for_ends_for_each_reason(settings):
 async def test_match_may_span_several_reads_but_not_what_was_before(settings):
     async with connect(settings, "agent") as client:
         terminal = await client.create("stty -echo; echo be; while read x; do printf $x; done")
-        ready = await terminal.wait_for("be", timeout=DEADLINE_S)
+        ready = await terminal.wait_for("be\n", timeout=DEADLINE_S)
         async with anyio.create_task_group() as tasks:
             found = []
 
@@ -63,7 +64,7 @@ async def test_wait_for_keeps_a_limited_part_of_a_flood(settings, monkeypatch):
     monkeypatch.setattr(waiting, "TEXT_CHARS_MAX", 100_000)
     async with connect(settings, "agent") as client:
         terminal = await client.create("seq 1 400000; echo THE END; read x")
-        ended = await terminal.wait_for("THE END", timeout=DEADLINE_S)
+        ended = await terminal.wait_for("THE END\n", timeout=DEADLINE_S)
         assert ended.reason == "match"
         assert len(ended.text) <= 100_000
         assert ended.lost > 2_000_000
@@ -144,8 +145,15 @@ async def test_collect_waits_until_output_settles_and_at_most_the_maximum(settin
         assert (await waiting.collect(steady, None, 0.1, 5.0, 0.5)).reason == "timeout"
         assert anyio.current_time() - started >= 0.5
         burst = await client.create("for i in 1 2 3; do echo $i; sleep 0.1; done; sleep 60")
-        settled = await waiting.collect(burst, None, 0.0, 1.0, 30.0)
-        assert (settled.reason, settled.text) == ("idle", "1\n2\n3\n")
+        text, position = "", None
+        # On a busy machine, the output settles before the end.
+        with anyio.fail_after(DEADLINE_S):
+            while text != "1\n2\n3\n":
+                started = anyio.current_time()
+                settled = await waiting.collect(burst, position, 0.0, 1.0, 30.0)
+                assert settled.reason == "idle"
+                assert anyio.current_time() - started >= 1.0
+                text, position = text + settled.text, settled.position
         brief = await client.create("echo over; exit 2")
         ended = await waiting.collect(brief, None, 20, 20, 30)
         assert (ended.reason, ended.text, ended.exit.code) == ("exit", "over\n", 2)
@@ -165,7 +173,7 @@ async def test_collect_does_not_read_every_part_of_a_flood():
     waited = await waiting.collect(flood, None, 0.1, 5.0, 0.5)
     assert waited.reason == "timeout"
     assert waited.lost >= 9_900_000 * flood.reads
-    assert 1 < flood.reads < 10
+    assert flood.reads < 10
 
 
 @on_both_backends

@@ -54,10 +54,11 @@ async def test_events_prints_a_line_for_each_event(tmp_path, path):
     found = [re.split(r" {2,}", line.rstrip("\n")) for line in events.lines[before:]]
     assert all(re.fullmatch(r"\d\d:\d\d:\d\d", line[0]) for line in found)
     agent_label, short = "ro\\x1bbot session-1", one[5:13]
+    assert re.fullmatch(r"exited with 3 after \d+s", found[2][-1])
     assert [line[1:] for line in found] == [
         ["connected", "-", "-", found[0][4]],
         ["created", short, "agent", agent_label, "exit 3 # \\x1b[31mred"],
-        ["exited", short, "agent", agent_label, "exited with 3 after 0s"],
+        ["exited", short, "agent", agent_label, found[2][-1]],
         ["tool_call", "-", "-", agent_label, "Run\\x1b]0;it\\x07 [completed]"],
         ["released", short, "agent", agent_label, "exit 3 # \\x1b[31mred", "(by agent)"],
         ["disconnected", "-", "-", "ro\\x1bbot"],

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -26,8 +27,15 @@ def output_of_cast(data: str) -> str:
 
 async def test_asciicast_has_all_output_with_its_times(path, tmp_path):
     async with agent_at(path) as agent:
-        terminal = await agent.create(PRINT_SLOWLY, own={"cols": 90, "rows": 30})
+        began = time.monotonic()
+        command = r"stty -echo; echo one; read x; printf '\033[31mtwo\033[m\n'; exit 3"
+        terminal = await agent.create(command, own={"cols": 90, "rows": 30})
+        await agent.until_output(terminal, "one\n")
+        shown = time.monotonic()
+        await poll(lambda: time.monotonic() > shown + 0.1)
+        await agent.type(terminal, "\n")
         await agent.wait(terminal)
+        ended = time.monotonic()
         file = tmp_path / "a.cast"
         file.write_text("before")
         file.chmod(0o644)
@@ -35,8 +43,12 @@ async def test_asciicast_has_all_output_with_its_times(path, tmp_path):
         assert file.stat().st_mode & 0o777 == 0o600
         head, *events = map(json.loads, file.read_text().splitlines())
         assert (head["version"], head["width"], head["height"]) == (2, 90, 30)
-        assert [event[1] for event in events] == ["o", "o", "m"]
-        assert events[1][0] - events[0][0] == pytest.approx(0.4, abs=0.3)
+        *outputs, (_, last, _) = events
+        assert ({code for _, code, _ in outputs}, last) == ({"o"}, "m")
+        assert "".join(data for _, _, data in outputs) == "one\r\n\x1b[31mtwo\x1b[m\r\n"
+        second = next(at for at, _, data in outputs if "two" in data)
+        # The times of the recording are rounded to milliseconds.
+        assert 0.09 < second - outputs[0][0] < ended - began
         done = await run(path, "export", terminal, "--format", "asciicast")
         assert (done.out, done.err) == (file.read_text(), "")
 

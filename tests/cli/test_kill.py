@@ -6,6 +6,7 @@ import trio
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.processes import environment
 from tests.support.user import user_at
 
@@ -47,7 +48,7 @@ STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
 async def wait_for_output(user, terminal, text):
     """Wait until a terminal has printed a text."""
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while text not in (await user.terminal_request("output", terminal))["text"]:
             await trio.sleep(0.005)
 

@@ -17,6 +17,7 @@ from acpterm.terminal.text.stream import TextView
 from tests.support.agent import agent_at
 from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, running
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.user import user_at, user_terminals_at
@@ -156,7 +157,7 @@ async def test_logs_follow_exits_with_0_when_its_pipe_has_no_reader(path):
         terminal = await agent.create("seq 5; sleep 1000")
         await agent.until_output(terminal, "5")
         line = f'"{ACPTERM[0]}" -m acpterm logs -f {terminal} | head -n 1'
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             done = await trio.run_process(
                 ["bash", "-c", f"set -o pipefail; {line}"],
                 env=command_environment(path),

@@ -78,6 +78,7 @@ async def test_ls_shows_the_state_of_each_terminal(path):
         update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(shown)
+        await poll_state(path, "waits for input")
         with_all = (await run(path, "ls", "--all")).out
         assert [row[0] for row in rows(with_all)] == [
             one[5:13] for one in (busy, prompt, killed, shown)

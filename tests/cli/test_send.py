@@ -14,6 +14,7 @@ from tests.support.agent import agent_at
 from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, run_with, running
 from tests.support.daemon import user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.user import user_at
@@ -31,7 +32,7 @@ async def received_bytes(path, count, *words, before=""):
         await agent.until_output(terminal, "ready")
         done = await run(path, "send", terminal, *words)
         assert done == (0, "", "")
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await agent.wait(terminal)
         output = (await agent.output(terminal))["output"]
         return bytes.fromhex(output.split("ready")[1].strip())

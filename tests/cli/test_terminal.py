@@ -6,21 +6,26 @@ import re
 
 import pytest
 
-from tests.support.commands import run, running
+from tests.support.commands import command_environment, run, running
 from tests.support.polling import poll
 
-WAITS = "echo ready; read x; echo got $x; exec sleep 60"
+WAITS = "echo ready; read x; echo got $x; read x"
+
+
+async def use(path, *words, **env):
+    """Run `acpterm terminal`, which waits for output even if a busy machine delays the program."""
+    return await run(path, "terminal", *words, ACPTERM_TOOL_SETTLE_INTERVAL="30", **env)
 
 
 @pytest.mark.long
 async def test_terminal_is_started_used_and_stopped(path, tmp_path):
-    done = await run(path, "terminal", "start", WAITS)
+    done = await use(path, "start", WAITS)
     assert done == (
         0,
         f"Terminal Session Started\nTerminal Id: term-1\nSent Command: {WAITS}\n\nOutput:\nready\n",
         "",
     )
-    done = await run(path, "terminal", "send", "term-1", "two", "words")
+    done = await use(path, "send", "term-1", "two", "words")
     assert done.out.startswith("Terminal Session: term-1\n\nOutput:\ntwo words\ngot two words")
     done = await run(path, "terminal", "list")
     assert re.fullmatch(
@@ -41,40 +46,42 @@ async def test_terminal_is_started_used_and_stopped(path, tmp_path):
 
 
 async def test_start_runs_a_program_with_its_arguments(path):
-    done = await run(path, "terminal", "start", "printf", "%s|", "a b", "$HOME", "-d")
+    done = await use(path, "start", "printf", "%s|", "a b", "$HOME", "-d")
     assert "Sent Command: printf '%s|' 'a b' '$HOME' -d\n" in done.out
     assert done.out.endswith("Output:\na b|$HOME|-d|\n[exited with 0]\n")
 
 
 async def test_start_runs_in_the_current_directory(path):
-    done = await run(path, "terminal", "start", "pwd")
+    done = await use(path, "start", "pwd")
     assert f"Output:\n{os.getcwd()}\n" in done.out
 
 
 async def test_start_runs_where_the_selected_provider_says(path, tmp_path):
     config = tmp_path / "config.toml"
     config.write_text('provider = "podman"\nimage = ""\n')
-    done = await run(path, "terminal", "start", "true", ACPTERM_CONFIG=str(config))
+    done = await use(path, "start", "true", ACPTERM_CONFIG=str(config))
     assert done.status == 1
     assert "podman" in done.err or "image" in done.err
 
 
 async def test_send_presses_a_key(path):
-    await run(path, "terminal", "start", "trap 'echo caught; exit 4' INT; echo ready; read x")
-    done = await run(path, "terminal", "send", "term-1", "C-c")
+    await use(path, "start", "trap 'echo caught; exit 4' INT; echo ready; read x")
+    done = await use(path, "send", "term-1", "C-c")
     assert done.out.endswith("caught\n[exited with 4]\n")
 
 
 @pytest.mark.long
 async def test_send_types_words_that_look_like_options(path):
-    await run(path, "terminal", "start", WAITS)
-    done = await run(path, "terminal", "send", "term-1", "-y", "--all")
+    await use(path, "start", WAITS)
+    done = await use(path, "send", "term-1", "-y", "--all")
     assert "got -y --all" in done.out
 
 
 async def test_interrupted_start_leaves_the_terminal(path, tmp_path):
     words = ["terminal", "start", f"touch {tmp_path}/ran; exec sleep 60"]
-    async with running(tmp_path, path, *words) as command:
+    # The command still waits for output when it is interrupted, even if this process was stalled.
+    env = command_environment(path, ACPTERM_TOOL_SETTLE_INTERVAL="30")
+    async with running(tmp_path, path, *words, env=env) as command:
         await poll((tmp_path / "ran").exists)
         command.interrupt()
         assert await command.wait() == 130

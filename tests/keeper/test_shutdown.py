@@ -44,11 +44,13 @@ def test_session_is_killed_only_if_it_is_older_than_the_reuse_of_its_pid(
     leader = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     member = int(leader.stdout.readline())
     leader.stdout.close()
+    # The shell may have started long after `before`.
+    reused_at = (time.clock_gettime(time.CLOCK_BOOTTIME) if is_killed else before) + reaped_after_s
     with not_left(member):
         poll_blocking(lambda: not is_alive(leader.pid))
         if is_leader_reaped:
             leader.wait()
-        _end_session(leader.pid, started=before, reaped_at=before + reaped_after_s)
+        _end_session(leader.pid, started=before, reaped_at=reused_at)
         assert is_alive(member) != is_killed
     leader.wait()
 

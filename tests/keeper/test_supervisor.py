@@ -174,8 +174,7 @@ async def test_spawn_is_executed_once_with_its_record_when_the_worker_dies_after
         [found] = second.keeper.terminals
         assert found.name == "one"
         assert second.keeper.entries["t/one"].value == b"its record"
-        await poll(mark.exists)
-        assert mark.read_text() == "once\n"
+        assert await poll(lambda: mark.exists() and mark.read_text()) == "once\n"
 
 
 async def test_entry_stays_when_the_keeper_has_no_descriptor_for_its_new_value(tmp_path):

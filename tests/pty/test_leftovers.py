@@ -18,6 +18,7 @@ from acpterm.pty.tracking.leftovers import end_leftovers
 from acpterm.pty.tracking.marks import Daemon
 from tests.support.agent import agent_at
 from tests.support.daemon import daemon, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.user import user_at
@@ -41,6 +42,8 @@ def left():
     def start(**variables):
         process = start_echo(["cat"], env={**os.environ, **variables})
         started.append(process)
+        # Right after an exec the environment is not there yet.
+        assert is_spared(process)
         return process
 
     yield start
@@ -236,7 +239,7 @@ async def test_next_daemon_kills_processes_that_a_killed_daemon_left(tmp_path, t
 
 
 async def poll_lines(agent, terminal, count):
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while True:
             output = (await agent.request("terminal/output", agent.of(terminal)))["output"]
             if len(lines := output.split()) >= count:

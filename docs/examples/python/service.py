@@ -20,7 +20,7 @@ class Recorder:
 async def main() -> None:
     """Execute commands, continue a session, and judge commands."""
     async with acpterm.connect(agent="service") as client:
-        service = acpterm.TerminalService(client, intervals=acpterm.OutputWaitOptions(0, 1, 10))
+        service = acpterm.TerminalService(client, intervals=acpterm.OutputWaitOptions(0, 10, 30))
         match await service.execute_command("ls /no/such/place"):
             case acpterm.Success(output=output):
                 print(output)

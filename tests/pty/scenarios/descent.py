@@ -18,7 +18,7 @@ from acpterm.pty.tracking.tree import end
 from tests.pty.scarcity import no_descriptors
 from tests.pty.scenarios.harness import (
     alive,
-    environment_cleared,
+    executes_sleep,
     new,
     pids,
     poll,
@@ -68,6 +68,8 @@ async def kill_spares_orphans_with_the_mark_of_another_tree():
     first = start(one, "(setsid sleep 60 & echo $!); echo done")
     second = start(two, "(setsid sleep 60 & echo $!); echo done", "ACPTERM_TERMINAL_ID=two")
     (orphan,), (stranger,) = pids(first, 1), pids(second, 1)
+    for pid in orphan, stranger:
+        await executes_sleep(pid)
     await reap(one, first)
     await reap(two, second)
     await one.kill()
@@ -83,7 +85,7 @@ async def ambiguous_orphan_is_killed_with_the_last_candidate_tree():
     one, two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
-    await environment_cleared(orphan)
+    await executes_sleep(orphan)
     await reap(one, process)
     await one.kill()
     await one.close()
@@ -98,7 +100,7 @@ async def ambiguous_orphan_is_killed_however_the_ends_of_its_candidates_interlea
     one, two = new(subreaper, "one"), new(subreaper, "two")
     process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
     (orphan,) = pids(process, 1)
-    await environment_cleared(orphan)
+    await executes_sleep(orphan)
     await reap(one, process)
     # Each tree spares the orphan, because the other tree is still open.
     await one.kill()
@@ -300,13 +302,13 @@ async def tree_that_keeps_forking_ends():
     assert await tree.empty()
 
 
-# Forks and ends repeatedly for two seconds: one process at a time.
+# Forks and ends repeatedly until stdin is closed, at most for 20 seconds: one process at a time.
 HOP = """
-import os, time
-end = time.monotonic() + 2
+import os, select, time
+end = time.monotonic() + 20
 if os.fork():
     os._exit(0)
-while time.monotonic() < end:
+while time.monotonic() < end and not select.select([0], [], [], 0)[0]:
     if os.fork():
         os._exit(0)
 """
@@ -323,5 +325,8 @@ async def tree_is_not_empty_while_its_process_keeps_forking_and_ending():
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:  # noqa: ASYNC222  it does not block
                 pass
-    await tree.kill()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tree.kill)
+        await trio.testing.wait_all_tasks_blocked()
+        process.stdin.close()
     assert await tree.empty()

@@ -86,8 +86,11 @@ def pids(process, count):
     return [int(process.stdout.readline()) for _ in range(count)]
 
 
-async def environment_cleared(pid):
-    """Wait until `env -i setsid sleep` has cleared its environment and left its session."""
+async def executes_sleep(pid):
+    """Wait until a process executes sleep, such as that of `env -i setsid sleep`.
+
+    It has left its session then, and no exec follows, during which it has no environment.
+    """
 
     def is_sleep():
         with open(f"/proc/{pid}/cmdline", "rb") as line:
