@@ -103,7 +103,7 @@ def command(
             )
             return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
-    if timeout is not None:
+    if timeout is not None and pattern is not None:
         # A single search may take forever (backtracking), and nothing else runs meanwhile.
         signal.signal(signal.SIGALRM, _give_up)
         signal.setitimer(signal.ITIMER_REAL, timeout + _EXIT_GRACE_S)

@@ -58,7 +58,11 @@ class Host:
         self._connections: set[Connection] = set()
         self._resumption: Final = resumption
         self._admission: Final = Admission(
-            trees, state.registry.get, resumption.holders, resumption.approvers
+            trees,
+            state.registry.get,
+            state.pool.wait_created,
+            resumption.holders,
+            resumption.approvers,
         )
         self._user_names: Final = itertools.count(1)
         self._ending = False

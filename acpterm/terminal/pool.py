@@ -75,6 +75,8 @@ class Pool:
         self._turns: Final = Turns()
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
+        # Whether `create` has ended, for the ids of terminals that are being created.
+        self._created: dict[str, trio.Event] = {}
         self._closing = False
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -116,6 +118,7 @@ class Pool:
         name = f"term_{secrets.token_hex(16)}"
         tree = self._trees.new(name)
         tree.begins()
+        self._created[name] = trio.Event()
         try:
             enforcement = self._trees.enforce(name, limits)
             if enforcement is not None:
@@ -136,10 +139,21 @@ class Pool:
         except BaseException:
             await _discard(tree)
             raise
+        finally:
+            self._created.pop(name).set()
         assert isinstance(terminal, Terminal)  # noqa: S101  it is what `make` returned
         if terminal.released:
             raise ShutDownError(_SHUT_DOWN)
         return terminal
+
+    async def wait_created(self, name: str) -> None:
+        """Wait while `create` is creating the terminal with the id `name`.
+
+        The program of such a terminal may already run. When this returns, either no terminal was
+        created, or the caller of `create` has it, and has run until its next checkpoint.
+        """
+        if (created := self._created.get(name)) is not None:
+            await created.wait()
 
     def adopt(
         self,

@@ -256,9 +256,9 @@ async def test_ten_megabyte_messages_pass_in_both_directions(place):
         terminal = await agent.create(command, outputByteLimit=16 * MIB)
         await agent.wait(terminal)
         requests = [await agent.start("terminal/output", agent.of(terminal)) for _ in range(2)]
-        await agent.stream.send_stream.aclose()
         for id_ in requests:
             assert (await agent.result(id_))["output"] == "x" * 10_000_000
+        await agent.stream.send_stream.aclose()
         assert await running.wait() == 0
 
 

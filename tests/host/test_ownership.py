@@ -305,6 +305,37 @@ async def test_agents_terminal_cannot_use_the_users_socket(tmp_path, tracking):
             )
 
 
+async def test_users_program_that_connects_before_its_create_has_ended_is_admitted(
+    tmp_path, monkeypatch
+):
+    has_origin = trio.Event()
+    async with host_here() as host, user_of(host) as user, trio.open_nursery() as nursery:
+        origin, spawn = host._trees.origin, host.state.keeper.spawn
+
+        def find_origin(pid):
+            has_origin.set()
+            return origin(pid)
+
+        async def spawn_slowly(*arguments, **options):
+            terminal = await spawn(*arguments, **options)
+            await has_origin.wait()
+            return terminal
+
+        monkeypatch.setattr(host._trees, "origin", find_origin)
+        monkeypatch.setattr(host.state.keeper, "spawn", spawn_slowly)
+        with trio.socket.socket(trio.socket.AF_UNIX) as sock:
+            await sock.bind(path := str(tmp_path / "user.sock"))
+            sock.listen()
+            listener = trio.SocketListener(sock)
+            nursery.start_soon(trio.serve_listeners, host.serve_user_socket, [listener])
+            params = {"command": sys.executable, "args": ["-S", "-c", CONNECT, path], "cols": 1000}
+            created = await user.request("terminal/create", params)
+            await user.terminal_request("wait", created["terminalId"])
+            text = (await user.terminal_request("read", created["terminalId"]))["data"]
+            assert '"terminals":' in text
+            nursery.cancel_scope.cancel()
+
+
 async def test_agents_socket_has_no_user_methods(tmp_path):
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = (await user.request("terminal/create", {"command": WAITS}))["terminalId"]

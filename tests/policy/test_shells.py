@@ -126,6 +126,7 @@ def executed_commands(shell, several, directory):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["dash", "bash"])
 def test_judged_words_of_plain_lines_are_those_that_a_shell_executes(name, tmp_path):
     shell = shutil.which(name)

@@ -13,7 +13,7 @@ This keeps agents from using the user's commands by mistake. It is not a securit
 docs/security.md.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
@@ -48,19 +48,22 @@ class Admission:
     """Decides which connections to the user's socket are admitted.
 
     `trees` finds the terminals that a process comes from. `find(id)` returns this daemon's terminal
-    with this id; None if there is none. `holders()` returns the processes that use agents'
-    connections, and `approvers()` those of them that are approvers.
+    with this id; None if there is none. `wait_created(id)` waits while this terminal is being
+    created. `holders()` returns the processes that use agents' connections, and `approvers()` those
+    of them that are approvers.
     """
 
     def __init__(
         self,
         trees: Trees,
         find: Callable[[str], TerminalEntry | None],
+        wait_created: Callable[[str], Awaitable[None]],
         holders: Callable[[], Collection[Identity]],
         approvers: Callable[[], Collection[Identity]],
     ) -> None:
         self._trees: Final = trees
         self._find: Final = find
+        self._wait_created: Final = wait_created
         self._holders: Final = holders
         self._approvers: Final = approvers
 
@@ -98,6 +101,9 @@ class Admission:
                 "seen whether it is an agent's: if /proc is mounted with hidepid, or a unit has "
                 f"ProtectProc, remove that; if they just keep changing, try again, or {_OUTSIDE}",
             )
+        for name in origin.terminals:
+            # A program may connect before the host has its terminal.
+            await self._wait_created(name)
         process = None if found is None else (found.pid, found.started)
         return Verdict(peer.pid, self._refusal(origin), origin.terminals, process)
 
