@@ -55,6 +55,8 @@ _OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     "tag": ("df", ("--delete", "--force"), "mFu"),
     "worktree": ("f", ("--force",), "bB"),
 }
+# Operands that are rather paths than branches: `./src`, `src/`, `a.py`, `*.c`, `:/`.
+_PATH: Final = re.compile(r"^\.{0,2}/|/$|\.[A-Za-z]\w*$|[*?\[:]")
 _ACTIONS: Final[Mapping[str, re.Pattern[str]]] = {
     # For each command whose first operand is an action: the unsafe actions.
     "bundle": re.compile("create"),
@@ -125,12 +127,13 @@ def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  o
 
 
 def _has_paths(rest: Sequence[str], operands: Sequence[str]) -> bool:
-    """Return whether paths follow the commit in the arguments `rest` of `git checkout`.
+    """Return whether the arguments `rest` of `git checkout` have a path.
 
-    `operands` are the arguments in `rest` that are not options. A single one counts as a branch.
+    `operands` are the arguments in `rest` that are not options. A single operand may be a branch or
+    a path: it counts as a path only if it has the form of one (`_PATH`).
     """
     creates = any(one.startswith(("-b", "-B", "-t", "--track", "--orphan")) for one in rest)
-    return len(operands) > 1 and not creates
+    return len(operands) > (0 if any(map(_PATH.search, operands)) else 1) and not creates
 
 
 def _is_git_query(rest: Sequence[str]) -> bool:

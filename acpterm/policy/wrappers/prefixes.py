@@ -1,8 +1,8 @@
 """Programs that execute a command which follows their options, such as `nohup`, `sudo` or `xargs`.
 
-The options of these programs are listed here. An option that is not listed may take a value, so it
-is not certain at which argument the command begins: then each argument is suspected
-(`wrappers.unwrapped`) to be its beginning.
+The options of these programs are listed here. An option that is not listed may take a value. Then
+it is not certain at which argument the command begins, and each argument is *suspected* to be the
+beginning of the command (see `wrappers.unwrapped`).
 """
 
 import re
@@ -103,10 +103,10 @@ def _after_options(command: Command, options: _Options) -> Unwrapped:
 
 
 def _kind(command: Command, kind: Kind) -> Kind:
-    """Return how a wrapper executes its inner command: `kind` for a program of the system.
+    """Return how the wrapper in `command` executes its inner command.
 
-    For any other program, such as `./nice`, return `executes`: a program with the name of a wrapper
-    may do other things.
+    Return `kind` if the wrapper is a program of the system (`is_standard`). Return `executes` for
+    any other program, such as `./nice`: it has the name of a wrapper, but may do other things.
     """
     program = command.words[0]
     return kind if program.is_literal and is_standard(program.text) else "executes"
@@ -115,7 +115,8 @@ def _kind(command: Command, kind: Kind) -> Kind:
 def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
     """Return the index in `words` of the inner command's first word; `len(words)` if none follows.
 
-    The second value says whether the index is certain: all options are known, and not computed.
+    The second value says whether the index is certain. It is certain if every option is listed, and
+    if neither the inner command's first word nor any word before it has an expansion.
     """
     at, is_exact = 1, True
     while at < len(words):
@@ -129,6 +130,8 @@ def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
         name, has_value, _ = text.partition("=")
         at += 1
         if text in options.values:
+            # A pattern may become several arguments, of which the second is the command.
+            is_exact = is_exact and all(value.is_literal for value in words[at : at + 1])
             at += 1
         elif (
             text not in options.flags
@@ -139,7 +142,8 @@ def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
             and not (options.operands == 0 and text[1:].isdigit())
         ):
             is_exact = False
-    return min(at + options.operands, len(words)), is_exact
+    first = min(at + options.operands, len(words))
+    return first, is_exact and all(operand.is_literal for operand in words[at:first])
 
 
 def command_builtin(command: Command) -> Unwrapped:
@@ -224,9 +228,10 @@ def find(command: Command) -> Unwrapped:
 
 
 def _with_unknown(words: tuple[Word, ...], place: str) -> tuple[Word, ...]:
-    """Return `words` with `UNKNOWN_TEXT` in place of each `place`, such as `{}`.
+    """Return `words`, in which `UNKNOWN_TEXT` replaces the text `place`, such as `{}`.
 
-    A wrapper replaces `place` by arguments that are known only when the wrapper runs.
+    A wrapper, such as `xargs`, puts arguments there that are known only when the wrapper runs. If
+    `place` is empty, nothing is replaced.
     """
     return tuple(
         Word(word.text.replace(place, UNKNOWN_TEXT), is_literal=False)
