@@ -110,6 +110,8 @@ class AuditLog:
         finally:
             with trio.move_on_after(FLUSH_TIMEOUT_S, shield=True):
                 await self._flush()
+            if lost := self._queued + self._lost:
+                _log.error("audit entries lost", path=self._file.path, lost=lost)
 
     def _add(self, event: str, fields: Mapping[str, Any], at: float) -> None:
         """Queue an entry of the time `at`, with its secrets redacted.
@@ -213,10 +215,8 @@ class AuditLog:
         self._failing_since, self._lost, self._reason = None, 0, ""
 
     async def _flush(self) -> None:
-        """Write all queued entries; stop at the first error, and log the number of lost entries."""
+        """Write all queued entries. Stop at the first error."""
         self._put_typed(is_all=True)
         while self._queue or self._batch or self._lost:
             if not await self._write_batch():
                 break
-        if self._queued:
-            _log.error("audit entries lost", path=self._file.path, lost=self._queued)

@@ -172,10 +172,20 @@ async def test_log_that_fails_until_the_end_says_how_much_is_lost(tmp_path):
         async with audit_log(directory) as log:
             log.record("create")
             log.record("exit")
+            log.record("create", command=object())
     assert [(item["event"], item.get("lost")) for item in logged] == [
         ("audit log not written", None),
-        ("audit entries lost", 2),
+        ("audit entries lost", 3),
     ]
+
+
+async def test_log_on_a_disk_that_hangs_says_how_much_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_module, "FLUSH_TIMEOUT_S", 0)
+    with structlog.testing.capture_logs() as logged:
+        async with audit_log(tmp_path) as log:
+            log.record("create")
+            log.record("exit")
+    assert [(item["event"], item.get("lost")) for item in logged] == [("audit entries lost", 2)]
 
 
 async def test_entry_that_cannot_be_encoded_is_lost_without_an_error(tmp_path):
