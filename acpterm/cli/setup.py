@@ -129,7 +129,8 @@ def _targets(
     """Return the files to change for `agents`, each file once.
 
     Each item is a pair: the titles of the agents that read the file, separated by commas, and the
-    target, which is the file with the change. The other parameters are options of the command.
+    target, which has the path of the file and the change to make. The other parameters are options
+    of the command.
     """
     from acpterm.client.setup import targets  # noqa: PLC0415
 
@@ -147,15 +148,15 @@ def _targets(
 
 
 def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bool) -> None:
-    """Plan the change of one file, show it, and carry it out if the user confirms it.
+    """Change one file: show the change, ask the user to confirm the change, and write the file.
 
-    `target` is the file with the change, and `titles` names the agents that read the file. With
-    `undo`, the change removes what setup has added. With `yes`, the user is not asked; with
-    `dry_run`, the change is only shown.
+    `target` has the path of the file and the change to make. `titles` names the agents that read
+    the file. With `undo`, remove from the file what setup has added. With `yes`, do not ask the
+    user. With `dry_run`, only show the change.
 
-    Instead of writing the change, exits with status 1 if this process is or may be in an agent's
-    terminal, or if the user does not confirm the change or cannot be asked. Raises `SetupError` if
-    the file is invalid or cannot be changed.
+    Exits with status 1, and leaves the file as it is, in these cases: this process is or may be in
+    an agent's terminal; the user does not confirm the change; there is no terminal to ask on.
+    Raises `SetupError` if the file is invalid or cannot be changed.
     """
     from acpterm.client.setup.journal import Journal  # noqa: PLC0415
     from acpterm.client.setup.plan import apply, plan_setup, plan_undo  # noqa: PLC0415
@@ -174,7 +175,7 @@ def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bo
     if not yes:
         if not (os.isatty(0) and os.isatty(1)):
             fail("there is no terminal to ask on: --yes writes the change, --dry-run only shows it")
-        if not click.confirm(f"Write {target.path}?"):
+        if not click.confirm(f"Write {escape_invisible(target.path)}?"):
             raise SystemExit(1)
     apply(plan, journal)
     path = escape_invisible(target.path)

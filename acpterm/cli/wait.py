@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from contextlib import closing, suppress
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import click
@@ -103,9 +104,9 @@ def command(
             )
             return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
-    if timeout is not None and pattern is not None:
+    if timeout is not None:
         # A single search may take forever (backtracking), and nothing else runs meanwhile.
-        signal.signal(signal.SIGALRM, _give_up)
+        signal.signal(signal.SIGALRM, partial(_give_up, pattern))
         signal.setitimer(signal.ITIMER_REAL, timeout + _EXIT_GRACE_S)
     status, message = call(config, socket, wait)
     if message:
@@ -113,9 +114,10 @@ def command(
     raise SystemExit(status)
 
 
-def _give_up(*_: object) -> NoReturn:
+def _give_up(pattern: object, *_: object) -> NoReturn:
     """Exit at once with the status for a timeout. This is the handler of the timer's signal."""
-    os.write(2, b"acpterm: timed out, while the expression was looked for\n")
+    event = b"the daemon was waited for" if pattern is None else b"the expression was looked for"
+    os.write(2, b"acpterm: timed out, while %b\n" % event)
     os._exit(_TIMED_OUT)
 
 
@@ -141,12 +143,11 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """After the timeout, search the output of the terminals that were not searched before it.
+    """Search the terminals that `_wait_printed` had not begun to search at the timeout.
 
-    `_wait_printed` searches one terminal after the other. At the timeout it was searching the first
-    terminal of `left`, and had not begun to search the others. Search the current output of these
-    others. Print the matches, and remove the names of their terminals from `left`. `ids` has the
-    terminals' ids by name.
+    These are all terminals of `left` except the first one, since `_wait_printed` searches one
+    terminal after the other. Search the current output of each. Print the matches, and remove the
+    names of the terminals with a match from `left`. `ids` has the terminals' ids by name.
     """
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
     # An error now is irrelevant: the timeout has passed already.
@@ -220,7 +221,10 @@ class LineSearch:
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:
-        """Retain at most the last `RETAINED_CHARS` characters, from a line's start if possible."""
+        """Retain the end of `text`: at most `RETAINED_CHARS` characters.
+
+        If possible, the retained text begins at the start of a line.
+        """
         if len(text) <= RETAINED_CHARS:
             self._retained = text
             return

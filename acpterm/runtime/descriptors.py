@@ -23,7 +23,10 @@ NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
 
 
 class DescriptorReserve:
-    """Open files that only occupy descriptors; closing some of them makes descriptors available."""
+    """Files that are kept open only to occupy descriptors.
+
+    Closing some of them makes descriptors available for other files.
+    """
 
     def __init__(self) -> None:
         self._count = 0
@@ -80,6 +83,17 @@ class DescriptorReserve:
 
 
 reserve: Final = DescriptorReserve()
+
+
+def check_available(count: int) -> None:
+    """Raise `OSError` (EMFILE) unless `count` more descriptors can be opened, at least one."""
+    opened = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while len(opened) < count:
+            opened.append(os.dup(opened[0]))
+    finally:
+        for fd in opened:
+            os.close(fd)
 
 
 def raise_open_files() -> None:

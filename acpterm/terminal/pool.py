@@ -6,9 +6,10 @@ the output of a released terminal once the terminal is closed; if `Terminal.reta
 keeps the output until `forget` is called. A terminal's id contains a random number of 128 bits, so
 ids can be neither guessed nor repeated.
 
-`create` raises `ShutDownError` unless `run` is running, and after `shut_down`. When `run` is
-cancelled, the processes of all terminals are killed without grace. When the keeper dies, all
-running terminals are ended. Programs whose exit the keeper had not reported get `EndedBy.LOST`.
+`create` raises `ShutDownError` while `run` is not running, and after a call of `shut_down` or
+`lose_keeper`. When `run` is cancelled, the processes of all terminals are killed without grace.
+When the keeper dies, all running terminals are ended. Programs whose exit the keeper had not
+reported get `EndedBy.LOST`.
 """
 
 import os
@@ -28,6 +29,7 @@ from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup_limits import Enforcement
 from acpterm.pty.tracking.tree import ProcessTree
 from acpterm.pty.tracking.trees import Trees
+from acpterm.runtime.descriptors import check_available
 from acpterm.terminal.consumer import Turns
 from acpterm.terminal.shared_ring import WINDOW_BYTES, SharedRing
 from acpterm.terminal.spec import TerminalSpec
@@ -48,10 +50,6 @@ class ShutDownError(Exception):
     """`create` was called while the pool does not run, or after it was shut down."""
 
 
-def _nothing(_: Terminal) -> None:
-    pass
-
-
 class Pool:
     """The terminals of one worker. `terminals` has those that are not released, by their ids.
 
@@ -65,7 +63,7 @@ class Pool:
         trees: Trees,
         *,
         grace: float = 2.0,
-        on_exit: Callable[[Terminal], None] = _nothing,
+        on_exit: Callable[[Terminal], object] = lambda _: None,
     ) -> None:
         self.terminals: Final[dict[str, Terminal]] = {}
         self._keeper: Final = keeper
@@ -75,7 +73,7 @@ class Pool:
         self._turns: Final = Turns()
         self._nursery: trio.Nursery | None = None
         self._running: set[Terminal] = set()
-        # Whether `create` has ended, for the ids of terminals that are being created.
+        # The terminals that are being created, by their ids: an event for the end of `create`.
         self._created: dict[str, trio.Event] = {}
         self._closing = False
 
@@ -114,7 +112,7 @@ class Pool:
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
-        _check_descriptors()
+        check_available(_SPARE_DESCRIPTORS)
         name = f"term_{secrets.token_hex(16)}"
         tree = self._trees.new(name)
         tree.begins()
@@ -149,8 +147,7 @@ class Pool:
     async def wait_created(self, name: str) -> None:
         """Wait while `create` is creating the terminal with the id `name`.
 
-        The program of such a terminal may already run. When this returns, either no terminal was
-        created, or the caller of `create` has it, and has run until its next checkpoint.
+        When this returns, the task that called `create` has also run up to its next checkpoint.
         """
         if (created := self._created.get(name)) is not None:
             await created.wait()
@@ -288,7 +285,7 @@ class Pool:
 
 
 def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> None:
-    """If `strict`, raise the first of `enforcement.unenforced`; else log all, with id `name`."""
+    """Log each error in `enforcement.unenforced`; if `strict`, raise the first one instead."""
     if strict and enforcement.unenforced:
         raise enforcement.unenforced[0]
     for error in enforcement.unenforced:
@@ -301,14 +298,3 @@ async def _discard(tree: ProcessTree) -> None:
         with trio.move_on_after(_DISCARD_TIMEOUT_S):
             await tree.kill()
         await tree.close()
-
-
-def _check_descriptors() -> None:
-    """Raise `OSError` (EMFILE) unless `_SPARE_DESCRIPTORS` more descriptors can be opened."""
-    opened = [os.open(os.devnull, os.O_RDONLY)]
-    try:
-        while len(opened) < _SPARE_DESCRIPTORS:
-            opened.append(os.dup(opened[0]))
-    finally:
-        for fd in opened:
-            os.close(fd)

@@ -143,7 +143,7 @@ class Terminal:
         lifetime_cause: Cause | None = None,
         enforcement: Enforcement | None = None,
         remote: RemoteProgram | None = None,
-        on_exit: "Callable[[Terminal], None]",
+        on_exit: "Callable[[Terminal], object]",
     ) -> None:
         self.id: Final = name
         self.limit: Final = limit
@@ -207,7 +207,7 @@ class Terminal:
         self._lifetime = trio.CancelScope()
         self._lifetime_cause: Final = lifetime_cause
         self._unlimited = False
-        self._on_exit: Callable[[Terminal], None] = on_exit
+        self._on_exit: Callable[[Terminal], object] = on_exit
 
     # Queries and commands
 
@@ -415,9 +415,10 @@ class Terminal:
                 await wait_empty(self._tree)
 
     async def _follow_remote(self, remote: RemoteProgram) -> None:
-        """Call `notify` when `host` or `is_queued` of a remote program changes.
+        """Call `notify` whenever `host` or `is_queued` of the remote program changes.
 
-        When the remote program has ended, kills its client if the client does not end soon.
+        If the client still runs `_CLIENT_DRAIN_S` seconds after the end of the remote program, kill
+        the client.
         """
         await remote.follow(self.notify)
         with trio.move_on_after(_CLIENT_DRAIN_S):
@@ -427,11 +428,10 @@ class Terminal:
             await self._tree.kill()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
-        """Notify a remote program's client of a terminal size that was set too early.
+        """Wait until a remote program's client has set the raw mode; then send a missed SIGWINCH.
 
-        The client ignores SIGWINCH until it has set the raw mode. So this method waits for the raw
-        mode. If the terminal's size is then not `size`, the size that the client knows, this method
-        sends SIGWINCH.
+        Until then, the client ignores SIGWINCH, so it misses a new terminal size. `size` is the
+        size at the start of the client. If the terminal still has this size, send nothing.
         """
         with contextlib.suppress(trio.ClosedResourceError, OSError):
             await self._master.wait_raw()
@@ -549,7 +549,10 @@ class Terminal:
 
 
 class _Replies:
-    """Types each reply of the emulator, unless an earlier worker has already answered the query."""
+    """Sends the program the replies with which the emulator answers the program's queries.
+
+    A reply is not sent if an earlier worker has already answered the query.
+    """
 
     __slots__ = ("_keyboard", "_ring")
 

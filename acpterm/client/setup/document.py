@@ -93,9 +93,9 @@ class Document:
     def remove(self, path: Sequence[str], parents: int) -> "Document":
         """Return the document without the value at `path`, which must exist.
 
-        If the object around the value is empty then, remove the object too; likewise the objects
-        around it, at most `parents` in all. An object with a comment stays. Raises `SetupError` if
-        the value cannot be removed without a change to other settings.
+        If the object around the value becomes empty, remove this object too, and so on outwards:
+        at most `parents` objects. In JSON, an object with a comment is not empty. Raises
+        `SetupError` if the value cannot be removed without a change to other settings.
         """
         if self.format == "toml":
             text = toml_edit.remove(self.text, path, parents=parents)
@@ -111,7 +111,7 @@ class Document:
             if depth == len(path) or not around[path[depth - 1]]:
                 del around[path[depth - 1]]
                 allowed.append(deepcopy(expected))
-        return self._checked(text, allowed, path)
+        return self._checked(text, allowed if self._comments else allowed[-1:], path)
 
     @property
     def _comments(self) -> bool:
@@ -129,7 +129,11 @@ class Document:
     def _checked(
         self, text: str, allowed: Collection[dict[str, Any]], path: Sequence[str]
     ) -> "Document":
-        """Return the document with the new `text`, whose data must be in `allowed`."""
+        """Return the document with the new `text`.
+
+        Raises `SetupError` if the data of `text` is not one of `allowed`. `path` has the names
+        that lead to the changed value, for the error message.
+        """
         changed = replace(self, text=text)
         try:
             is_right = changed.data() in allowed

@@ -5,9 +5,9 @@ has reconnected, after a take-over or a lost transport, it repeats the request. 
 continues the earlier question, or returns the answer that the user has given meanwhile.
 
 An agent cannot answer its own questions: `answer` and `decline` are refused unless the connection's
-client is an approver (see `host.approvals`). An approver relays the agent's messages, but not these
-two requests. With the setting `mcp_elicitation_approves`, an agent's MCP client may answer too, but
-its answers are never remembered for later commands.
+client is an approver (see `host.approvals`). An approver passes the agent's requests on to the
+host, but not these two. With the setting `mcp_elicitation_approves`, an agent's MCP client may
+answer too. An answer of an MCP client is never remembered for later commands.
 """
 
 import time
@@ -56,7 +56,7 @@ async def ask_user(
 ) -> Answer:
     """Ask the user whether a command may run, and wait for the answer.
 
-    `request` is the result of `creates.recognisable_id` for the agent's request. If an earlier
+    `request` is the JSON-RPC id of the agent's request (`creates.recognisable_id`). If an earlier
     answer for the whole session applies to the command, return that answer at once. Raises
     `RpcError` (-32602) if too many questions are pending. Cancelling the call withdraws the
     question, unless the client is expected to repeat the request.
@@ -147,10 +147,9 @@ def _approver(connection: AgentConnection) -> Approver:
 
 
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
-    """Raise `NoQuestionError` unless a pending question of the connection has the id `identifier`.
+    """Raise `NoQuestionError` unless `identifier` is the id of a pending question of `connection`.
 
-    `approver` is `AgentConnection.answerer`. Its method `attends` returns whether a question is one
-    of the connection's.
+    `approver` is `connection.answerer`.
     """
     pending = connection.host.approvals.pending
     if not any(question.id == identifier and approver.attends(question) for question in pending):
@@ -163,12 +162,15 @@ def _check_own(connection: AgentConnection, approver: Approver, identifier: str)
 async def expire_unclaimed(connection: AgentConnection) -> None:
     """Wait `resume_timeout` seconds; then withdraw the connection's unclaimed questions.
 
-    A question is unclaimed while the client has not repeated the request that caused it. Called
-    when the connection is resumed, and when a question becomes unclaimed afterwards, because the
-    request on the lost transport has ended.
+    A question is unclaimed while no request waits for its answer: the transport of the request was
+    lost, and the client has not repeated the request yet. Call this function when the connection is
+    resumed. If a request on the lost transport ends only afterwards, call this function again,
+    because the question of that request becomes unclaimed only then.
     """
-    await trio.sleep(connection.settings.resume_timeout)
-    connection.host.approvals.expire_unclaimed(connection.id)
+    connection.expiry.cancel()
+    with trio.CancelScope() as connection.expiry:
+        await trio.sleep(connection.settings.resume_timeout)
+        connection.host.approvals.expire_unclaimed(connection.id)
 
 
 async def send_pending(connection: AgentConnection) -> None:

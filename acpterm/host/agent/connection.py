@@ -19,7 +19,9 @@ import itertools
 import secrets
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
+
+import trio
 
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
 from acpterm.config.profiles import Profile
@@ -53,9 +55,6 @@ from acpterm.pty import processes
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
-
-if TYPE_CHECKING:
-    import trio
 
 SESSIONS_MAX: Final = 10_000
 _SECRET_BYTES: Final = 32
@@ -131,6 +130,8 @@ class AgentConnection:
         self.starts: Final[list[float]] = []
         """The times at which the agent has started terminals, in seconds of the boot clock. See
         `host.quotas`."""
+        self.expiry = trio.CancelScope()
+        """The wait of `approvals.expire_unclaimed`; each call of it replaces the earlier one."""
         self._approver: Approver | None = None
         self._approver_kind: ApproverKind | None = None
         self._elicitor: Approver | None = None
@@ -216,11 +217,12 @@ class AgentConnection:
             self.mark_changed()
 
     def workspace(self, session: Session) -> str | None:
-        """Return the directory in which a session's programs may write, in a sandbox.
+        """Return the directory in which a session's sandboxed programs may write.
 
-        Return the session's workspace if it is set, otherwise the directory of the process that
-        connected. If that process is an approver, return None instead of its directory: otherwise
-        the agent could get access to it by naming a session that the approver has not opened.
+        If the session has a workspace, return the workspace. If the session has none and the client
+        is an approver, return None: an agent that names a session that the approver has not opened
+        must not get access to the approver's directory. In all other cases, return the directory of
+        the process that connected.
         """
         if session.workspace is None and self._approver is not None:
             return None
@@ -235,8 +237,8 @@ class AgentConnection:
     def answerer(self) -> Approver | None:
         """The observer that sends questions to the client; None if the client may not answer them.
 
-        The observer is `approver`, or else the observer that `add_elicitor` has created: the client
-        may then answer questions, but has no other right of an approver.
+        This is `approver` if the client is an approver. Otherwise, this is the observer that
+        `add_elicitor` has created: its client may answer, but has no other right of an approver.
         """
         return self._approver or self._elicitor
 
@@ -272,9 +274,9 @@ class AgentConnection:
         self.host.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
-        """Restore from a record what decides which commands the agent may run.
+        """Restore the agent's rights from a record: its program, directory, profiles and approver.
 
-        That is the agent's program and directory, its profiles, and its approver.
+        The rights decide which commands the agent may run.
         """
         if record.directory is not None:
             self.directory = unpack_text(record.directory)
@@ -285,9 +287,10 @@ class AgentConnection:
             self._add_approver(record.approver)
 
     def rights(self, session: Session) -> RightsRecord:
-        """Return a record of what decides which commands the agent may run in `session`.
+        """Return a record of the agent's rights in `session`.
 
-        The record is stored with each terminal that is created in the session.
+        The rights decide which commands the agent may run. The record is stored with each terminal
+        that is created in the session.
         """
         workspace = session.workspace
         return RightsRecord(
@@ -378,7 +381,7 @@ class AgentConnection:
         return Session(identifier, self.agent, records, self.creates)
 
     def add_relayed_agent(self) -> None:
-        """Add the agent's process to `holders`, if the process that connected only relays for it.
+        """If the process that connected is only a relay, add the agent's process to `holders`.
 
         `holders` then has the relay and the agent (see `relay_parent`).
         """
@@ -468,11 +471,11 @@ class AgentConnection:
         return entry
 
     def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
-        """Make the terminal's id invalid, and end its processes; return the terminal.
+        """Make a terminal's id invalid, and begin to end its processes; return the terminal.
 
-        `identifier` is the terminal's id or name; `by` is recorded as the cause of the end. End
-        nothing, and return None, if the id was released before or if the user owns the terminal.
-        Raises `RpcError` (-32002) if the id is unknown.
+        `identifier` is the terminal's id or name. `by` is recorded as the cause of the end. If the
+        user owns the terminal, only make the id invalid, and return None. If the id was released
+        before, do nothing, and return None. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
         # Store the released id before the keeper forgets the terminal: if the worker dies in

@@ -23,7 +23,7 @@ import trio
 
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.state.records import RequestId
-from acpterm.jsonrpc import Id
+from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 
 _ID_MAX: Final = 256
 """The maximum length of a string id that can be recognised, in characters."""
@@ -48,6 +48,7 @@ class Creates:
         self._entries: dict[RequestId, TerminalEntry] = {}
         self._in_flight: dict[RequestId, trio.Event] = {}
         self._repeatable: set[RequestId] = set()
+        self._resumptions = 0
 
     def add(self, entry: TerminalEntry) -> None:
         """Record that a request has created the terminal of `entry`.
@@ -72,6 +73,7 @@ class Creates:
     def resumed(self) -> None:
         """Record that the connection was resumed: the client may now repeat requests."""
         self._repeatable = self._entries.keys() | self._in_flight.keys()
+        self._resumptions += 1
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
         """Return the terminal that a repeated request has created already.
@@ -100,9 +102,16 @@ class Creates:
         return request in self._repeatable
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
-        """Wait until no earlier request with this JSON-RPC id is in flight."""
+        """Wait until no earlier request with this JSON-RPC id is in flight.
+
+        Raises `RpcError` (-32800) if the connection was resumed meanwhile: the transport of this
+        request is lost, and the client repeats the request on another one.
+        """
+        resumptions = self._resumptions
         while request is not None and (done := self._in_flight.get(request)) is not None:
             await done.wait()
+        if self._resumptions != resumptions:
+            raise RpcError(REQUEST_CANCELLED, "the connection was resumed on another transport")
 
     @contextmanager
     def in_flight(self, request: RequestId | None) -> Iterator[None]:

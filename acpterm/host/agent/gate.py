@@ -47,8 +47,8 @@ def judge_create(
     """Judge a create request, and check the limits on the number and rate of terminals.
 
     `options` are the request's `_meta.acpterm`: they may request a provider, or that the command is
-    shell text. Raises `RpcError`: -32600 if the command is denied, -32603 if a limit is reached,
-    and the errors of `judge`.
+    shell text. Raises `RpcError`: -32600 if the command is denied, -32603 if a limit is reached.
+    Also raises the errors of `judge`.
     """
     judgement = judge(connection, session, params, provider=options.provider, shell=options.shell)
     _record(connection, session, params, judgement, "create")
@@ -62,8 +62,8 @@ def judge_create(
 def judge_check(connection: AgentConnection, session: Session, params: CheckRequest) -> Judgement:
     """Judge a command that is only to be checked.
 
-    Raises `RpcError`: -32600 if the command is denied and the request has `ask`, and the errors of
-    `judge`.
+    Raises `RpcError` (-32600) if the command is denied and the request has `ask`. Also raises the
+    errors of `judge`.
     """
     judgement = judge(connection, session, params)
     _record(connection, session, params, judgement, "check")
@@ -122,12 +122,12 @@ async def admit(
 ) -> None:
     """Ask the user whether the command may run, if the decision in `judgement` is *ask*.
 
-    Return if the user allows the command, or if the decision is another one. `request` is what
-    `creates.recognisable_id` returns for the agent's request.
+    Return once the user allows the command; at once if the decision is not *ask*. `request` is the
+    JSON-RPC id of the agent's request (`creates.recognisable_id`).
 
     Raises `RpcError`: -32600 if the command is refused, or too long to show it to the user; -32800
     if the question was withdrawn; -32602 if too many questions are pending. Cancelling the call
-    withdraws the question, with the exception that `ask_user` describes.
+    withdraws the question, unless the client is expected to repeat the request.
     """
     profile, verdict = judgement.profile, judgement.verdict
     if verdict.decision != "ask":

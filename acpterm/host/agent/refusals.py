@@ -1,7 +1,7 @@
 """The errors for commands of an agent that were refused: why, by what, and how to allow them.
 
-If the profile has `short_messages`, its refusals have the message `BLOCKED`, and a refusal by the
-user has only the user's own words: no error has the verdict's reason and rule.
+With the setting `short_messages` of a profile, no error contains the verdict's reason and rule. A
+refusal by the user has only the user's own words. All other refusals begin with `BLOCKED`.
 """
 
 import shlex
@@ -13,7 +13,7 @@ from acpterm.policy.questions import Answer
 from acpterm.policy.verdict import Verdict
 
 BLOCKED: Final = "Command blocked for security reasons"
-"""The message of refusals by a profile with `short_messages`."""
+"""The beginning of the message of refusals by a profile with `short_messages`."""
 
 
 def denial(judgement: Judgement) -> RpcError:
@@ -30,12 +30,12 @@ def too_long_to_ask(judgement: Judgement, length: int, maximum: int) -> RpcError
 
     `length` is the command's length and `maximum` the maximum, both in characters.
     """
-    if judgement.profile.short_messages:
-        return RpcError(INVALID_REQUEST, BLOCKED)
+    is_short = judgement.profile.short_messages
+    refused = BLOCKED if is_short else f"the command was refused: {_about(judgement)}"
     return RpcError(
         INVALID_REQUEST,
-        f"the command was refused: {_about(judgement)}, and its {length} characters are too many "
-        f"to show them to the user ({maximum} at most): write it to a file, and run that",
+        f"{refused}, and its {length} characters are too many to show them to the user ({maximum} "
+        "at most): write it to a file, and run that",
     )
 
 

@@ -111,7 +111,7 @@ class Session:
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
-        """Return an earlier answer for the whole session that applies to `question`, or None."""
+        """Return the answer to `question` that the user has given for the whole session, if any."""
         return self._decisions.find(question)
 
     def remember(self, question: Question, answer: Answer) -> None:
@@ -120,7 +120,7 @@ class Session:
             self._changed()
 
     def cancel(self) -> None:
-        """Add one cancelled prompt turn to `cancelled`; leave the terminals unchanged."""
+        """Increment `cancelled`, the number of cancelled turns; leave the terminals unchanged."""
         self._cancelled += 1
         self._changed()
 
@@ -270,7 +270,7 @@ class Session:
             observer(call, fields, changed)
 
     def record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> None:
-        """Record updates, sent outside a tool call, of terminals that the agent runs itself."""
+        """Record updates of ACP v2 about terminals that the agent runs itself."""
         if changed := self._record_terminal_updates(updates):
             for observer in list(self._observers):
                 observer(None, {}, changed)

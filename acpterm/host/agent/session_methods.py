@@ -207,9 +207,9 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
 def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
     """`_acpterm/session/open`: set the session's directory, in which its programs may write.
 
-    The directory is also that of later `terminal/create` requests without `cwd`. Raises `RpcError`
-    (-32600) unless the peer is an approver, which knows the directory from the user's client, and
-    the errors of `set_session`.
+    Later `terminal/create` requests without `cwd` use this directory, too. Raises `RpcError`:
+    -32600 if the peer is not an approver, because an agent must not choose where its programs may
+    write; -32602 for a relative path.
     """
     if connection.approver is None:
         raise RpcError(

@@ -33,14 +33,14 @@ class SessionRecords:
         self.changed(record)
 
     def restored(self) -> None:
-        """Record that the previous worker has stored the session: later changes are stored."""
+        """Set the state to *stored*: the previous worker has stored the session."""
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Store the session's changed record before the next response is sent.
+        """Schedule the session's changed record to be stored before the next response is sent.
 
-        `record` is called at that time, and returns the record to store. Do nothing if the session
-        is not stored.
+        `record` returns the record; it is called when the record is stored. Do nothing in the state
+        *unstored*.
         """
         if self._is_stored:
             self._writer.changed(self._key, lambda: record().encode())

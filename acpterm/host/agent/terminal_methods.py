@@ -53,9 +53,9 @@ def create(
     """`terminal/create`: start a command in a new terminal.
 
     If the client repeats the request after a reconnect, the response names the terminal that the
-    first request created. Raises `RpcError`: -32800 if the request or the prompt turn
-    (`session/cancel`) is cancelled meanwhile, and then no terminal is left; -32602 for invalid
-    params; -32603 if the program cannot be started; and the errors of `gate`.
+    first request created. Raises `RpcError`: -32602 for invalid params; -32603 if the program
+    cannot be started; -32800 if the request, or the prompt turn (`session/cancel`), is cancelled
+    meanwhile: then no terminal is left. Also raises the errors of `gate`.
     """
     request = recognisable_id(request_id)
     if entry := connection.creates.repeated(request):
@@ -67,10 +67,11 @@ def create(
 def _create(
     connection: AgentConnection, params: CreateTerminalRequest, request: RequestId | None
 ) -> Coroutine[Any, Any, CreateTerminalResponse]:
-    """Judge a create request; return a coroutine that completes the request.
+    """Judge a create request, and return a coroutine that completes the request.
 
-    The coroutine asks the user if needed, and starts the command. `request` is what
-    `creates.recognisable_id` returns for the request.
+    The coroutine asks the user if needed, starts the command, and returns the response.
+    `params` are those of the create request. `request` is its JSON-RPC id, or None if a repetition
+    of the create request cannot be recognised by the id (`creates.recognisable_id`).
     """
     settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()

@@ -2,13 +2,15 @@
 
 A process is a leftover in either of two cases:
 
-- It is in a control group of a daemon, and no process holds the lock of that daemon's directory.
+- It is in a control group of a killed daemon: no process holds the lock of the directory of that
+  daemon's control groups (`cgroup`).
 - The variable `marks.DAEMON` in its environment names a daemon of this pid namespace that no longer
   runs, and that listened on this daemon's socket or on no socket. The leftovers of a daemon that
   listened on another socket are left to the next daemon on that socket.
 
-Only processes of this user are killed. This process, its ancestors, and the processes of terminals
-that outlived their daemon (`held`) are never killed, except in a control group of a killed daemon.
+All processes in the control groups of a killed daemon are killed. Outside of these groups, the
+following are never killed: processes of other users, this process, its ancestors, and the processes
+of terminals that outlived their daemon (`held`).
 """
 
 import os
@@ -26,6 +28,7 @@ from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import cgroup, marks
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.tree import collect, retry_on_oserror
+from acpterm.runtime.descriptors import reserve
 
 _POLL_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
@@ -57,7 +60,9 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
                     processes.send(process, signal.SIGKILL)
             else:
                 groups.add(base)
-        groups = {base for base in groups if not cgroup.clear_stale(base)}
+        if groups:
+            with reserve.lent():
+                groups = {base for base in groups if not cgroup.clear_stale(base)}
         await trio.sleep(_POLL_S)
     if ended:
         _log.info("killed the processes that a killed daemon had left", processes=len(ended))
@@ -77,12 +82,12 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Yield each process that a killed daemon has left, in a pair; also yield None in between.
+    """Check all processes of the system; yield a pair for each one that a killed daemon has left.
 
-    A pair has the process, and the directory of that daemon's control groups; None instead of the
-    directory if the process is in none of these groups. Before each process of the system is
-    checked, yields None instead of a pair, so that the caller can let other tasks run. `daemon` and
-    `held` are as in `end_leftovers`. Omits processes with pids in `spared`.
+    The pair has the process, and the directory of the killed daemon's control groups; the directory
+    is None if the process is in none of these groups. Also yields None before each check, so that
+    the caller can let other tasks run. `daemon` and `held` are as in `end_leftovers`. Processes
+    whose pids are in `spared` are not checked.
     """
     uid = os.geteuid()
     for process in processes.read_all():

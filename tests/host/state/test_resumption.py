@@ -142,6 +142,24 @@ async def test_id_of_a_repeated_create_is_new_again_although_the_first_one_made_
             assert await _create_as(new, id_, params) != repeated
 
 
+async def test_create_that_is_repeated_after_each_of_two_losses_is_executed_once():
+    params = {"sessionId": "session-1", "command": "sleep 60"}
+    async with host_here() as host, agent_of(host) as first, agent_of(host) as second:
+        secret = (await first.initialize())["resume"]
+        keeper = host.pool._keeper
+        host.pool._keeper = failing = FailingKeeper(keeper)
+        id_ = await first.start("terminal/create", params)
+        await failing.requested.wait()
+        await second.initialize(secret)
+        await second.start("terminal/create", params, id_)
+        async with agent_of(host) as third:
+            await third.initialize(secret)
+            host.pool._keeper = keeper
+            failing.may_respond.set()
+            terminal = await _create_as(third, id_, params)
+            assert [entry.id for entry in host.state.registry] == [terminal]
+
+
 async def test_create_with_a_null_or_long_id_is_never_a_repetition():
     async with host_here() as host, agent_of(host) as old:
         secret = (await old.initialize())["resume"]

@@ -13,10 +13,9 @@ rings the bell. The bell also rings for input that was sent before the loss and 
 since that input may be lost. The detach keys still work.
 
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
-shutdown); the `terminal/attach` request stays pending for the whole time. The connection is only
-read as fast as this window prints, so a slow window delays no other client: the daemon sends a slow
-window snapshots of the screen instead of all output. A slow window does not delay its own input and
-signals either, because the tasks do not wait for responses to their requests.
+shutdown); the `terminal/attach` request stays pending for the whole time. If this window prints
+slowly, the daemon sends snapshots of the screen instead of all output, so that no other client is
+delayed. Input and signals are not delayed either: their tasks do not wait for responses.
 """
 
 import base64
@@ -80,10 +79,9 @@ async def attach(
     """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
 
     `detach_filter` finds the detach keys in the input. If `read_only`, send no input. Return the
-    daemon's response once the program has exited or the terminal was released. Return None if,
-    before that, the user detached, a shutdown signal arrived, or the window was closed. Raises
-    `RpcError` if the daemon refuses the request, for example because the terminal was removed, and
-    `DaemonError` if the daemon ends; errors are in exception groups.
+    daemon's response when the program exits or the terminal is released. Return None when the user
+    detaches, a shutdown signal arrives, or the window is closed. Raises, in exception groups:
+    `RpcError` if the daemon refuses the request, and `DaemonError` if the daemon ends.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
@@ -159,11 +157,10 @@ class _Attachment:
             nursery.start_soon(self._print, nursery.cancel_scope)
             nursery.start_soon(self._send_input, nursery.cancel_scope)
             nursery.start_soon(self._handle_signals, signals, nursery.cancel_scope)
-            notice = trio.CancelScope()
-            nursery.start_soon(self._show_notice, notice)
-            response = await self._attach()
-            # From now on, nothing would erase a notice that appears.
-            notice.cancel()
+            async with trio.open_nursery() as attached:
+                attached.start_soon(self._show_notice)
+                response = await self._attach()
+                attached.cancel_scope.cancel()  # nothing would erase a later notice
             if self._is_notice_visible and self.has_main:
                 with trio.move_on_after(_FLUSH_TIMEOUT_S):
                     await self._paint_final_screen()
@@ -246,17 +243,13 @@ class _Attachment:
                 return
             self._repaint()
 
-    async def _show_notice(self, scope: trio.CancelScope) -> None:
+    async def _show_notice(self) -> None:
         """Show the notice (terminal, detach keys) in the window's last line for `NOTICE_S` seconds.
 
         The notice appears once the program has printed nothing for `_QUIET_S` seconds. A key
         removes it early. If the program waits in the queue of a cluster, the notice says so, and
-        stays until the program starts. Cancel `scope` to do no more of this.
+        stays until the program starts.
         """
-        with scope:
-            await self._show_and_remove_notice()
-
-    async def _show_and_remove_notice(self) -> None:
         await self._has_output.wait()
         while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  each output delays it
             await trio.sleep_until(self._last_output_at + _QUIET_S)
