@@ -33,7 +33,7 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def waiting(monkeypatch):
+def patient_chat(monkeypatch):
     """Let `/terminal` wait for the output of a silent program for longer than a test takes."""
     for name in ("SETTLE", "MAX"):
         monkeypatch.setenv(f"ACPTERM_TOOL_{name}_INTERVAL", "60")
@@ -226,7 +226,9 @@ async def test_prompt_is_answered_during_a_turn():
 
 @pytest.mark.costly
 @pytest.mark.parametrize("how", ["session/cancel", "$/cancel_request"])
-async def test_cancelled_prompt_leaves_its_terminal_and_the_agent_alone(how, tmp_path, waiting):
+async def test_cancelled_prompt_leaves_its_terminal_and_the_agent_alone(
+    how, tmp_path, patient_chat
+):
     async with proxied("--stubborn", log=str(tmp_path / "log")) as editor:
         await editor.open("/tmp")
         await editor.prompt(create("exec sleep 60"))
@@ -243,7 +245,7 @@ async def test_cancelled_prompt_leaves_its_terminal_and_the_agent_alone(how, tmp
     assert how not in [line["msg"].get("method") for line in lines if line["dir"] == "proxy->agent"]
 
 
-async def test_pending_prompt_is_answered_when_the_agent_exits(waiting):
+async def test_pending_prompt_is_answered_when_the_agent_exits(patient_chat):
     async with proxied() as editor:
         await editor.open("/tmp")
         waiting = await begin(editor, "/terminal start sleep 60")
@@ -267,7 +269,7 @@ async def test_unexpected_error_ends_only_its_prompt(monkeypatch):
         assert await answer(editor, "/terminal list") == "No active terminal sessions."
 
 
-async def test_prompt_is_cancelled_when_its_session_is_closed(tmp_path, waiting):
+async def test_prompt_is_cancelled_when_its_session_is_closed(tmp_path, patient_chat):
     async with proxied() as editor:
         await editor.open("/tmp")
         id_ = await begin(editor, f"/terminal start touch {tmp_path}/ran; exec sleep 60")
@@ -446,7 +448,7 @@ async def test_terminal_outlives_the_proxy_and_is_the_users(tmp_path):
 
 
 @pytest.mark.long
-async def test_answer_continues_with_the_next_worker(tmp_path, waiting):
+async def test_answer_continues_with_the_next_worker(tmp_path, patient_chat):
     go = tmp_path / "go"
     command = f"until [ -e {go} ]; do sleep 0.05; done; echo over"
     async with daemon(tmp_path) as running, editor_of(tmp_path, running.path) as editor:

@@ -1,7 +1,5 @@
 """The limit of idle time: deadlines on a clock that tests move, and real programs in a host."""
 
-import os
-
 import pytest
 import trio
 import trio.testing
@@ -105,12 +103,11 @@ async def test_program_without_output_and_input_is_ended_by_the_idle_limit():
 
 
 async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tmp_path):
-    os.mkfifo(tmp_path / "go")
+    go = tmp_path / "go"
     async with host_here() as host:
-        line = f"read x <{tmp_path}/go; echo; exec sleep 60"
+        line = f"until [ -e {go} ]; do sleep 0.01; done; echo; exec sleep 60"
         printing = await start(host, line, idle=60)
         reading = await start(host, "stty -echo; echo ready; exec cat >/dev/null", idle=60)
-        silent = await start(host, "exec sleep 60", idle=60)
         await poll(lambda: reading.terminal.text.text() == "ready\n")
         watched = {one._entry().id: one for _, _, one in host.state.limit_monitor._deadlines}
         before = {id_: one.last_activity() for id_, one in watched.items()}
@@ -118,13 +115,15 @@ async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tm
         def was_active(entry):
             return watched[entry.id].last_activity() > before[entry.id]
 
-        # This waits for the program to open the file.
-        (tmp_path / "go").write_text("\n")
+        go.touch()
         await poll(lambda: was_active(printing))
         reading.terminal.keyboard.type(b"x\n")
         assert was_active(reading)
+        silent = await start(host, "exec sleep 60", idle=0.3)
         silent.window_count = 1
-        assert not was_active(silent)
+        with trio.fail_after(10):
+            status = await silent.terminal.wait_exited()
+        assert status.ended_by is EndedBy.IDLE
 
 
 async def test_promotion_cancels_the_idle_limit_and_the_wall_limit():

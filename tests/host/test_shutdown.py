@@ -34,9 +34,9 @@ echo $$ >>{pids}
 while :; do sleep 1; done
 """
 
-# Five seconds, and some more for a machine that pauses.
-END_MAX_S = 8
-# Shorter than by default: responses are sent only within `CLOSE_TIMEOUT_S`, pauses included.
+END_MAX_S = 5
+# Shorter than by default, so that the end may include pauses of the machine. Besides, responses are
+# sent only within `CLOSE_TIMEOUT_S`.
 GRACE_S = 0.5
 
 
@@ -145,8 +145,8 @@ async def test_program_gets_grace_when_the_daemon_ends(tmp_path):
         assert tidy.read_text() == "done\n"
 
 
-@pytest.mark.long
-async def test_daemon_ends_when_an_agent_reads_nothing(tmp_path):
+async def end_with_an_agent_that_reads_nothing(tmp_path):
+    """End a daemon while an agent reads no responses; return how many seconds the end takes."""
     async with daemon(tmp_path) as (process, path), agent_at(path) as agent:
         terminal = await agent.create("head -c 3000000 /dev/zero | tr '\\0' x; read line")
         await agent.until_output(terminal, "x" * 1000)
@@ -166,7 +166,17 @@ async def test_daemon_ends_when_an_agent_reads_nothing(tmp_path):
             began = time.monotonic()
             process.terminate()
             assert await process.wait() == 0
-            assert time.monotonic() - began < END_MAX_S
+            return time.monotonic() - began
+
+
+@pytest.mark.long
+async def test_daemon_ends_when_an_agent_reads_nothing(tmp_path):
+    # The end takes more than three seconds, so a pause of the machine may exceed the limit.
+    for _ in range(3):
+        seconds = await end_with_an_agent_that_reads_nothing(tmp_path)
+        if seconds < END_MAX_S:
+            break
+    assert seconds < END_MAX_S
 
 
 @pytest.mark.long

@@ -234,11 +234,15 @@ async def test_monitor_ends_a_flood(tmp_path):
 
 
 async def test_monitor_that_still_runs_is_read_with_bash_output(tmp_path, monkeypatch):
-    monkeypatch.setattr(call, "BLOCK_MAX_S", 5.0)
     async with mcp_tools(tmp_path, "claude") as tools:
-        result = await tools.call(
-            "Monitor", command="echo up; sleep 60", description="a server", persistent=True
-        )
+        for seconds in (0.5, 5.0):
+            monkeypatch.setattr(call, "BLOCK_MAX_S", seconds)
+            result = await tools.call(
+                "Monitor", command="echo up; sleep 60", description="a server", persistent=True
+            )
+            # On a busy machine, the shorter time may be over before the output.
+            if result.text.endswith("\nup\n"):
+                break
         assert result.text == f"Monitor {result.data['id']}: still monitored\nup\n"
         output = await tools.call("BashOutput", bash_id=result.data["id"])
     assert output.text.startswith("<status>running</status>")

@@ -223,18 +223,23 @@ async def test_kill_of_a_terminal_that_does_not_exist_succeeds(tmp_path):
 
 
 async def test_inactive_terminal_is_closed_unless_promoted(tmp_path):
-    limits = pool_with_limits(idle=5.0)
-    async with mcp_tools(tmp_path, "pool", pool_profile="name", profiles=limits) as tools:
-        await spawn(tools, "sleep", "60")
-        kept = await spawn(tools, "sleep", "60")
-        await tools.call("promote_terminal", terminalId=kept["id"])
-        with trio.fail_after(DEADLINE_S):
-            while True:
-                listed = await tools.call("list_terminals")
-                if len(listed.data["terminals"]) == 1:
-                    break
-                await trio.sleep(0.05)
-    assert [entry["id"] for entry in listed.data["terminals"]] == [kept["id"]]
+    for idle_s in (0.5, 5.0):
+        limits = pool_with_limits(idle=idle_s)
+        async with mcp_tools(tmp_path, "pool", pool_profile="name", profiles=limits) as tools:
+            # Unless promoted, the first one would be closed first.
+            kept = await spawn(tools, "sleep", "60")
+            await tools.call("promote_terminal", terminalId=kept["id"])
+            other = await spawn(tools, "sleep", "60")
+            found = [kept["id"], other["id"]]
+            with trio.fail_after(DEADLINE_S):
+                while other["id"] in found:
+                    await trio.sleep(0.05)
+                    listed = await tools.call("list_terminals")
+                    found = [entry["id"] for entry in listed.data["terminals"]]
+        # On a busy machine, the shorter time may be over before the promotion.
+        if found:
+            break
+    assert found == [kept["id"]]
 
 
 async def test_terminal_of_the_user_is_found_by_its_name(tmp_path):

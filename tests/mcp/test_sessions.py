@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.support import mcp
 from tests.support.commands import command_environment, run, run_with
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
+from tests.support.mcp import PATIENT, variables
 from tests.support.polling import poll
 from tests.support.processes import alive
 from tests.support.proxies import editor_of
@@ -21,7 +21,7 @@ from tests.support.user import user_at
 pytestmark = pytest.mark.long
 
 AGENT = [sys.executable, str(Path(__file__).with_name("sdk_agent.py"))]
-PATIENT = {f"ACPTERM_{name.upper()}": str(value) for name, value in mcp.PATIENT.items()}
+PATIENT_VARIABLES = variables(PATIENT)
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,8 @@ async def open_daemon(tmp_path):
 
 
 def proxied(tmp_path, path, *arguments, options=()):
-    return editor_of(tmp_path, path, *AGENT, *arguments, options=["--mcp", *options], **PATIENT)
+    words = [*AGENT, *arguments]
+    return editor_of(tmp_path, path, *words, options=["--mcp", *options], **PATIENT_VARIABLES)
 
 
 async def call(editor, *calls):
@@ -145,7 +146,7 @@ async def test_terminal_survives_a_worker_that_is_killed(tmp_path, open_daemon):
 async def test_prompt_gives_the_agent_the_tools(tmp_path, open_daemon, run_dir):
     calls = [["terminal_start", {"command": "echo $((6 * 7)); exec cat"}]]
     words = ["prompt", "--mcp", "--json", json.dumps(calls), "--", *AGENT]
-    env = command_environment(open_daemon.path, **PATIENT, XDG_RUNTIME_DIR=run_dir)
+    env = command_environment(open_daemon.path, **PATIENT_VARIABLES, XDG_RUNTIME_DIR=run_dir)
     done = await run_with(words, env=env)
     assert done.status == 0, done.err
     events = [json.loads(line) for line in done.out.splitlines()]

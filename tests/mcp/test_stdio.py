@@ -12,7 +12,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
-from tests.support.mcp import PATIENT, result_of
+from tests.support.mcp import PATIENT, result_of, variables
 from tests.support.processes import environment
 from tests.support.user import user_at
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.afresh
 
 def parameters(tmp_path, path: str, *arguments: str) -> StdioServerParameters:
     env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_PROFILE="open")
-    env |= {f"ACPTERM_{name.upper()}": str(value) for name, value in PATIENT.items()}
+    env |= variables(PATIENT)
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "acpterm", "mcp", "--socket", path, *arguments],

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from acpterm.terminal.status import EndedBy
-from tests.support.containers import command, shell
+from tests.support.containers import JOB, command, shell
 from tests.support.depth import DEADLINE_S
 from tests.support.places import pids, release, run, start
 from tests.support.polling import poll
@@ -19,9 +19,6 @@ PRINT_ARGV = (
     "import os, sys; os.write(1, b'\\0'.join(map(os.fsencode, sys.argv[1:])).hex().encode())"
 )
 NASTY = bytes(range(1, 256)).decode("utf-8", "surrogateescape")
-# A program that prints when it has become the foreground, at its start and after each stop. It has
-# no children: a shell that is stopped while it starts one (vfork) does not seem to be stopped.
-JOB = "trap 'echo continued' CONT; echo begun; while :; do read -r line; done"
 
 
 async def ready(terminal, word="ready"):

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.support.containers import command, containers, run, shell, start
+from tests.support.containers import JOB, command, containers, run, shell, start
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 
@@ -164,9 +164,7 @@ async def test_program_follows_the_size_of_the_terminal(provider, workspace):
 
 
 async def test_shell_is_interactive_with_job_control(provider, workspace):
-    # It prints when it has become the foreground, at its start and after the stop.
-    job = "trap 'echo continued' CONT; echo begun; while :; do sleep 0.02; done"
-    (workspace / "job").write_text(job)
+    (workspace / "job").write_text(JOB)
     async with running_pool() as pool:
         terminal, token = await start(provider, pool, command(workspace, "sh", "-i"))
         await poll(lambda: "#" in terminal.text.text())
@@ -176,7 +174,9 @@ async def test_shell_is_interactive_with_job_control(provider, workspace):
         await poll(lambda: "Stopped" in terminal.text.text())
         terminal.keyboard.type(b"fg\r")
         await poll(lambda: "continued\n" in terminal.text.text())
-        terminal.keyboard.type(b"\x03exit 4\r")
+        terminal.keyboard.type(b"\x03")
+        await poll(lambda: terminal.text.text().endswith("# "))
+        terminal.keyboard.type(b"exit 4\r")
         status = await terminal.wait_exited()
         assert status.code == 4
         assert "can't access tty" not in terminal.text.text()

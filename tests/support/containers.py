@@ -27,6 +27,12 @@ from tests.support.pools import running_pool
 IMAGE = "localhost/busybox:latest"
 REQUIRED = ("podman", "crun", "busybox", "unshare", "nsenter")
 
+JOB = "trap 'echo continued' CONT; echo begun; while :; do read -r line; done"
+"""A shell script that prints when it has become the foreground: at its start, after each stop.
+
+It has no children: a shell that is stopped while it starts one (vfork) does not seem to be stopped.
+"""
+
 _NAMESPACE = """\
 set -e
 for directory in /run /dev/shm /var/lib/containers; do

@@ -25,7 +25,7 @@ QUICK: dict[str, Any] = {
     "tool_settle_interval": 0.3,
     "tool_max_interval": 5.0,
 }
-"""Settings with short waits, for programs that run on and whose output is not needed."""
+"""Settings with short waits: a call returns soon, also if the program runs on."""
 
 PATIENT: dict[str, Any] = {
     "tool_min_interval": 0.1,
@@ -33,6 +33,11 @@ PATIENT: dict[str, Any] = {
     "tool_max_interval": DEADLINE_S,
 }
 """Settings for programs that end or wait for input: a call returns then, however late that is."""
+
+
+def variables(settings: dict[str, Any]) -> dict[str, str]:
+    """Return the environment variables that set `settings` for `acpterm` in another process."""
+    return {f"ACPTERM_{name.upper()}": str(value) for name, value in settings.items()}
 
 
 class Result(NamedTuple):
@@ -88,6 +93,7 @@ async def listening(host: Host, path: str) -> AsyncIterator[None]:
             nursery.start_soon(accept)
             yield
             nursery.cancel_scope.cancel()
+    os.unlink(path)
 
 
 @asynccontextmanager

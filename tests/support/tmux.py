@@ -78,11 +78,6 @@ class Pane:
         """Resize the window."""
         self._server.call("resize-window", "-t", self._name, "-x", str(cols), "-y", str(rows))
 
-    def record(self, file: Path) -> None:
-        """Append the further output of the program to `file`."""
-        file.touch()
-        self._server.call("pipe-pane", "-t", self._name, f"exec cat >> '{file}'")
-
     def close(self) -> None:
         """Close the window, as with the mouse."""
         self._server.call("kill-session", "-t", self._name)

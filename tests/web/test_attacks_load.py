@@ -7,6 +7,7 @@ import json
 import random
 import struct
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 import trio
@@ -25,8 +26,8 @@ from tests.support.user import user_at
 from tests.support.web import RefusedError, refused_status, web_daemon, web_here
 
 MIB = 1 << 20
-ANSWER_S = 10.0
-"""How long the user's socket may take to answer, on a machine that pauses for some seconds."""
+ANSWER_S = 2.0
+"""How long the user's socket may take to answer."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,17 @@ async def owner(web):
         yield user
 
 
+async def at_once(ask):
+    """Return what `ask` returns, which takes at most `ANSWER_S`, by the third attempt.
+
+    The machine may pause during an attempt.
+    """
+    for _ in range(3):
+        with trio.move_on_after(ANSWER_S):
+            return await ask()
+    pytest.fail(f"three times, there was no answer within {ANSWER_S:g} s")
+
+
 @asynccontextmanager
 async def bounded(owner, mib):
     """Check that the worker grows by at most `mib` MiB in the block, and answers at once."""
@@ -49,8 +61,7 @@ async def bounded(owner, mib):
     yield
     grown = resident_bytes(pid) - before
     assert grown < mib * MIB, f"{grown / MIB:.1f} MiB"
-    with trio.fail_after(ANSWER_S):
-        assert (await owner.request("status"))["workerPid"] == pid
+    assert (await at_once(partial(owner.request, "status")))["workerPid"] == pid
 
 
 SIZES = [10**6, 10_001, 2**31, 2**63, 10**30, 0, -1, 1.5, "80", None, [80]]
@@ -105,6 +116,13 @@ async def test_many_connections_of_strangers_leave_the_user_in(tmp_path):
     """The strangers come twice: connections that were closed must not count for the limit."""
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as owner:
         browser = await web.browser()
+
+        async def all_are_answered():
+            assert await page.list() == []
+            assert await owner.list() == []
+            async with user_at(web.daemon.user_path) as other:
+                assert await other.list() == []
+
         # One that is open stays open.
         async with browser.user() as page, bounded(owner, 40):
             for _ in range(2):
@@ -117,11 +135,7 @@ async def test_many_connections_of_strangers_leave_the_user_in(tmp_path):
                             await stream.send_all(b"GET / HTTP/1.1\r\nHost: ")
                     # They have used up what strangers may have.
                     assert await raw_status(browser, "GET /nothing HTTP/1.1") in (0, 503)
-                    with trio.fail_after(ANSWER_S):
-                        assert await page.list() == []
-                        assert await owner.list() == []
-                        async with user_at(web.daemon.user_path) as other:
-                            assert await other.list() == []
+                    await at_once(all_are_answered)
                 with trio.fail_after(10):
                     while await raw_status(browser, "GET /nothing HTTP/1.1") in (0, 503):
                         await trio.sleep(0.05)
@@ -139,8 +153,7 @@ async def test_many_connections_with_an_access_are_limited(tmp_path):
                 except (RefusedError, trio.BrokenResourceError, EOFError):
                     refused += 1
             assert refused == 20
-            with trio.fail_after(ANSWER_S):
-                assert await owner.list() == []
+            assert await at_once(owner.list) == []
         with trio.fail_after(10):
             while await refused_status(client.websocket("/user")) == 503:
                 await trio.sleep(0.05)
@@ -170,8 +183,7 @@ async def test_client_that_does_not_read_costs_little_and_delays_no_other(web, o
             await pool.send_json({"type": "pty:attach", "id": terminal})
         until = trio.current_time() + 3
         while trio.current_time() < until:
-            with trio.fail_after(ANSWER_S):
-                await owner.terminal_request("get", terminal)
+            await at_once(partial(owner.terminal_request, "get", terminal))
             await trio.sleep(0.1)
 
 
@@ -330,8 +342,7 @@ async def test_endless_small_fragments_close_the_websocket(web, owner):
     async with bounded(owner, 60), client.websocket("/user") as socket:
         with trio.move_on_after(20):
             await pour(socket, fragments())
-        with trio.fail_after(ANSWER_S):
-            await owner.list()
+        await at_once(owner.list)
 
 
 async def test_frame_of_a_guest_is_limited_more(web, owner):

@@ -33,7 +33,7 @@ class WebPage(Visitor):
     def show_terminal(self, terminal: str) -> None:
         """Show a terminal, and wait until its screen is there and the page knows its state.
 
-        Before, the page drops what is typed.
+        Until then, the page drops what is typed.
         """
         self.go(f"#/terminal/{terminal}")
         self.screen.wait_for()
