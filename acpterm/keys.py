@@ -1,7 +1,7 @@
 """Key names, as in tmux, and the bytes that xterm sends for each key.
 
-A key is a character (`a`) or a name (`Enter`, `F5`), in upper or lower case. Modifiers precede it
-in any order: `C-` Ctrl, `M-` Alt, `S-` Shift (`C-c`, `M-C-Left`).
+A key is a character (`a`) or a name (`Enter`, `F5`). Modifiers precede the key in any order: `C-`
+Ctrl, `M-` Alt, `S-` Shift (`C-c`, `M-C-Left`). Names and modifiers may be in upper or lower case.
 """
 
 import re

@@ -132,9 +132,9 @@ class SignalRequest(Wire):
 class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
-    `command`, `args` and `cwd` are as in ``terminal/create``. With `ask`, the user is asked about a
-    command that needs approval, and the response is sent after the user's answer. Also with `ask`,
-    the response is an error if the policy or the user refuses the command.
+    `command`, `args` and `cwd` are as in ``terminal/create``. `ask` has two effects. The user is
+    asked about a command that needs approval, and the response is sent after the user's answer. If
+    the policy or the user refuses the command, the response is an error.
     """
 
     session_id: SessionId

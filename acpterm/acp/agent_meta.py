@@ -60,7 +60,8 @@ class CreateMeta(Wire, omit_defaults=True):
     (`landlock`, `bubblewrap`, `podman` or `docker`), or in a place that the user's profile lists,
     such as `ssh:build1`. `name` is a name for the terminal; if it ends with ``-#``, the ``#`` is
     replaced by the smallest number from 1 on for which no terminal has the name. `resources` are
-    requested from the cluster on which the program runs, and are an error with any other provider.
+    requested from the cluster on which the program runs; elsewhere than on a cluster, they are an
+    error.
     """
 
     cols: Cells | None = None

@@ -40,8 +40,8 @@ class ApprovalInfo(Wire):
     as in ``ssh:build1:/src``. `level` is the level of the command, such as `dangerous`, and
     `reason` says why the user is asked. `prefix` has the first words of the command: an answer with
     the scope `always` applies to commands with the same `prefix`. `prefix` is null if the command
-    cannot be allowed always. `remaining_ms` is the time until the command is refused without an
-    answer; it is null if there is no limit.
+    cannot be allowed always. Without an answer within `remaining_ms`, the command is refused.
+    `remaining_ms` is null if there is no time limit.
     """
 
     approval_id: str

@@ -1,10 +1,10 @@
-"""The base class `Wire`, and the annotations, of all wire types of ACP and of acpterm itself.
+"""The base class `Wire` of all wire types of ACP and of acpterm itself, and annotations of fields.
 
-Names of fields are in snake_case here and in camelCase on the wire. Members that have no field are
-ignored, unless the type forbids them. An invalid value is an error, except in fields annotated with
-`DEFAULT_ON_ERROR` or `SKIP_INVALID_ITEMS`. Each of the two contains the corresponding annotation of
-ACP's schema, such as `x-deserialize-skip-invalid-items`, so that a test can compare the types
-with the schema.
+The name of a field is in snake_case here and in camelCase on the wire. A received member for which
+the type has no field is ignored, unless the type forbids such members. An invalid value is an
+error, except in a field with the annotation `DEFAULT_ON_ERROR` or `SKIP_INVALID_ITEMS`. ACP's
+schema has the same two annotations, under the names `ON_ERROR` and `SKIP`. A test compares the
+types with the schema.
 """
 
 from typing import Annotated, Any, Final, TypeAlias

@@ -20,7 +20,10 @@ HISTORY_BYTES: Final = 64 * 1024
 
 
 class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
-    """A terminal as a PTY pool describes it. `command` is present if an agent spawned it."""
+    """A terminal as a PTY pool describes it.
+
+    `command` is present only if an agent spawned the terminal.
+    """
 
     id: Annotated[str, Meta(description="Unique terminal identifier")]
     cwd: Annotated[str, Meta(description="Working directory")]
@@ -33,9 +36,9 @@ class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
 def pool_terminal(info: TerminalInfo, argv: list[str] | None = None) -> PoolTerminal:
     """Return the terminal in `info` as a pool describes it.
 
-    `argv` is the command that an agent spawned. If `argv` is None, the `command` of a terminal that
-    an agent created is its command line, split into words; a terminal that the user created has no
-    `command`.
+    `argv` has the words of the command; None if the caller does not know them. In that case, the
+    command line in `info` is split into words if an agent created the terminal. If the user created
+    the terminal, the result has no `command`.
     """
     command: list[str] | UnsetType = UNSET
     if argv is not None:

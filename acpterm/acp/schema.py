@@ -1,4 +1,4 @@
-"""Derive from a Struct's type annotations how `lenient` decodes the Struct field by field.
+"""Read the type annotations of a Struct, which say how `lenient` decodes each field.
 
 A `FieldSchema` says which invalid values are ignored instead of refused, and describes a valid
 value in words for error messages. It is derived once for each Struct.
@@ -40,7 +40,7 @@ class FieldSchema(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field of a Struct: its name here, its name on the wire, and the schema of its value."""
+    """One field of a Struct: its names in Python and on the wire, and the schema of its value."""
 
     name: str
     wire_name: str

@@ -137,8 +137,9 @@ class _Kind(Wire):
 def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
     """Decode the `update` of a SessionNotification.
 
-    Raises RpcError (-32602) if `update` has no ``sessionUpdate``, which names its kind, or if a
-    tool call has a missing or invalid value that is an error (see `base`).
+    Raises RpcError (-32602) if `update` has no ``sessionUpdate`` (the kind of the update). Raises
+    the same error if a required member of a tool call is missing, or if a member is invalid. Some
+    invalid members are ignored instead: see `base`.
     """
     where = "params.update"
     kind = decode(update, _Kind, where).session_update

@@ -67,7 +67,7 @@ TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
 def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in `meta`, a tool call's `_meta`, in the order to apply them."""
+    """Yield the terminal updates in `meta`, a tool call's `_meta`; apply them in this order."""
     found = members(meta)
     info = members(found.get("terminal_info"))
     if (terminal := text(info.get("terminal_id"))) is not None:
@@ -83,7 +83,7 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in a session update of ACP v2, in the order to apply them.
+    """Yield the terminal updates in a session update of ACP v2; apply them in this order.
 
     `kind` is one of `V2_KINDS`, and `update` has the members of the session update.
     """

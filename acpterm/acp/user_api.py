@@ -142,7 +142,8 @@ class UserCreateRequest(Wire, omit_defaults=True):
     ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
     standard input instead of the terminal. With `remove` the terminal is removed when its program
     has exited. `provider` says where the program runs; `local` by default. `resources` are
-    requested from the cluster on which the program runs, and are an error with any other provider.
+    requested from the cluster on which the program runs; elsewhere than on a cluster, they are an
+    error.
     If `name` ends with ``-#``, the ``#`` is replaced by the smallest number from 1 on for which no
     terminal has the name. `cwd` is the client's directory by default.
     """

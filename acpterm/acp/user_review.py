@@ -96,12 +96,15 @@ class AuditReadRequest(Wire, omit_defaults=True):
 class AuditReadResponse(Wire):
     """The response to ``_acpterm/audit/read``.
 
-    `entries` are the selected entries, the newest first; policy.md describes their members. `next`
-    is the `before` of a request that continues with older entries; null if none are left. If `next`
-    is set, there may be older entries even if `entries` has fewer than `limit` entries or none,
-    because one request searches only a part of the log. `newest` is the `after` of a later request
-    for entries that were written after this response. `newest` is null if the log is empty, and may
-    be null if the request had `before`. `enabled` says whether the daemon writes the log.
+    `entries` are the selected entries, the newest first; policy.md describes their members.
+
+    To get older entries, send another request with the value of `next` in its member `before`.
+    `next` is null if no older entries are left. One request searches only a part of the log, so
+    `entries` may be short or empty although `next` is not null.
+
+    To get entries that are written later, send a request with the value of `newest` in its member
+    `after`. `newest` is null if the log is empty, and may be null if the request had `before`.
+    `enabled` says whether the daemon writes the log.
     """
 
     entries: list[Raw]

@@ -52,9 +52,9 @@ class AttachedNotification(Wire, omit_defaults=True):
     """``_acpterm/terminal/attached``: the next bytes for the viewer's terminal, in base64.
 
     `kind` is `screen` if the bytes repaint the whole window, and `output` if they continue what the
-    window shows. A `screen` with `alternate` paints the alternate screen of the viewer's terminal,
-    and leaves its main screen unchanged. Before the next output on the main screen, a `screen`
-    without `alternate` is sent.
+    window shows. A `screen` with `alternate` paints only the alternate screen. Afterwards the main
+    screen in the window is outdated: the host repaints it by a `screen` without `alternate`, before
+    it sends more output on the main screen.
     """
 
     token: Token
@@ -173,8 +173,9 @@ class SubscribeRequest(Wire, omit_defaults=True):
 
     Tool calls and the output of their terminals are sent as ``session/update`` notifications.
     `format` says how the notifications describe terminals: with `meta`, in the ``_meta`` of tool
-    calls; with `v2`, by the updates of ACP v2. `connection` is required if two connections have a
-    session with this id. The response is sent when the session's connection has closed.
+    calls; with `v2`, by the updates of ACP v2. `connection` is the id of the agent's connection to
+    which the session belongs. It is required only if two connections have a session with the same
+    id. The response is sent when that connection has closed, or the host has forgotten the session.
     """
 
     session_id: Annotated[str, Meta(description="the id of a session")]

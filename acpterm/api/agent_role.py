@@ -125,8 +125,8 @@ class AgentRole(Caller):
     async def output(self, terminal: str) -> RetainedOutput:
         """Return all retained output of a terminal.
 
-        `position` of the result is the end of the output shortly before it was read. So a read from
-        `position` on may repeat some output, but misses none.
+        `position` of the result is the position at which the output ended shortly before this read.
+        So a later read from `position` on may repeat some output, but misses none.
         """
         # ACP's response has no position. Use the position just before the request: a read from
         # there may repeat output, but misses none.
@@ -166,7 +166,7 @@ class AgentRole(Caller):
         await self._do(f"terminal/{action}", self._params(terminal))
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Make the user the owner of a terminal; return its new state."""
+        """Make the user the owner of a terminal; return the terminal's new state."""
         return await self._call("_acpterm/terminal/promote", self._params(terminal), TerminalInfo)
 
     def events(self, token: str) -> Any:

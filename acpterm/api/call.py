@@ -47,7 +47,10 @@ class Call:
             self.late()
 
     def late(self) -> None:
-        """Pass the result, if the request succeeded, to `on_late`: no task waits for it."""
+        """Pass the result to `on_late`, since no task waits for the result any more.
+
+        If the request has failed, do nothing.
+        """
         if self._on_late is not None and isinstance(self._answer, Raw):
             self._on_late(self._answer)
 

@@ -38,8 +38,8 @@ class Place(NamedTuple):
     `session` is the id of the agent's session; None for the user. `cwd` and `provider` are the
     defaults for terminals that name none; None if the host chooses. `directory` is the directory
     that the client works in: even in a sandbox, an agent's programs can usually write to it.
-    `profile` is the name of the policy profile by which `Client.check` of the user judges commands;
-    None if the settings select the profile.
+    `profile` is used only for the user: `Client.check` judges commands by the policy profile of
+    this name. If it is None, the settings select the profile.
     """
 
     session: str | None
@@ -140,10 +140,11 @@ class Client:
         cwd: str | None = None,
         ask: bool = False,
     ) -> CommandCheck:
-        """Judge a command as `create` would for an agent, without running it.
+        """Judge a command as `create` would for an agent, without running the command.
 
-        `ask` is for agents: if the user has to decide, the user is asked, and `CommandRefused` is
-        raised if the command may not run. For the user, `ask` has no effect.
+        `ask` has an effect only for an agent. With `ask`, the user is asked now if the user has to
+        decide, and `CommandRefused` is raised if the command may not run. Without `ask`, the result
+        says what would happen.
         """
         return await self._role.check(command, args, self._directory(cwd), ask=ask)
 
@@ -204,9 +205,9 @@ class Client:
             del self._streams[token]
 
     def _directory(self, cwd: str | None) -> str | None:
-        """Return the absolute path of `cwd`, which is relative to the `cwd` of `connect`.
+        """Return the absolute path of `cwd`; a relative path is relative to the `cwd` of `connect`.
 
-        Return None if both are None.
+        If `cwd` is None, return the `cwd` of `connect`, which may also be None.
         """
         return self._cwd if cwd is None else os.path.abspath(os.path.join(self._cwd or "", cwd))
 

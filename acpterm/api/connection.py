@@ -102,8 +102,8 @@ class Connection:
         """Send a request, and return its result.
 
         Raises `RequestError` if the response is an error, and `ClosedError` if the connection is
-        closed. If cancelled, cancel the request; if it succeeds nevertheless, `on_late` is called
-        with the result.
+        closed. If the caller is cancelled, the request is cancelled too; if the request succeeds
+        nevertheless, `on_late` is called with the result.
         """
         await self._drain()
         id_, call = self.start(method, params, on_late)
@@ -121,11 +121,11 @@ class Connection:
         on_late: Callable[[Raw], None] | None = None,
         on_done: Callable[[], None] | None = None,
     ) -> tuple[int, Call]:
-        """Queue a request; return its id and its call, for `abandon`.
+        """Queue a request; return the id and the `Call` by which `abandon` can cancel the request.
 
-        `on_done` is called when there is a response, or the connection is closed. `on_late` is
-        called with a result that arrives after the call was abandoned. Raises `ClosedError` if the
-        connection is closed.
+        `on_done` is called when there is a response, or when the connection is closed. `on_late` is
+        called with the result if the result arrives after `abandon` was called. Raises
+        `ClosedError` if the connection is closed already.
         """
         if self._closed is not None:
             raise ClosedError(self._closed)
@@ -139,8 +139,8 @@ class Connection:
     def abandon(self, id_: int, call: Call) -> None:
         """Cancel a request, since no task waits for its response any more.
 
-        If the response has arrived already, pass its result, if it has one, to the `on_late` of
-        the request. On a closed connection, do nothing.
+        If the response has already arrived and has a result, call the request's `on_late` with the
+        result. On a closed connection, do nothing.
         """
         if self.is_closed:
             return

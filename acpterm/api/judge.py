@@ -22,8 +22,8 @@ from acpterm.policy.verdict import Verdict
 class LocalJudge:
     """Judges commands by the profile with the name `profile`.
 
-    If `profile` is None, the settings select a profile by the directory of the command. Raises
-    `AcptermError` if there is no such profile.
+    If `profile` is None, the settings select a profile for each command, by the command's
+    directory. The constructor raises `AcptermError` if there is no profile with the name `profile`.
     """
 
     def __init__(self, settings: Settings, profile: str | None) -> None:

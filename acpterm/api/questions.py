@@ -41,7 +41,10 @@ _DECLINED: Final = "the MCP client has no answer of the user"
 
 
 class Questions:
-    """Passes the host's questions on a connection to `asks`, and the answers to the host."""
+    """Calls `asks` with each question of the host, and sends the answer to the host.
+
+    `connection` is the connection to the host.
+    """
 
     def __init__(self, connection: Connection, asks: Asks) -> None:
         self._connection: Final = connection

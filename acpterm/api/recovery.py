@@ -12,7 +12,7 @@ from acpterm.jsonrpc import Id
 
 
 class Repeats(Protocol):
-    """Records requests without a response, to send them again after the stream was lost.
+    """Keeps the requests that have no response yet, to send them again if the stream is lost.
 
     `Unanswered` implements this for agents, `UserRepeats` for the user.
     """
@@ -24,7 +24,7 @@ class Repeats(Protocol):
         """Record that the request `id_` was cancelled by the message in `line`."""
 
     def answered(self, id_: Id) -> object:
-        """Remove the request `id_`, whose response was received; the result is not used."""
+        """Remove the request `id_`, whose response was received. The returned value is ignored."""
 
     def lost(self) -> Lost:
         """Return the lines to send on the next connection, after the stream was lost.
@@ -46,7 +46,7 @@ class Recovery(Protocol):
 
     @property
     def repeats(self) -> Repeats:
-        """The record of the requests that are sent again."""
+        """The requests to send again after the stream was lost."""
 
     async def reconnect(self) -> Connected:
         """Return another stream. Raises `ClosedError` if the connection cannot be resumed."""

@@ -158,14 +158,14 @@ class Completed(Struct, frozen=True, kw_only=True):
     otherwise None. `pipe_status` are the exit codes of the last pipeline, and `cwd` is the
     directory of the shell; each is None if it is not known.
 
-    `boundary` is ``unknown`` if the shell has not reported the command's beginning, or if its marks
-    and its report do not agree on the command's end. Then the command's exit code is not known, and
-    `output` may contain other output or lack some.
+    `boundary` is ``unknown`` if the shell has not reported the command's beginning, or if the
+    shell's marks and report do not agree on the command's end. Then the command's exit code is not
+    known, and `output` may have too much or too little text.
 
     `output` is the text from the beginning of the command, also in the result of `Shell.wait`. If
     `truncated` is true, the first `output_begin` bytes (UTF-8) of this text are left out.
-    `position` is the position in the terminal's output up to which it was read. `started_new` is
-    true if another shell was started for this command, because the shell before it has ended.
+    The terminal's output was read up to `position`. `started_new` is true if a shell was started
+    for this command because the previous shell had ended.
     `detail` explains the result in a sentence; it may be empty.
     """
 

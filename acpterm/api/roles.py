@@ -1,6 +1,7 @@
-"""`Role`: the wire methods that the user and agents have; and what its implementations share.
+"""`Role`: the wire methods that both the user and agents have.
 
-`agent_role` and `user_role` implement `Role`. `Client` and `Terminal` call its methods.
+Also has the types and functions that the implementations of `Role` share. `agent_role` and
+`user_role` implement `Role`. `Client` and `Terminal` call the methods of `Role`.
 """
 
 import math
@@ -54,7 +55,10 @@ class Created(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The arguments of `Terminal.read`, which describes them, and the format of the output."""
+    """The arguments of a read, and the format in which the output is returned.
+
+    `Terminal.read` describes the arguments.
+    """
 
     since: int | None = None
     max_bytes: int | None = None
@@ -77,8 +81,8 @@ class Role(Protocol):
     """The wire methods of one role. `terminal` is the id or name of a terminal.
 
     Every request raises `RequestError` if the daemon refuses it, `ClosedError` if the connection
-    has ended, and `DaemonError` if the daemon is of another version. For an agent, `create`,
-    and `check` with `ask`, raise `CommandRefused` if the policy or the user refuses the command.
+    has ended, and `DaemonError` if the daemon is of another version. If the policy or the user
+    refuses an agent's command, `create` raises `CommandRefused`, and so does `check` with `ask`.
     """
 
     kind: Literal["user", "agent"]
@@ -117,7 +121,7 @@ class Role(Protocol):
         """Kill the program of a terminal, or release the terminal, as `action` says."""
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Make the user the owner of an agent's terminal; return its new state."""
+        """Make the user the owner of an agent's terminal; return the terminal's new state."""
 
     def events(self, token: str) -> Any:
         """Return the params of the request ``_acpterm/events``.
@@ -130,9 +134,9 @@ class Role(Protocol):
     ) -> CommandCheck:
         """Return how an agent's command is judged, without running it.
 
-        `command`, `args` and `cwd` are as for `create`. `ask` has an effect only for an agent: if
-        the user has to decide, the question is put to the user now; if the command may not run,
-        `CommandRefused` is raised. Without `ask`, the result says what would happen.
+        `command`, `args` and `cwd` are as for `create`. `ask` has an effect only for an agent.
+        With `ask`, the user is asked now if the user has to decide, and `CommandRefused` is raised
+        if the command may not run. Without `ask`, the result says what would happen.
         """
 
 
@@ -185,7 +189,7 @@ def exit_of_status(status: TerminalExitStatus | UnsetType | None) -> Exit | None
 
 
 def exit_from(status: TerminalExitStatus) -> Exit:
-    """Convert an exit status of ACP, with the members that acpterm adds in its ``_meta``."""
+    """Return an exit status of ACP, and what acpterm adds to it in ``_meta``, as an `Exit`."""
     own = own_members(status.meta)
     return Exit(
         status.exit_code,

@@ -142,10 +142,11 @@ class Shell:
             self._is_in_use = False
 
     async def _ready(self) -> tuple[ShellProcess, bool]:
-        """Return a shell that displays its prompt; start one if needed.
+        """Return a shell that displays its prompt; start a shell if none is running.
 
-        Also return whether it replaces a shell that has ended. Raises `ShellBusyError` if no prompt
-        appears, and `ShellError` if a shell cannot be started.
+        The second result is true if this call has started a shell because the previous one had
+        ended. Raises `ShellBusyError` if no prompt appears, and `ShellError` if a shell cannot be
+        started.
         """
         running = self._running
         had_shell = self._n > 0
@@ -170,10 +171,11 @@ class Shell:
     ) -> Command:
         """Write the command to a file, and type the line that makes the shell read the file.
 
-        Return the `Command`, with `began`, `started_new` and `is_retry` as its members. Raises
-        `ShellError` if the file cannot be written, or if the line cannot be typed in time; the
-        shell is then ended. Raises `RequestError` if the daemon refuses the input of a shell that
-        still runs.
+        Return the new `Command`, with `began`, `started_new` and `is_retry` as its members.
+
+        Raises `ShellError` if the file cannot be written, or if typing takes longer than
+        `PROMPT_TIMEOUT_S`; in both cases the shell is ended. Raises `RequestError` if the daemon
+        refuses the typed line although the shell still runs.
         """
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
@@ -191,9 +193,10 @@ class Shell:
         return self._busy
 
     async def _retry(self, running: ShellProcess, command: Command) -> Command:
-        """Repair the terminal's modes, and type `command`, which the shell has not executed, again.
+        """Repair the terminal's modes, and hand over `command` again.
 
-        Return the new `Command`. Raises the same errors as `_hand_over`.
+        Call this if the shell has not executed `command`. Return the `Command` of the second
+        attempt. Raises the same errors as `_hand_over`.
         """
         await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
@@ -212,9 +215,9 @@ class Shell:
     async def _type(self, running: ShellProcess, keys: str) -> None:
         """Type the whole line `keys`, even if cancelled.
 
-        If only a part were typed, it would become part of the next command. Raises `ShellError` if
-        typing takes longer than `PROMPT_TIMEOUT_S`; the shell is then ended. Raises `RequestError`
-        if the daemon refuses the input of a shell that still runs.
+        If only a part was typed, the next command would begin with that part. Raises `ShellError`
+        if typing takes longer than `PROMPT_TIMEOUT_S`; the shell is then ended. Raises
+        `RequestError` if the daemon refuses `keys` although the shell still runs.
         """
         try:
             with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:

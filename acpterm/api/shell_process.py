@@ -1,8 +1,9 @@
 """One process of a persistent shell: its start, its terminal, and its private directory.
 
-States: *started*; *ready* at its first prompt, when `start_shell` returns it; *ended* (`exit` is
-set). `ShellError` is raised if the shell exits before it is ready, if it is not ready within
-`START_TIMEOUT_S`, or if a sandbox hides the directory from it.
+States: *started*; *ready*, once the shell displays its first prompt, and `start_shell` returns;
+*ended* (`exit` is set). `start_shell` raises `ShellError` if the shell exits before it is ready, if
+it is not ready within `START_TIMEOUT_S`, or if the shell cannot read the directory (for example, in
+a sandbox).
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +53,7 @@ class ShellError(AcptermError):
 class ShellBusyError(ShellError):
     """The shell cannot run a command now; the message says why, and what can be done.
 
-    A command or another task uses it, or it displays no prompt.
+    A command runs in the shell, another task uses the shell, or the shell displays no prompt.
     """
 
 
@@ -71,10 +72,11 @@ class ShellOptions(NamedTuple):
 class ShellProcess:
     """One started shell. `tracker` has the state of the shell after all output read so far.
 
-    `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once the program
-    has exited, also if output is unread. `is_waiting` says whether the program waited for input at
-    the last read with `until_input`. `quiet_since` is the time (`anyio.current_time`) of the last
-    output, or of the last command or wait if that began later.
+    `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once a read has
+    found that the shell has exited; some output may still be unread. `is_waiting` is true if the
+    last read ended because a program waits for input. `quiet_since` is the time of the last output,
+    or the start of the last command or of the last wait for a command, whichever is the latest. It
+    is on the clock `anyio.current_time`.
     """
 
     def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
@@ -164,11 +166,12 @@ async def _delete(directory: ShellDirectory) -> None:
 async def start_shell(
     client: "Client", kind: Kind, options: ShellOptions, env: Mapping[str, str]
 ) -> ShellProcess:
-    """Start a shell; return it when it displays its first prompt.
+    """Start a shell, and return its process once the shell displays its first prompt.
 
-    `env` is the environment that the shell is started with. Raises `ShellError` if the shell's
-    files cannot be written or are not visible where it runs, or if it does not display a prompt
-    within `START_TIMEOUT_S`; and `RequestError` if the daemon refuses to create its terminal.
+    `env` is the environment that the shell is started with. Raises `ShellError` if the private
+    directory cannot be written, if the shell cannot read the directory (for example, in a sandbox),
+    or if the shell exits or displays no prompt within `START_TIMEOUT_S`. Raises `RequestError` if
+    the daemon refuses to create the shell's terminal.
     """
     directory = await _visible_directory(client, options)
     try:

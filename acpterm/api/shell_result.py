@@ -1,4 +1,4 @@
-"""The result of a command in a persistent shell, from what the tracker knows about it."""
+"""Makes the result of a command in a persistent shell, from what the shell's tracker knows."""
 
 from typing import Final, NamedTuple
 

@@ -127,9 +127,10 @@ class Terminal:
         await self.write(await self.encode_keys(*names))
 
     async def encode_keys(self, *names: str) -> bytes:
-        """Return what `keys` types for these names, as the program's cursor key mode is now.
+        """Return the bytes that `keys` would now type for these names.
 
-        Raises `ValueError` for an unknown name.
+        The bytes of some keys depend on the mode that the program has set for cursor keys. Raises
+        `ValueError` for an unknown name.
         """
         plain = b"".join(map(key_bytes, names))
         if not any(map(depends_on_cursor_mode, names)):
@@ -208,8 +209,9 @@ class Terminal:
         await self._role.act("release", self.id)
 
     async def promote(self) -> TerminalInfo:
-        """Make the user the owner of an agent's terminal; the agent can only read it then.
+        """Make the user the owner of an agent's terminal; return the terminal's new state.
 
-        The terminal lives on when the agent's connection ends. Return its new state.
+        The agent can then only read the output and release the id of the terminal. The terminal
+        stays when the agent's connection ends.
         """
         return await self._role.promote(self.id)

@@ -166,9 +166,9 @@ async def open_agent(settings: Settings, agent: Introduction) -> Opened:
 
 
 async def open_path(path: str, settings: Settings, agent: Introduction) -> Opened:
-    """Return a connection to a host that speaks the agents' protocol on the Unix socket `path`.
+    """Return an agent's connection to the host that listens on the Unix socket `path`.
 
-    Raises `DaemonError` if the host cannot be used.
+    `agent` describes the agent to the host. Raises `DaemonError` if the host cannot be used.
     """
     name = f"the host at {path}"
     try:
@@ -180,10 +180,10 @@ async def open_path(path: str, settings: Settings, agent: Introduction) -> Opene
 
 
 async def open_stream(stream: ByteStream, settings: Settings, agent: Introduction) -> Opened:
-    """Return a connection to a host that speaks the agents' protocol at the other end of `stream`.
+    """Return an agent's connection to the host at the other end of `stream`.
 
-    The host already has the execution context of the agent's terminals, so none is sent. Raises
-    `DaemonError` if the host cannot be used.
+    `agent` describes the agent to the host. The host already has the execution context of the
+    agent's terminals, so none is sent. Raises `DaemonError` if the host cannot be used.
     """
     name = "the host"
     params = _with_profile(initialize_params(agent.agent), agent)

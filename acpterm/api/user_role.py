@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 class UserRole(Caller):
     """The methods of the user. Implements `Role`.
 
-    `check` judges commands by the profile with the name `profile`; if `profile` is None, by the
-    profile that the settings select for the directory. Raises `AcptermError` if there is no such
-    profile.
+    `check` judges commands by the profile with the name `profile`. If `profile` is None, the
+    settings select a profile for each command, by the command's directory. The constructor raises
+    `AcptermError` if there is no profile with the name `profile`.
     """
 
     kind: Literal["user", "agent"] = "user"
@@ -150,7 +150,7 @@ class UserRole(Caller):
         await self._do(f"_acpterm/terminal/{action}", UserTerminalRequest(terminal))
 
     async def promote(self, terminal: str) -> TerminalInfo:
-        """Make the user the owner of an agent's terminal; return its new state."""
+        """Make the user the owner of an agent's terminal; return the terminal's new state."""
         params = UserTerminalRequest(terminal)
         return await self._call("_acpterm/terminal/promote", params, TerminalInfo)
 

@@ -60,7 +60,7 @@ class _Seen:
         self._searched = 0
 
     def add(self, output: Output) -> bool:
-        """Append the output of a read; return whether there was any."""
+        """Append the output of a read; return whether the read had new output."""
         has_more = bool(output.text) or output.position > (self.since or 0)
         self.since, self.last = output.position, output
         self.lost += output.lost
@@ -120,9 +120,13 @@ async def collect(
 ) -> Waited:
     """Wait for the reaction of a program to input, and return the output after `since`.
 
-    Wait at least `min_interval` seconds, then until there is no output for `settle_interval`
-    seconds, and at most `max_interval` seconds. If the program exits, return at once. If it waits
-    for input, return at once too, but not before `_INPUT_AFTER_S` or, if shorter, `min_interval`.
+    `since` is a position; None means the oldest retained byte. The wait ends in these cases:
+
+    - The program exits.
+    - The program waits for input, and `_INPUT_AFTER_S` or `min_interval` seconds have passed,
+      whichever is shorter.
+    - There was no output for `settle_interval` seconds, and `min_interval` seconds have passed.
+    - `max_interval` seconds have passed.
     """
     limits = _Limits(
         least=min_interval,
@@ -136,9 +140,11 @@ async def collect(
 class _Limits:
     """The conditions of a wait that depend on time.
 
-    The parameters are durations in seconds; inf means never. After `least`, the wait ends if there
-    was no output for `idle`. After `input_after`, it ends if the program waits for input. It ends
-    after `most` at the latest.
+    The parameters are durations in seconds; inf means never.
+
+    - After `least` seconds, the wait ends as soon as there was no output for `idle` seconds.
+    - After `input_after` seconds, the wait ends as soon as the program waits for input.
+    - After `most` seconds, the wait ends in any case.
     """
 
     def __init__(self, least: float, idle: float, input_after: float, most: float) -> None:
@@ -150,7 +156,10 @@ class _Limits:
         self._input_at = self.began + input_after
 
     def watches_input(self, now: float) -> bool:
-        """Return whether a program that waits for input ends the wait at the time `now`."""
+        """Return whether, at the time `now`, `input_after` seconds of the wait have passed.
+
+        From then on, the wait ends if the program waits for input.
+        """
         return now >= self._input_at
 
     @property
@@ -158,7 +167,7 @@ class _Limits:
         return max(self.began + self._least, self.last_output + self._idle)
 
     def next_at(self, now: float) -> float:
-        """Return the time at which the next read must return."""
+        """Return until which time the next read may wait for output; `now` is the current time."""
         until = min(self._quiet_at, self.end, now + _READ_WAIT_S)
         return until if self.watches_input(now) else min(until, self._input_at)
 

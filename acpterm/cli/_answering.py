@@ -23,12 +23,14 @@ def answer_each(
 ) -> NoReturn:
     """Answer the questions with these ids, print what was allowed or refused, and exit.
 
-    With `always`, each answer also applies to later commands of the agent's session that have the
-    same prefix: the first words of the command. An answer that allows applies only in the same
-    directory. If a question has no prefix, a refusal applies to exactly the same command, and
-    allowing fails. `reason` is a text for the agent; None if the user gives no reason. `config` and
-    `socket` are the values of the options that `at_daemon` adds. The exit status is 1 if a question
-    could not be answered, else 0.
+    `reason` is a text for the agent; None if the user gives no reason. `config` and `socket` are
+    the values of the options that `at_daemon` adds. The exit status is 1 if a question could not be
+    answered, else 0.
+
+    With `always`, each answer also applies to later commands of the same session that begin with
+    the question's prefix (the first words of its command). `allow` applies only to commands in the
+    same directory. If a question has no prefix, `deny` applies only to exactly the same command,
+    and `allow` fails.
     """
 
     def work(client: BlockingClient) -> list[str]:

@@ -77,9 +77,9 @@ def call_each(
 
 
 def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> list[str]:
-    """Send one request for each terminal; return the messages of those that failed.
+    """Send a request for each terminal; return the error messages of the requests that failed.
 
-    The method of the requests is `_acpterm/terminal/` followed by `method`, such as `release`. The
+    The requests call `_acpterm/terminal/` followed by `method`, such as `release`. The error
     messages are in the order of `terminals`.
     """
     requests = [UserTerminalRequest(name) for name in dict.fromkeys(terminals)]

@@ -30,7 +30,7 @@ def echo_once(text: str) -> None:
 
 
 def json_text(value: object) -> str:
-    """Return a value as JSON, with characters that could control a terminal escaped."""
+    """Return `value` as JSON. Characters that could control a terminal are escaped."""
     return escape_json(msgspec.json.encode(value).decode())
 
 

@@ -149,7 +149,8 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.
 def parse_span(text: str) -> float:
     """Return the seconds of a span, such as 1h30m.
 
-    Raises `ValueError` if `text` is not a span, and `OverflowError` if it is too long.
+    Raises `ValueError` if `text` is not a span, and `OverflowError` if the span is too long for a
+    `timedelta`.
     """
     span = _SPAN.fullmatch(text)
     if not span or not text:
@@ -164,7 +165,7 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     name = "terminal"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the name or id; fail if it is empty, or is not UTF-8 and so cannot be sent."""
+        """Return `value`; fail if it is empty, or if it is not UTF-8 and cannot be sent."""
         word = str(value)
         try:
             word.encode()

@@ -1,4 +1,4 @@
-"""`acpterm run` without -d: attach to the new terminal, or print its output, until it ends."""
+"""`acpterm run` without -d: attach to the new terminal, or only print its output."""
 
 import os
 from contextlib import nullcontext, suppress

@@ -197,7 +197,7 @@ def _last_line(view: ListView, part: Part, note: str) -> str:
 class _WatchScreen:
     """A display of the list on the whole window, until the user quits or opens a terminal.
 
-    `items` and `everything` are those of `_watch_screen`. `view` has the list, with its selection
+    `items` and `everything` are as for `_watch_screen`. `view` has the list, with its selection
     and filter. `note` is shown below the list until a key is pressed.
     """
 

@@ -98,10 +98,10 @@ def _format_of(output: str) -> str:
 def _write_cast(
     config: str | None, socket: str | None, terminal: str, file: BinaryIO
 ) -> str | None:
-    """Write an asciicast to `file`; return a warning to print, or None.
+    """Write an asciicast of a terminal to `file`; return a warning to print, or None.
 
-    The warning says that the terminal's recording was copied and has lines that cannot be read.
-    `config` and `socket` are the values of the options that `at_daemon` adds.
+    If `file` is a copy of the terminal's recording, and some lines of the recording cannot be read,
+    the warning says so. `config` and `socket` are the values of the options that `at_daemon` adds.
     """
     from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
     from acpterm.client.user.export.export import write_cast  # noqa: PLC0415  as above

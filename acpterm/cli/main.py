@@ -152,11 +152,12 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name and the command for the name or alias `args[0]`, and the other arguments.
+        """Return the name of a command, the command itself, and the command's arguments.
 
-        `help` and `version` are not commands: `help NAME` becomes `NAME --help`, and for `help` or
-        `version` alone, print the help or the version, and exit. Fail for an unknown name; but
-        while a shell completes the line, return None as the command.
+        `args` has the command's name or alias, and then its arguments. `help NAME` is treated like
+        `NAME --help`. `help` alone prints the help, and `version` prints the version; both exit.
+        Fail if the name is unknown; while a shell completes the line, return None as the command
+        instead.
         """
         name, *rest = args
         if name == "version":

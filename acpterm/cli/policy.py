@@ -146,7 +146,7 @@ def _rules_file(loaded: "Settings") -> str:
 
 
 def _profile(loaded: "Settings", name: str | None) -> "Profile":
-    """Return the profile `name`; if None, the profile of an agent in the current directory.
+    """Return the profile `name`; if `name` is None, that of an agent in the current directory.
 
     If there is no such profile, or the current directory cannot be used, print an error message and
     exit with status 1.

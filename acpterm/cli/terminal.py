@@ -17,7 +17,10 @@ from acpterm.jsonrpc import RpcError, is_utf8_encodable
 
 
 class _Words(click.Group):
-    """A group with `acpterm provider` as a subcommand, which is imported only when it is used."""
+    """A command group with one more subcommand: `provider`, which is `acpterm provider`.
+
+    The module of `acpterm provider` is imported only when this subcommand is used.
+    """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the subcommand with this name; None if there is none."""

@@ -113,9 +113,9 @@ class AgentProcess:
         return self._process.returncode if self.exited.is_set() else None
 
     def exit_message(self) -> str:
-        """Return an error message: how the agent ended, and the last lines of its stderr.
+        """Return an error message that says how the agent ended, with the last lines of its stderr.
 
-        If the agent still runs, the message is that it has closed its stdout.
+        If the agent still runs, the message says that the agent has closed its stdout.
         """
         code = self.returncode
         if code is None:
@@ -145,8 +145,9 @@ class AgentProcess:
     async def pump_stderr(self, stderr_filter: StderrFilter | None) -> None:
         """Read the agent's stderr to its end: keep its last lines, and copy it to our stderr.
 
-        Each chunk passes through `stderr_filter` first; if that is None, nothing is copied. Reading
-        continues if our stderr breaks, so that the agent never blocks on a full pipe.
+        Each chunk passes through `stderr_filter` before it is copied; if `stderr_filter` is None,
+        nothing is copied. If our stderr breaks, reading continues, so that the agent never blocks
+        on a full pipe.
         """
         stderr = self._process.stderr
         assert stderr is not None  # noqa: S101  it is a pipe

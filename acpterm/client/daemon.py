@@ -67,11 +67,13 @@ def connect(
     """Connect to the daemon, and start it if it is not running; return a blocking socket.
 
     Connects to the agents' socket, or to the user's socket if `user` is true. `config` is the path
-    of the settings file given on the command line, if any; a started daemon reads it too. Call this
-    before this process becomes a subreaper (`Trees`): otherwise a started daemon would become its
-    child. Raises `DaemonError` if the daemon cannot be started, does not listen within
-    `start_timeout_s` seconds, or is another user's; and its subclass `NoAnswerError` if the
-    daemon's queue of connections is full all that time.
+    of the settings file given on the command line, if any; a daemon that is started here reads this
+    file too. Call `connect` before this process becomes a subreaper (`Trees`): otherwise the new
+    daemon would become a child of this process.
+
+    Raises `DaemonError` if the daemon cannot be started, does not listen within `start_timeout_s`
+    seconds, or belongs to another user. Raises `NoAnswerError`, a subclass of `DaemonError`, if the
+    daemon's queue of connections is full for `start_timeout_s` seconds.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     deadline = time.monotonic() + start_timeout_s

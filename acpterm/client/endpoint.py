@@ -123,10 +123,11 @@ class Endpoint:
         queue of messages to the agent, and that queue is created after the endpoint."""
 
     async def run(self, received: bytes = b"") -> None:
-        """Send and receive until the stream ends or breaks, or this is cancelled.
+        """Send and receive until the stream ends or breaks; then close the stream and the endpoint.
 
-        Then close the stream and the endpoint. With a `Recovery`, continue on another stream until
-        the recovery fails. `received` are bytes that were already received on the stream.
+        With a `Recovery`, continue on another stream instead, until the recovery fails. If this
+        call is cancelled, close the stream and the endpoint too. `received` are bytes that were
+        already received on the stream.
         """
         try:
             while self._closed is None:

@@ -222,8 +222,9 @@ class ReconnectAttempts:
     def final_error(self, why: str | None = None) -> DaemonError:
         """Return the error to raise instead of trying again.
 
-        The error's message is `why`, by default that no worker has answered in time. If there is no
-        worker, the message continues with the keeper's explanation.
+        The error's message begins with `why`; if `why` is None, it begins by saying that no worker
+        answers within the caller's time limit. If the daemon has no worker, the keeper's
+        explanation follows.
         """
         why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message

@@ -55,8 +55,8 @@ class DaemonRecovery:
 
         Return the new stream, and the bytes received on it after the response to `initialize`.
         Raises `LostError` if the daemon has ended, refuses, does not respond in time, or no longer
-        has the agent's terminals; or if resuming is disabled (`resume_timeout` is 0), or the daemon
-        has sent no secret for it.
+        has the agent's terminals. Also raises `LostError` if resuming is disabled (`resume_timeout`
+        is 0), or if the daemon has sent no secret for resuming.
         """
         timeout = self._settings.resume_timeout
         if self._secret is None or not timeout:
@@ -97,11 +97,13 @@ async def connect_daemon(
     """Connect to the agents' socket of the daemon, and start the daemon if it is not running.
 
     `config` is the path of the settings file given on the command line, if any. `questions` gets
-    the questions to the user, and `on_notification` all notifications. If there are `questions`,
-    also request the token that makes the connection an approver: the daemon grants no token to a
-    process that has sent `initialize` on the agents' socket before. Call this before this process
-    becomes a subreaper (see `daemon.connect`). Raises `DaemonError` if the daemon cannot be started
-    or used, or if the user has chosen a profile and no token is granted.
+    the questions to the user, and `on_notification` all notifications. With `questions`, also
+    request the token that makes the connection an approver. This must be done here: the daemon
+    grants no token to a process that has already sent `initialize` on the agents' socket.
+
+    Call this function before this process becomes a subreaper (see `daemon.connect`). Raises
+    `DaemonError` if the daemon cannot be started or used, or if `questions` has a profile and the
+    daemon grants no token.
     """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)

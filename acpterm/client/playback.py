@@ -1,4 +1,4 @@
-"""The timing of a playback: writes a cast's output at the right times; pauses, seeks, steps.
+"""Controls a playback: writes a cast's output at the right times, and can pause, seek and step.
 
 The caller supplies the terminal: `write` writes to it, and a channel delivers the pressed keys
 (`user.export.player` does this for `acpterm replay`).
@@ -87,9 +87,9 @@ class Playback:
     async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
         """Play the cast to its end, or until `Key.QUIT` is received.
 
-        `keys` delivers the pressed keys; if None, no keys control the playback. If `write` is slow,
-        later events are played without delay until the playback has caught up. A cancellation ends
-        the playback at once.
+        `keys` delivers the pressed keys; if it is None, no keys control the playback. If `write` is
+        slow, later events are played without delay until the playback has caught up. A cancellation
+        ends the playback at once.
         """
         self._clock = trio.current_time()
         while self._next is not None:
@@ -102,10 +102,11 @@ class Playback:
                 await self._show_next()
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
-        """Wait for the next key and return it; return None once the playback time is `until`.
+        """Return the next key; return None if the playback time reaches `until` first.
 
-        `keys` delivers the keys; None if no keys control the playback. In a pause, wait for a key
-        without limit. But if `keys` is closed, end the pause, since no key can end it any more.
+        `keys` delivers the keys; None if no keys control the playback. While the playback is
+        paused, wait for a key without limit. But if `keys` is closed, resume the playback, since no
+        key can do so any more.
         """
         if keys is None:
             await trio.sleep_until(self._due(until))
@@ -218,7 +219,7 @@ class Playback:
             await self._write(data)
 
     def _advance(self) -> None:
-        """Read the next event into `_next`, with its playback time; at the cast's end, set None."""
+        """Set `_next` to the next event and its playback time, or to None at the cast's end."""
         before = 0.0 if self._next is None else self._next[0]
         event = next(self.cast.events, None)
         if event is None:

@@ -86,7 +86,7 @@ def select(name: str, config: str | None) -> str:
 
 
 def selected_text(name: str, path: str) -> str:
-    """Return a text for the user: that `select` has written `name` into the file at `path`."""
+    """Return the message to the user after `select` has written `name` into the file at `path`."""
     return (
         f'{path}: provider = "{name}"\n'
         "A running daemon uses it from its next start: acpterm restart"

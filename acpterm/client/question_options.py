@@ -18,10 +18,9 @@ CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
 
 
 def question_options(info: ApprovalInfo) -> list[PermissionOption]:
-    """Return the options that the user can choose from in answer to a question.
+    """Return the options that the user can choose from in answer to the question `info`.
 
-    "Always allow" is among the options only if the question has a prefix of words that can be
-    allowed.
+    If the question has no prefix (`info.prefix`), there is no option "Always allow".
     """
     shown = "this command"
     options = [PermissionOption("allow_once", "Allow once", "allow_once")]

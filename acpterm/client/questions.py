@@ -89,9 +89,9 @@ class Questions:
         self._changed = trio.Event()
 
     def answer(self, host: Endpoint, identifier: str, decision: Decision, scope: Scope) -> None:
-        """Send the user's answer to the question with the id `identifier` to the host.
+        """Send the host the user's answer to a question; `identifier` is the question's id.
 
-        The host ignores the answer if it has received another one before.
+        The host ignores the answer if the question already has one.
         """
         host.call(ANSWER, AnswerRequest(identifier, decision, scope), _ignore)
 
@@ -108,10 +108,10 @@ def _ignore(response: Response) -> None:
 
 
 async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
-    """Request the token that makes a connection to the agents' socket an approver; return it.
+    """Return a token that makes a connection to the agents' socket an approver.
 
-    Return None if the daemon cannot be reached on the user's socket, or refuses the request. But if
-    the user has chosen a profile, raise `DaemonError` instead: only an approver can select it.
+    The daemon may not answer on the user's socket, or may refuse the request. In both cases return
+    None, or raise `DaemonError` if `request` has a profile: only an approver can select a profile.
     """
     token, refusal = None, "the daemon does not answer on the user's socket"
     try:
@@ -131,8 +131,8 @@ async def _request_token(
 ) -> tuple[str | None, str]:
     """Request the token on `stream`, a connection to the user's socket.
 
-    Return the token, and a text that says why the daemon gives none. If the token is None, the text
-    is the error message; otherwise ignore the text.
+    Return the token and an error message. If the daemon gives no token, the token is None, and the
+    message says why. Otherwise, the message has no meaning.
     """
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
     endpoint = Endpoint(stream, "the daemon")

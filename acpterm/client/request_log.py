@@ -3,10 +3,10 @@
 `RequestLog.unanswered` keeps the pending requests, so that a lost connection can be resumed.
 
 No I/O: the relay hands over the bytes of both directions. It calls `sent` or `received` before it
-passes the bytes on, so that they are queued in the right order: an agent may use the id of a
-request again as soon as the agent has the response. These two methods only queue the bytes, so that
+passes the bytes on. So the bytes are queued here in the right order, even if the agent uses the id
+of a request again as soon as it has the response. These two methods only queue the bytes, so that
 parsing delays no message; `settle` parses the queued bytes after they were passed on. The relay
-calls `sent` from one thread only, and `received` from one thread only; it holds a lock during all
+calls `sent` from one thread only, and `received` from one thread only. It holds a lock during all
 other calls.
 """
 

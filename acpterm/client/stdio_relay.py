@@ -324,9 +324,9 @@ class StdioRelay:
             self._changed.notify_all()
 
     def _abandon(self, sock: socket.socket, why: str) -> str:
-        """Close the lost connection `sock`, once no other thread uses the socket; return `why`.
+        """Close the lost connection `sock`, once no other thread uses the socket.
 
-        The incomplete line that was received last is dropped.
+        Drop the incomplete line that was received last. Return `why`, the reason for the loss.
         """
         with self._changed:
             self._sock = None

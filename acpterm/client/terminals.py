@@ -193,8 +193,9 @@ class Terminals:
     async def settle(
         self, terminals: Iterable[SessionKey] = (), timeout_s: float = RELEASE_TIMEOUT_S
     ) -> None:
-        """Wait until all output of `terminals`, and of just released terminals, was received.
+        """Wait until all output of certain terminals was received.
 
+        These are `terminals`, and the terminals that the agent has released since the last call.
         Wait for at most `timeout_s` seconds. Await this before handling the agent's next message,
         so that the output is shown above that message.
         """

@@ -144,11 +144,12 @@ class Unanswered:
             self.size += len(line)
 
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
-        """Remove the request `id_`, whose response was received; return its method.
+        """Remove the request with the id `id_`, whose response was received; return its method.
 
-        `failed`: the response is an error. Return None if no such request is recorded. The daemon
-        responds with an error to each later request that uses the id of a pending one. For such
-        an error, keep the pending request and return None.
+        `failed` is true if the response is an error. Return None if no request with this id is
+        recorded. If the agent sends another request with the id of a pending one, the daemon
+        refuses that request with an error. When this error arrives, keep the pending request, and
+        return None.
         """
         request = self._requests.get(id_)
         if request is None:

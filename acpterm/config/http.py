@@ -1,8 +1,8 @@
 """The settings of the HTTP server: the address that it listens on, and who may reach it.
 
 By default the server is off. An address that is not a loopback address needs `http_remote`, and
-either TLS files or a proxy with TLS, which `http_origins` names. Without TLS, others on the network
-could read everything that a terminal shows, and every key that is typed.
+either TLS files, or a proxy with TLS whose origin is in `http_origins`. Without TLS, others on the
+network could read everything that a terminal shows, and every key that is typed.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple

@@ -71,7 +71,8 @@ def load(
 def valid_places(file: str | None = None) -> dict[str, Any]:
     """Return the valid places in the settings file, even if `load` refuses other parts of the file.
 
-    The result maps a kind, such as `ssh`, to the places by name. `file` is the value of `--config`.
+    The result has one dict for each kind of place, such as `ssh`; the dict maps names to places.
+    `file` is the value of `--config`.
     """
     found: dict[str, Any] = {kind: {} for kind in PLACE_TYPES}
     path = file or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file()

@@ -72,7 +72,8 @@ class ToolsFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def resolve_tools(default: ToolSettings, tables: Iterable[ToolsFor], agent: str) -> ToolSettings:
     """Return the settings of the tools for the agent with the name `agent`.
 
-    A setting that no matching table in `tables` sets has its value in `default`.
+    Each setting comes from the first table in `tables` that matches the agent and sets the setting.
+    If there is no such table, the setting comes from `default`.
     """
     values = asdict(default)
     unset = set(values)

@@ -2,14 +2,16 @@
 
 A question is whether a command of an agent may run; `policy.approvals` has the pending ones.
 
-An *approver* is an agent's connection whose client asks the user: `acpterm proxy` and `acpterm
-prompt`. Such a client proves that it is the user's with a token, which it gets on the user's
-socket, where no agent is admitted, before it connects the agent. A token is valid once, for
-`TOKEN_LIFETIME_S` seconds, and only for the process that has requested it.
+An *approver* is an agent's connection whose client asks the user: `acpterm proxy` or `acpterm
+prompt`. Such a client proves by a token that the user started it. First the client requests the
+token on the user's socket, which admits no agent. Then it opens the agent's connection, and sends
+the token in `initialize`. A token is valid once, for `TOKEN_LIFETIME_S` seconds, and only for the
+process that has requested it.
 
-The record of a question is stored when the question is asked, and again with its answer. It is
-removed when the request that caused the question has ended, so that an answer counts even if the
-worker dies before the command starts.
+The record of a question is stored when the question is asked, and stored again when the user has
+answered. A withdrawn question's record is removed at once. Otherwise the record is removed when the
+request that caused the question has ended. So an answer counts even if the worker dies before the
+command starts.
 """
 
 import hmac

@@ -77,9 +77,11 @@ async def serve(
 
     Raises `ListenError` if a socket cannot be opened, and `TrackingError` if the processes of
     terminals cannot be tracked as the settings require. Raises `StateVersionError`, before anything
-    is restored, if the previous worker was a newer version of acpterm. Raises `KeeperLostError` if
-    the keeper dies, after all terminals have been ended. But if the service manager stores the
-    terminals for the next keeper, the process exits at once instead.
+    is restored, if the previous worker was a newer version of acpterm.
+
+    If the keeper dies, end all terminals, and then raise `KeeperLostError`. But if the service
+    manager stores the terminals for the next keeper, exit at once instead; the programs keep
+    running.
     """
     context = exec_context.current()
     raise_open_files()
@@ -184,7 +186,7 @@ async def _end_when_idle(
     *,
     first_request_timeout_s: float = FIRST_REQUEST_TIMEOUT_S,
 ) -> None:
-    """Set `end_requested` once the host was not needed for `idle_exit_s` seconds.
+    """Set `end_requested` once `host.is_needed()` was false for `idle_exit_s` seconds.
 
     `has_queued` returns whether connections are waiting to be accepted. At first, wait up to
     `first_request_timeout_s` seconds for a connection; this time does not count as idle.
@@ -231,8 +233,8 @@ async def _accept(
 async def _rotate_log(path: str, pid: int) -> None:
     """Rotate the log periodically, so that it does not grow without limit.
 
-    The log at `path` exists only if the daemon was started by an acpterm command. `pid` is the
-    keeper's pid: after a rotation it is the first line of the log, as in the log of a new daemon.
+    The log at `path` exists only if an acpterm command has started the daemon. After a rotation,
+    the first line of the log is `pid`, the keeper's pid, as in the log of a new daemon.
     """
     while True:
         with contextlib.suppress(OSError):

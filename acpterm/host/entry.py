@@ -190,7 +190,7 @@ class TerminalEntry:
 
     @property
     def tool_calls(self) -> list[str]:
-        """The ids of the tool calls that show the terminal, or that did when it was released."""
+        """The ids of the tool calls that show the terminal, or that showed it at its release."""
         if self.session is None or self.record.released_time is not None:
             return self.record.tool_calls
         return self.session.calls_showing(self.id) or self.record.tool_calls
@@ -207,7 +207,7 @@ class TerminalEntry:
 
     @property
     def over_since(self) -> float:
-        """Since when only the terminal's output is left (`is_over`), in seconds of the boot clock.
+        """The time since which the terminal is over (`is_over`), in seconds of the boot clock.
 
         While the program of an unreleased terminal runs, this is the terminal's start. The boot
         clock cannot be set, so that correcting the time of day does not change a terminal's age.
@@ -284,7 +284,7 @@ class TerminalEntry:
         self.mark_changed()
 
     def record_release(self, by: EndedBy) -> None:
-        """Record that the terminal was released, why (`by`), and which tool calls show it now."""
+        """Record the terminal's release: when, why (`by`), and which tool calls show it."""
         self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by

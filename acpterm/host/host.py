@@ -240,10 +240,7 @@ class Host:
             _log.error("a connection failed", exc_info=error)
 
     async def close(self) -> None:
-        """Close all connections, and wait until they have ended.
-
-        From now on, a new connection is closed at once.
-        """
+        """Close all connections, and each one that is opened later; wait until they have ended."""
         if not self._ending:
             self._ending = True
             self.state.close_by(trio.current_time() + _END_TIMEOUT_S)
@@ -255,11 +252,10 @@ class Host:
             await self.wait_changed()
 
     async def expire_unresumed(self) -> None:
-        """Wait for the previous worker's clients to reconnect; then expire what they have left.
+        """Wait for the previous worker's clients to reconnect; then clean up after the others.
 
-        The setting `resume_timeout` is the length of the wait, in seconds. Then the connections
-        that no client has resumed are closed, which withdraws their questions, and terminals to
-        which no window has reattached are resized (see `Windows`).
+        After `resume_timeout` seconds, each agent's connection that no client has resumed is
+        closed, and each terminal to which no window has reattached is resized (`Windows.settle`).
         """
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
@@ -269,9 +265,8 @@ class Host:
     async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
         """Receive the keeper's reports; call `on_terminate` when the keeper requests a shutdown.
 
-        If the keeper dies, end all terminals, since exit statuses can no longer be determined, and
-        call `on_terminate`. But if the service manager stores the terminals' descriptors, the
-        programs keep running: then only raise `KeeperLostError`.
+        If the keeper dies, end all terminals, and call `on_terminate`. But if the service manager
+        stores the terminals' descriptors, end nothing, and raise `KeeperLostError`.
         """
         try:
             await self.state.keeper.run(on_terminate=on_terminate)

@@ -270,8 +270,7 @@ class HostState:
     def close_by(self, deadline: float) -> None:
         """Set the deadline for closing the host, on trio's clock.
 
-        If a provider is cleaning up after a terminal now, the clean-up is cancelled soon after the
-        deadline.
+        A provider's clean-up after a terminal may take slightly longer; then it is cancelled.
         """
         self.end_by = deadline
         for scope in self._clean_ups:

@@ -13,7 +13,7 @@ from acpterm.terminal.status import EndedBy
 
 
 class IdleTerminal:
-    """A terminal that may be idle for `idle_s` seconds. Implements `limit_monitor.Watched`.
+    """A terminal that may be idle for at most `idle_s` seconds. Implements `limit_monitor.Watched`.
 
     `expire` kills the terminal's processes through `registry`.
     """
@@ -30,7 +30,7 @@ class IdleTerminal:
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit does not apply any more.
+        """Whether the limit `idle` no longer applies.
 
         This is so if the program has exited or is being ended, if the user owns the terminal, or
         if the terminal was forgotten.

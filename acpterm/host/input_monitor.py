@@ -1,9 +1,9 @@
 """Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
 `is_waiting` checks one terminal. If there was output or input within the last `QUIET_S` seconds,
-the program is taken as not waiting, without a check: it may not have read the input yet.
+the program is treated as not waiting, without a check: the program may not have read the input yet.
 While the event bus has subscriptions, `InputMonitor` checks all running terminals every `PERIOD_S`
-seconds, and publishes an event for each change.
+seconds, and publishes an event for each program that has begun or stopped waiting.
 """
 
 import time

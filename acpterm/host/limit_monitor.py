@@ -35,11 +35,11 @@ _TOLERANCE_S: Final = 1e-3
 
 
 class Watched(Protocol):
-    """A terminal that may be idle. `IdleTerminal` implements it."""
+    """A terminal that has the limit `idle`. `IdleTerminal` implements this protocol."""
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit does not apply any more."""
+        """Whether the limit no longer applies, for example because the program has exited."""
 
     @property
     def idle_s(self) -> float:

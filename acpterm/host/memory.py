@@ -20,14 +20,14 @@ class Counted(Protocol):
 
     @property
     def size(self) -> int:
-        """The approximate memory of the session, in bytes."""
+        """About how many bytes of memory the session takes."""
 
 
 C = TypeVar("C", bound=Counted)
 
 
 class SessionMemory:
-    """Counts the memory of all agents' sessions of a host; `total` is in bytes."""
+    """Counts the memory of all agents' sessions of a host; `total` is their sum in bytes."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -91,9 +91,9 @@ class ConnectionMemory(Generic[C]):
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
-        """Free memory of the connection's sessions, one by one, until `is_enough()`.
+        """Shrink the connection's sessions, one by one, until `is_enough()` returns True.
 
-        The least recently used session is first. `spare_last`: whether the session that was used
+        The least recently used session is first. If `spare_last` is true, the session that was used
         last is not shrunk.
         """
         # Called for each message: copy the list only if a session must be shrunk.

@@ -127,7 +127,7 @@ class HostPolicy:
         )
 
     def end_session(self, session: str) -> None:
-        """Release what places hold for an agent's session that has ended, such as an allocation.
+        """Release what places hold for the agent's ended session, such as an allocation of Slurm.
 
         `session` identifies the session, as in `placement`.
         """
@@ -136,9 +136,9 @@ class HostPolicy:
                 provider.end_session(session)
 
     def end_all(self) -> None:
-        """Start to end all programs of each provider that can end them together; do not wait.
+        """Start to end all programs of the providers that implement `EndsAll`; do not wait.
 
-        Such a provider implements `EndsAll`. Programs of other providers are not ended here.
+        Programs of other providers are not ended here.
         """
         for provider in self._providers.values():
             if isinstance(provider, EndsAll):
@@ -177,7 +177,7 @@ class HostPolicy:
             return None
 
     async def clean_up(self, provider: str, token: str) -> bool:
-        """Have the provider with this name remove what is left of a terminal.
+        """Call the provider with this name, to remove what is left of a terminal.
 
         `token` is the terminal's clean-up token. Return whether the provider has succeeded. Errors
         are logged, not raised.

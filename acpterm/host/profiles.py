@@ -8,8 +8,10 @@ connection, and the directory that it works in. What an agent sends about itself
 
 An agent that runs programs as the user can still choose under which name it runs, or where. So the
 selection is no protection against such an agent: `profile_for` should select stricter profiles than
-the setting `profile`, not looser ones. If a table names an agent and the agent's program is not
-known, the table may or may not apply: then no profile is selected, and no command is run.
+the setting `profile`, not looser ones.
+
+A table of `profile_for` may name an agent. If the program that uses the connection is not known, it
+is unknown whether such a table applies. Then no profile is selected, and no command is run.
 """
 
 import fnmatch
@@ -56,10 +58,10 @@ class Profiles:
     def select(self, programs: Collection[str] | None, directory: str) -> Profile:
         """Return the profile of an agent: that of the first matching table, or the default.
 
-        `programs` are the names of the agent's program (`programs_of`). None: the tables that name
-        an agent are skipped. `directory` is the absolute path of the directory that the agent works
-        in. Raises `RpcError` (-32603) if the profile depends on the program, and `programs` does
-        not say which program it is.
+        `programs` are the names of the agent's program (`programs_of`). If `programs` is None, the
+        tables that name an agent are skipped. `directory` is the absolute path of the directory
+        that the agent works in. Raises `RpcError` (-32603) if the first table that may match names
+        an agent, and `programs` does not say which program the agent is (`_are_known`).
         """
         for selector, patterns in self._selectors:
             if not _is_in(directory, patterns):
@@ -120,9 +122,10 @@ def _is_any(names: Iterable[str], patterns: Collection[str]) -> bool:
 
 
 def programs_of(pids: Iterable[int]) -> list[str]:
-    """Return the names of the programs that processes run: see `program_names`.
+    """Return the names of the programs that the processes `pids` run, each name once.
 
-    A process whose executable cannot be read is skipped.
+    A program may have two names (see `program_names`): that of the interpreter and that of the
+    script. A process whose executable cannot be read is skipped.
     """
     found: dict[str, None] = {}
     for pid in pids:

@@ -75,9 +75,9 @@ class Starter(Protocol):
 
 
 class Quotas:
-    """Checks the limits on agents' terminals, of which `registry` has the running ones.
+    """Checks the limits on agents' terminals.
 
-    `clock` returns the time of the boot clock, in seconds.
+    `registry` has all terminals of the host. `clock` returns the time of the boot clock in seconds.
     """
 
     def __init__(self, registry: TerminalRegistry, clock: Callable[[], float] = boot_time) -> None:
@@ -172,7 +172,7 @@ class Quotas:
                 yield _key(entry.session.agent, session_id)
 
     def _forget_old(self, end: float) -> None:
-        """Forget all agents' starts before the time `end`, in seconds of the boot clock."""
+        """Forget all starts of terminals before `end`, a time in seconds of the boot clock."""
         for identity, starts in list(self._starts.items()):
             starts[:] = [start for start in starts if start >= end]
             if not starts:

@@ -89,8 +89,9 @@ class TerminalRegistry:
     def find(self, name: str, *, own: bool = False) -> TerminalEntry:
         """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
 
-        With `own`, the user's terminals are preferred (`names.find`). Raises `RpcError`: -32002 if
-        no terminal matches, -32602 if the prefix is ambiguous.
+        @last means the newest terminal. With `own`, the user's terminals are preferred, and @last
+        means the newest of the user's terminals (see `names.find`). Raises `RpcError`: -32002 if no
+        terminal matches, -32602 if the prefix is ambiguous.
         """
         if entry := self._entries.get(name):
             return entry
@@ -212,11 +213,11 @@ class TerminalRegistry:
     def promote(self, entry: TerminalEntry, by: EndedBy = EndedBy.USER) -> None:
         """Make the user the owner of a terminal. Idempotent.
 
-        The terminal's timeout is cancelled, and also a release that is due because the agent's turn
-        was cancelled. `by` is the cause: `USER` if the user takes the terminal over, `AGENT` if the
-        agent gives the terminal to the user. The user can also take over a terminal that an agent
-        has given before (`TerminalEntry.is_given`). Raises `RpcError` (-32602) if the terminal was
-        released.
+        The terminal's timeout is cancelled. If the terminal was to be released because the agent's
+        turn was cancelled, the release is cancelled too. `by` is the cause: `USER` if the user
+        takes the terminal over, `AGENT` if the agent gives the terminal to the user. After an agent
+        has given a terminal (`TerminalEntry.is_given`), the user can still take the terminal over.
+        Raises `RpcError` (-32602) if the terminal was released.
         """
         if entry.released_at is not None:
             raise RpcError(

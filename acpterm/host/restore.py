@@ -1,9 +1,9 @@
 """Restore the connections, sessions and terminals of the previous worker.
 
-First the connections and sessions of the snapshot are restored, and their questions to the user. A
-restored connection has no transport until its client resumes it (`agent.resumption`). Then each
-terminal that the keeper holds is restored with its record. A terminal whose record cannot be read
-has no owner: its processes are ended.
+First the connections of the snapshot are restored, with their sessions and their questions to the
+user. A restored connection has no transport until its client resumes it (`agent.resumption`). Then
+each terminal that the keeper holds is restored with its record. If a terminal's record cannot be
+read, the terminal's owner is unknown, so its processes are ended.
 """
 
 import math
@@ -214,7 +214,7 @@ class Restorer:
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:
-    """Return what has ended the program, or is ending it; None if nothing has killed it.
+    """Return what has killed the program, or is killing it; None if it was not killed.
 
     `report` is the keeper's report of the exit; None while the program runs.
     """

@@ -25,7 +25,7 @@ class Retained(Protocol):
 
     @property
     def over_since(self) -> float:
-        """Since when only the terminal's output is left, in seconds of the boot clock."""
+        """The time since which only the terminal's output is left, in seconds of the boot clock."""
 
     @property
     def retained_bytes(self) -> int:
@@ -50,8 +50,7 @@ class RetentionLimits:
 def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R]:
     """Return those of `entries` that must be forgotten to stay within `limits`.
 
-    `entries` are all terminals of which only output is left. `now` is the time of the boot clock,
-    in seconds.
+    `entries` are all terminals that are over. `now` is the time of the boot clock, in seconds.
     """
     entries = sorted(entries, key=lambda entry: entry.over_since)
     found = [entry for entry in entries if entry.over_since < now - limits.age]

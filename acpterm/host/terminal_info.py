@@ -123,7 +123,7 @@ def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExit
 def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
     """Return the exit code as agents get it.
 
-    If signal n has ended the program, the code is None, or 128 + n if `signal_code`.
+    If signal n has ended the program, the code is 128 + n if `signal_code` is true, else None.
     """
     if status.signal is not None and signal_code:
         return 128 + number_of(status.signal)

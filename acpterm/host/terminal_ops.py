@@ -71,12 +71,12 @@ class Reader(Protocol):
 def read(
     reader: Reader, entry: TerminalEntry, params: ReadParams
 ) -> Coroutine[Any, Any, ReadResponse]:
-    """Return a coroutine that returns what `params` request: output after `since`, or the screen.
+    """Return a coroutine that waits, then returns the output or the screen, as `params` request.
 
-    The coroutine first waits, at most `wait_ms` milliseconds, until there is output after `since`
-    or the program has exited; with `until_input`, at most until the program waits for input.
-    `read` itself raises `RpcError` (-32602) if `since` is after the end of the output, or if the
-    requested screen is too large. For a screen, the coroutine raises as `current_screen` does.
+    The wait ends when there is output after `since`, when the program has exited, or after
+    `wait_ms` milliseconds; with `until_input`, also when the program waits for input. `read` itself
+    raises `RpcError` (-32602) if `since` is after the end of the output, or if the requested screen
+    is too large. The coroutine raises the errors of `current_screen` if the screen is requested.
     """
     terminal = entry.terminal
     view = params.format or terminal.view
@@ -127,9 +127,9 @@ async def _read(
 
 
 async def _wait_for_output(entry: TerminalEntry, seen: int, *, until_input: bool) -> bool:
-    """Wait until there is output after the position `seen`, or the program exits.
+    """Wait until there is output after the position `seen`, or the program exits; return False.
 
-    With `until_input`, also return once the program waits for input. Return True only in that case.
+    With `until_input`, the wait also ends when the program waits for input: then return True.
     """
     terminal = entry.terminal
     # A program that has not read the latest input yet still seems to wait for input.
@@ -239,11 +239,11 @@ def has_ended(terminal: Terminal) -> RpcError:
 
 
 def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
-    """Return the response to a kill or release: at once if the program has exited already.
+    """Return the response to a kill or release request, or a coroutine that returns the response.
 
-    Otherwise return a coroutine that waits until the program exits, at most `KILL_REPLY_TIMEOUT_S`
-    seconds, and then returns the response. If the program still runs then, ending it continues,
-    with SIGKILL if necessary.
+    If the program has exited already, return the response itself. Otherwise the coroutine waits for
+    the exit, for at most `KILL_REPLY_TIMEOUT_S` seconds. A program that still runs after that time
+    is being ended nevertheless, with SIGKILL if necessary.
     """
     if terminal.exit is not None:
         return Empty()

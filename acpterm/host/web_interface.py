@@ -48,8 +48,8 @@ class WebInterface(Protocol):
         """Start to listen if the server does not listen yet; return a new share and its link.
 
         The share ends after `lifetime_s` seconds. With `write`, visitors can type. Raises
-        `RpcError`: -32602 if there are too many shares, -32603 if the server cannot listen, or if
-        the share cannot be stored.
+        `RpcError`: -32602 if there are too many shares; -32603 if the server cannot listen or the
+        share cannot be stored.
         """
 
     def shares(self) -> list[Share]:
@@ -61,7 +61,7 @@ class WebInterface(Protocol):
     def revoke_share(self, identifier: str) -> None:
         """End a share, and close the connections that use it. Idempotent.
 
-        Raises `RpcError` (-32603) if the end cannot be stored. Even then the share has ended.
+        Raises `RpcError` (-32603) if the change cannot be stored. Even then, the share has ended.
         """
 
     def end_shares_of(self, terminal_id: str) -> None:

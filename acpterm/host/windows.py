@@ -74,12 +74,11 @@ class Windows:
         return list(attached.windows) if attached else []
 
     def would_loop(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
-        """Return whether a client in `terminals` would make a loop by attaching to `entry`.
+        """Return whether a terminal would show itself after a client has attached to `entry`.
 
-        `terminals` are the ids of the terminals that the client runs in. There is a loop if `entry`
-        is one of them, or already shows one of them: the two terminals would then display each
-        other without end. If a client that runs in terminal A is attached to terminal B, A shows B
-        and everything that B shows.
+        `terminals` are the ids of the terminals that the client runs in. If a client that runs in
+        terminal A is attached to terminal B, A shows B and everything that B shows. So return True
+        if `entry` is one of `terminals`, or already shows one of them.
         """
         reached, pending = set[str](), [entry.id]
         while pending:
@@ -106,9 +105,9 @@ class Windows:
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Give the restored terminals to which no window has reattached their detached size.
+        """Set each restored terminal to its detached size, unless a window has reattached to it.
 
-        That is the size that a terminal has while no window is attached (see `restore`).
+        The detached size is the size while no window is attached (see `restore`).
         """
         restored, self._restored = self._restored, []
         for entry in restored:

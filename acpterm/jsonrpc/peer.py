@@ -86,10 +86,10 @@ class UnexpectedResponse(Struct, frozen=True):
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A refused line: it is too long, is no valid message, or repeats the id of another request.
+    """A refused line: it is too long, is no valid message, or has an id that is in progress.
 
-    The other request is still in progress. `error` says why the line is refused. `reply` is the
-    error response to send, as a line; None if none may be sent.
+    `error` says why the line is refused. `reply` is the error response to send, as a line; None if
+    no response may be sent.
     """
 
     reply: bytes | None
@@ -160,7 +160,7 @@ class Peer:
         return events
 
     def close(self) -> bytes:
-        """End the input; return the unfinished line, or empty bytes if it is over the limit."""
+        """End the input; return the unfinished line, or empty bytes if the line is too long."""
         return self._lines.close()
 
     def request(self, method: str, params: Any = UNSET) -> tuple[int, bytes]:

@@ -158,9 +158,9 @@ class KeeperClient:
         the keeper's group.
 
         Raises `OSError` if the keeper refuses the request, or if this process has too few
-        descriptors for the response; `KeeperLostError` if the connection is lost; and the errors of
-        `make`. If this call is cancelled, the program is killed as soon as the keeper has reported
-        its start.
+        descriptors for the response. Raises `KeeperLostError` if the connection is lost. Also
+        raises the errors of `make`. If this call is cancelled, the program is killed as soon as the
+        keeper has reported its start.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._require_keeper()
@@ -195,7 +195,10 @@ class KeeperClient:
         self._wake_ups.arm(name, header)
 
     def disarm(self, name: str) -> None:
-        """Cancel the request of `arm`. Must be called before the ring is unmapped. Idempotent."""
+        """Cancel the request that `arm` has made for the terminal `name`. Idempotent.
+
+        Must be called before the terminal's ring is unmapped.
+        """
         self._wake_ups.disarm(name)
 
     def kick(self) -> None:
@@ -226,7 +229,8 @@ class KeeperClient:
     async def flushed(self) -> None:
         """Wait until all messages so far were sent, or the connection to the keeper is lost.
 
-        Usually returns at once. Values of `put` that were sent survive the death of this worker.
+        Usually returns at once. Once a message of `put` is sent, its value survives the death of
+        this worker.
         """
         await self._socket.flushed()
 
@@ -276,10 +280,10 @@ class KeeperClient:
             self._watched[name].wake()
 
     def _dispatch(self, message: Message) -> None:
-        """Handle a message from the keeper. Unknown kinds and additional fields are ignored.
+        """Handle a message from the keeper. Ignore an unknown kind, and additional fields.
 
-        If this process can open no more descriptors, and so did not get all descriptors of the
-        daemon's state, sends `refuse` and raises `OSError` (EMFILE).
+        The first messages are the daemon's state. If this process cannot open all descriptors of
+        such a message, send `refuse` to the keeper, and raise `OSError` (EMFILE).
         """
         if message.cut and not self._state_complete:
             reason = "has no descriptor left for the state of the daemon"

@@ -5,8 +5,8 @@ The keeper's end is `process.link`.
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
 of its descriptors, and `flush_forever` sends it. Only one task at a time may receive messages.
 
-The connection is *lost* once the keeper has closed its end of the socket, usually by its death, or
-a message of the keeper cannot be received.
+The connection is *lost* once the keeper has closed its end of the socket (usually because the
+keeper has died), or once a message of the keeper cannot be received.
 """
 
 import errno
@@ -117,10 +117,10 @@ class KeeperSocket:
         return KeeperLostError(reason)
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
-        """Try to send a message; return False if the message has to be sent again later.
+        """Try to send a message; return False if the caller has to send it again later.
 
-        Sets `_is_refused` to True if the socket refused the message although its buffer has room,
-        otherwise to False. A message to a keeper that has closed its end is dropped.
+        Sets `_is_refused`: True if the socket refused the message although the socket's buffer has
+        room, otherwise False. If the keeper has closed its end, drops the message and returns True.
         """
         self._is_refused = False
         try:

@@ -1,8 +1,9 @@
 """A worker's requests to its keeper that have no response yet: program starts and restarts.
 
-A task waits for its response by `trio.lowlevel.wait_task_rescheduled` and not by a `trio.Event`,
-because `wait_task_rescheduled` calls back at the moment of a cancellation. So, if a program starts
-for a task that was cancelled, the receiver of the response knows that it must kill the program.
+A task waits for its response by `trio.lowlevel.wait_task_rescheduled` and not by a `trio.Event`:
+when the task is cancelled, `wait_task_rescheduled` at once calls a function, which records the
+cancellation. So when the keeper responds that it has started the program, the receiver of the
+response knows that no task waits for the program, and makes the keeper kill it.
 """
 
 from collections.abc import Callable

@@ -7,7 +7,8 @@ whose descriptor is the last one passed; the datagram is then `(VERSION, "big")`
 
 From the worker:
 
-    hello(worker_version)               first message; the keeper responds with the state, below
+    hello(worker_version)               first message; the keeper responds with its state: `welcome`
+                                        to `state_end`, below
     ready()                             the state is restored; the keeper responds with `go`
     refuse(reason)                      instead of `ready`: this worker cannot take over, and exits
     spawn(request, name, program, cols, rows, ring_size, record)   [cgroup directory] or []
@@ -17,7 +18,8 @@ From the worker:
     forget(name)                        drop a terminal with its ring, report and entry "t/NAME"
     restart(request)                    replace this worker by the installed version
     status(text), alive()               for the service manager
-    end()                               the daemon shuts down: kill all when the worker exits
+    end()                               the daemon shuts down: when this worker exits, the keeper
+                                        kills all programs
 
 From the keeper:
 
@@ -121,7 +123,7 @@ class Message:
         return fds
 
     def close(self) -> None:
-        """Close all descriptors that were not taken."""
+        """Close the descriptors, unless `take_fds` has returned them."""
         for fd in self.take_fds():
             os.close(fd)
 

@@ -30,9 +30,9 @@ versions.
 | `EMULATOR_KILLS` | keeper | how often a worker was killed while `EMULATOR` was set |
 | `MARKED` | keeper | start + 1 of the space that `mark_unread` has filled, else 0 |
 
-When a worker has ended, the keeper clears `EMULATOR`, unless the worker crashed. If the worker was
-killed while `EMULATOR` was set, the keeper increments `EMULATOR_KILLS`; from the third time on, it
-does not clear `EMULATOR`.
+If a worker crashed, the keeper leaves `EMULATOR` as it is; after any other end, the keeper clears
+it. But if a worker was killed while `EMULATOR` was set, the keeper first increments
+`EMULATOR_KILLS`; from the third kill on, it leaves `EMULATOR` set.
 
 The keeper maintains `RESERVED <= CONSUMED + capacity`: unconsumed output is never overwritten.
 
@@ -180,11 +180,11 @@ class RingFile:
         self.header[MARKED] = head + 1
 
     def recover(self) -> None:
-        """Restore the output that a killed keeper had written to the ring without updating `HEAD`.
+        """Restore the output of the last read, if the keeper was killed before it updated `HEAD`.
 
-        Sets `HEAD` to the end of that output. Restores only the output of a single read, only if
-        `mark_unread` was called before that read, and only up to the end of `data`: output that
-        continues at the beginning of `data` is lost.
+        Sets `HEAD` to the end of the restored output. Nothing is restored unless `mark_unread` was
+        called before the read. If the output reached the end of the ring's memory and continued at
+        the beginning of that memory, the second part is lost.
         """
         header = self.header
         head = header[HEAD]

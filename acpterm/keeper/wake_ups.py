@@ -56,7 +56,7 @@ class WakeUps:
         header[ARMED] = 1
 
     def disarm(self, name: str) -> None:
-        """Cancel the request of `arm`: `report_forever` skips this terminal. Idempotent."""
+        """Cancel the request that `arm` has made for the terminal `name`. Idempotent."""
         self._armed.pop(name, None)
 
     def kick(self) -> None:

@@ -110,10 +110,10 @@ def _synonym(name: str, free: Mapping[str, Any]) -> Any:
 
 
 def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
-    """Return the time limit in `free`, whatever its name; None if there is none.
+    """Return the time limit that was passed, under whatever name; None if there is none.
 
-    `free` is as in `_synonym`. With `in_seconds`, the time limit is converted to seconds, otherwise
-    to milliseconds. A value that is no number is returned unchanged, so that it is refused.
+    `free` is as in `_synonym`. The result is in seconds if `in_seconds` is true, else in
+    milliseconds. A value that is no number is returned unchanged; it is refused later.
     """
     own, other = (_SECONDS, _MILLISECONDS) if in_seconds else (_MILLISECONDS, _SECONDS)
     for name in own:

@@ -28,9 +28,9 @@ Report: TypeAlias = Callable[[float, str], Awaitable[None]]
 class Call:
     """A call of a tool.
 
-    `sessions`, `starts` and `shells` hold the client's sessions, starts of programs and persistent
-    shells. `settings` are the tool settings for this client. `report` sends progress; None if the
-    client does not want progress. `ask` asks the user; None if the client cannot ask.
+    `sessions` and `shells` have the client's sessions and persistent shells. `starts` starts the
+    client's programs. `settings` are the tool settings for this client. `report` sends progress;
+    None if the client does not want progress. `ask` asks the user; None if the client cannot ask.
     """
 
     def __init__(

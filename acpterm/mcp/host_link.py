@@ -48,7 +48,7 @@ class HostLink:
             return self._client
 
     def close(self, client: Client) -> None:
-        """Close the connection `client`, which was lost, unless another one is open already."""
+        """Close the lost connection `client`; do nothing if it is closed or replaced already."""
         if self._client is client:
             self._client = None
             self._closing.set()

@@ -14,8 +14,9 @@ from acpterm.mcp.tool_error import ToolError
 
 
 class NamedShell:
-    """A persistent shell, and the session of its terminal (`session`; None until it has started).
+    """A persistent shell, and the session of its terminal.
 
+    `session` is that session; None until `record` has recorded the first command.
     `client` is the connection to the host on which the shell runs. `cwd` is the directory of the
     shell, as far as it is known. A task must hold `lock` while it runs or waits for a command.
     """

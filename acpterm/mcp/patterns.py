@@ -1,9 +1,12 @@
 """Regular expressions from the model, with limits of time and memory.
 
-For some expressions, such as ``(a+)+$``, the time of a search grows exponentially with the text. A
-search runs in a thread, which lets other Python code run meanwhile, and ends after `TIMEOUT_S` with
-an error for the model. Other expressions, such as ``((a{1000}){1000}){1000}``, need as much memory
-as the shortest text that they match: expressions longer than `LENGTH_MAX` are refused (`_length`).
+For some expressions, such as ``(a+)+$``, the time of a search grows exponentially with the length
+of the text. So a search ends after `TIMEOUT_S` with an error for the model. It runs in a thread, so
+that other Python code can run meanwhile.
+
+An expression such as ``((a{1000}){1000}){1000}`` needs as much memory as the shortest text that it
+matches. `_length` estimates the length of this text. If the estimate is more than `LENGTH_MAX`
+characters, the expression is refused.
 """
 
 import re

@@ -94,10 +94,11 @@ class Job:
             self._changed.set()
 
     async def ask(self, question: Question) -> types.ElicitResult | None:
-        """Ask the user: `wait` returns the question to the client. Return the answer, if any.
+        """Ask the user `question`, and return the answer; None if there is none in time.
 
-        Return None after `ANSWER_TIMEOUT_S`. Only one call of this method asks at a time; other
-        calls wait until that call has returned.
+        `wait` returns the question, to be sent to the client. The time limit for the answer is
+        `ANSWER_TIMEOUT_S`. If this method is called several times at once, the calls ask one after
+        another.
         """
         async with self._one_question:
             self.question, self._answer, self._answered = question, None, anyio.Event()
@@ -110,7 +111,7 @@ class Job:
                 self.question = None
 
     def answer(self, responses: dict[str, Any]) -> None:
-        """Pass the client's answer to `ask`.
+        """End the waiting call of `ask`, which then returns the client's answer.
 
         `responses` are the `input_responses` of the request in which the client answers.
         """
@@ -149,9 +150,9 @@ class Jobs:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Begin or continue a job; return the result of the job, or its next question.
 
-        `params` are the params of a request. If they have a `request_state`, the request continues
-        the job with this state, and answers its question. Otherwise a new job does `work`. Raises
-        `MCPError` if no job has this state.
+        `params` are the params of a request. If they have no `request_state`, a new job does
+        `work`. Otherwise the request answers the question of the job that has this state, and the
+        job continues. Raises `MCPError` if no job has the state in `params`.
         """
         if params.request_state is None:
             job = Job()

@@ -4,11 +4,11 @@
 screen. A client that subscribes is notified when there is new output or when the program has ended,
 at most every `UPDATE_INTERVAL_S` seconds.
 
-One task watches each URI that has subscribers. It ends with the last subscription, when the program
-has ended, or when the session is removed. Clients of the protocol of 2025 subscribe to a URI
-(`subscribe`), and are notified on their connection; of added and removed sessions they are always
-notified. Clients of the protocol of 2026 listen to a stream (`listen`), and are notified through
-the bus of the SDK.
+Each URI that has subscribers is watched by a task of its own. The task ends when the last
+subscription ends, when the program has ended, or when the session is removed. Clients of the
+protocol of 2025 subscribe to a URI (`subscribe`), and are notified on their connection. They are
+notified of added and removed sessions even if they have no subscription. Clients of the protocol of
+2026 listen to a stream (`listen`), and are notified through the bus of the SDK.
 """
 
 from collections.abc import AsyncIterator
@@ -39,9 +39,9 @@ _READ_WAIT_S: Final = 20.0
 
 
 class Resources:
-    """The resources of one client. The tasks that watch them run in `group`.
+    """The resources of one client. The tasks that watch the resources run in `group`.
 
-    The client is notified after `start`.
+    The client is notified of changes only once `start` was called.
     """
 
     def __init__(self, group: TaskGroup) -> None:
@@ -95,9 +95,10 @@ class Resources:
         return types.ReadResourceResult(contents=[contents])
 
     def start(self, sessions: Sessions, client: ServerSession) -> None:
-        """Notify the client of added and removed sessions, and of changes of its subscriptions.
+        """Begin to notify the client when sessions are added or removed.
 
-        A client of the protocol of 2026 is notified only of what it listens to.
+        From now on, the client is also notified when a resource that it has subscribed to changes.
+        A client of the protocol of 2026 is notified only on its streams (`listen`).
         """
         self._client = client
         self._group.start_soon(self._notify_of_sessions, sessions, client)
@@ -151,9 +152,9 @@ class Resources:
                 self._unwatch(each)
 
     async def _watch(self, sessions: Sessions, uri: str) -> "_Watch":
-        """Add a subscriber to the watch of a URI, and return the watch; `_unwatch` undoes this.
+        """Count one more subscriber of a URI. If no task watches the URI yet, start one.
 
-        Raises `MCPError` if there is no such resource.
+        Returns what `_unwatch` needs. Raises `MCPError` if there is no such resource.
         """
         if uri not in self._watches:
             session, _ = await _find(sessions, uri)
@@ -175,10 +176,10 @@ class Resources:
             del self._watches[watch.uri]
 
     async def _follow(self, session: Session, watch: "_Watch") -> None:
-        """Notify the client of changes of the watched resource, until the program has ended.
+        """Notify the client of changes of the watched resource.
 
-        `session` is the session of the resource. Return as well if the session is removed;
-        `_unwatch` cancels this task when the last subscriber leaves.
+        `session` is the session of the resource. Return when the session's program has ended or
+        the session is removed. `_unwatch` cancels this call when the last subscriber leaves.
         """
         with watch.scope:
             try:

@@ -42,9 +42,9 @@ DEFAULT_AGENT: Final = "mcp"
 class TerminalServer:
     """Executes the calls of one client. Its background tasks run in `group`.
 
-    `tools` is the name of its set of tools. `link` opens the connection to the host, and `shells`
-    has the persistent shells of the client. `cwd` is the directory of programs for which the client
-    names none.
+    `tools` is the name of the client's set of tools. `link` opens the connection to the host, and
+    `shells` has the client's persistent shells. A program runs in the directory `cwd` if the client
+    names no directory for it.
     """
 
     def __init__(
@@ -68,7 +68,10 @@ class TerminalServer:
         self._sessions: Sessions | None = None
 
     def sessions(self, ctx: ServerRequestContext[Any]) -> Sessions:
-        """Return the client's `Sessions`; the first call creates it, with the client's name."""
+        """Return the client's `Sessions` object, which the first call of this method creates.
+
+        `ctx` has the name of the client.
+        """
         if self._sessions is None:
             agent = _client_name(ctx)
             provider = _tool_settings(self._settings, agent).provider

@@ -5,9 +5,9 @@ has reported their end. An ended session can be read until it is *removed*. It i
 client stops it. If results have reported the end of more than `ENDED_MAX` sessions, the oldest of
 these is removed, too.
 
-The id of a session is the name that the host has given to its terminal: `term-1`, `term-2`, … The
-id of a terminal on the host is accepted as well, even if this process has no session for it, such
-as after a restart.
+The id of a session is the name of its terminal on the host: `term-1`, `term-2`, … The id of a
+terminal is accepted as well. If this process has no session for the terminal, for example after a
+restart, a session is added.
 """
 
 import os
@@ -31,7 +31,7 @@ NAME: Final = "term-#"
 
 
 class Launch(NamedTuple):
-    """A program to start: the arguments of `Client.create`, which describes them."""
+    """A program to start. The fields are arguments of `Client.create`, which describes them."""
 
     command: str
     args: list[str] | None = None
@@ -49,11 +49,11 @@ class Session:
     """A session of an MCP client: one terminal, and how far the client has read its output.
 
     `position` is the position in the output, in bytes, at which the next read begins.
-    `input_position` is the position at the last input; patterns are searched in the output after
-    it. `began` is the time of the start (`anyio.current_time`). `exit` is set once a read has seen
-    the end of the program, `is_reported` once a result has reported it. `prompt` is the last line
-    of output. `argv` is the command as words, if it was given as words. `unread` is text before
-    `position` that belongs to the next result: the beginning of a line.
+    `input_position` is where the output ended when the last input was typed; patterns are searched
+    in later output. `began` is the time of the start (`anyio.current_time`). `exit` is set once a
+    read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
+    is the last line of output. `argv` is the command as words, if it was given as words. `unread`
+    is text before `position` that belongs to the next result: the beginning of a line.
     """
 
     id: str
@@ -80,8 +80,8 @@ class Session:
 class Sessions:
     """The sessions of one MCP client, which is the agent `agent` to the host.
 
-    `link` opens the connection to the host. `cwd` is the directory of programs for which the client
-    names none. `provider` is the provider of the terminals; None if the host chooses. `asks` asks
+    `link` opens the connection to the host. `cwd` is a program's directory if the client names
+    no other one. `provider` is the provider of the terminals; None if the host chooses. `asks` asks
     the user the host's questions about commands; None if the client cannot ask.
     """
 
@@ -105,7 +105,7 @@ class Sessions:
         """Is set when a session is added or removed, and then replaced by another event."""
 
     async def client(self) -> Client:
-        """Return the connection to the host. Raises `ToolError` if it cannot be reached."""
+        """Return the connection to the host. Raises `ToolError` if the host cannot be reached."""
         try:
             client = await self._link.client(self.agent, self._asks)
         except AcptermError as error:
@@ -118,10 +118,10 @@ class Sessions:
         return client
 
     def disconnected(self, error: ClosedError) -> ToolError:
-        """Return the error that tells the model that the connection was lost, because of `error`.
+        """Return the error that tells the model that the connection was lost; `error` is the cause.
 
-        If the current connection is closed, forget it, so that the next call opens another one.
-        `error` may also come from an earlier connection, which another call has replaced already.
+        If the current connection is closed, forget it, so that the next call opens another one. If
+        another call has already opened a new connection, keep the new one.
         """
         if self._client is not None and self._client.is_closed:
             self._link.close(self._client)
@@ -176,10 +176,10 @@ class Sessions:
         return session
 
     async def find(self, identifier: str) -> Session | None:
-        """Return the session with this id, or the session of the terminal with this id on the host.
+        """Return the session that `identifier` names; None if there is none.
 
-        If the terminal has no session yet, add one. Return None if there is no such terminal
-        either. Raises `ToolError` if the host cannot be reached.
+        `identifier` is the id of a session, or the id of a terminal on the host. If the terminal
+        has no session yet, add a session for it. Raises `ToolError` if the host cannot be reached.
         """
         client = await self.client()
         session = self._find(identifier)

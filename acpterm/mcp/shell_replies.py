@@ -28,11 +28,11 @@ def command_reply(
     text: str | None = None,
     note: str | None = None,
 ) -> Reply:
-    """Return the reply about a command, whose result so far is `completed`.
+    """Return the reply about a command; `completed` is the command's result so far.
 
-    `output` is the output to show, and `note` says how to read the part that was left out; None:
-    with `terminal_output`. The text of the reply is `text`; if that is None, `heading` and the
-    output. The first line of the reply suggests the call `next_call`.
+    The first line of the reply suggests the call `next_call`. Then follows `text`. If `text` is
+    None, `heading` and `output` follow instead. If a part of `output` was left out, `note` says how
+    to read that part. If `note` is None, the reply says to read it with `terminal_output`.
     """
     if note is None:
         note = call_text("terminal_output", sessionId=session.id, offset=output.head_lines)

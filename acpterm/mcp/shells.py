@@ -86,10 +86,12 @@ class Shells:
         """Run a command in the shell `name`, which is started if it does not exist.
 
         Return the result when the command ends or waits for input, when it has run for `timeout_s`,
-        or when the call has to return; `at_limit` says what happens to a command that has not
-        ended. `cwd` is the directory of the shell; None for any directory (see `_get`). Raises
-        `ToolError` if the shell is busy or in another directory, or if the command has not begun
-        when the call has to return. Raises `AcptermError` if the command is refused.
+        or when the call has to return. `at_limit` says what happens then to a command that has not
+        ended, also to one that waits for input: it continues, is killed once it has run for
+        `timeout_s`, or is set aside with its shell. `cwd` is the directory of the shell; None for
+        any directory (see `_get`). Raises `ToolError` if the shell is busy or in another directory,
+        or if the command has not begun when the call has to return. Raises `AcptermError` if the
+        command is refused.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
@@ -178,7 +180,7 @@ class Shells:
         return completed, new
 
     def unread(self, session: Session, text: str) -> None:
-        """Leave `text`, the end of the output that `wait` has returned, to the next wait."""
+        """Make the next `wait` return `text` again: the end of the output of the last `wait`."""
         for each in self._all():
             if each.session is session:
                 each.reported -= len(text.encode())
@@ -236,7 +238,7 @@ class Shells:
                 raise ToolError(busy)
 
     async def _sweep(self, call: "Call", client: Client) -> None:
-        """Close the shells of connections other than `client`, and of removed sessions."""
+        """Close the shells of other connections than `client`, and those of removed sessions."""
         known = call.sessions.all()
         for named in self._all():
             is_removed = named.session is not None and named.session not in known
@@ -260,12 +262,12 @@ class Shells:
             await self._end_command(named)
 
     async def _end_command(self, named: NamedShell) -> dict[str, object]:
-        """Interrupt the shell's command; if it does not end, end the shell.
+        """Interrupt the shell's command; if the command does not end, end the shell.
 
-        Return the fields of `Completed` that the caller has to replace in its earlier result of the
-        command. If this method has read the end of the command, these are all fields. Otherwise,
-        `state` and `detail` say that the shell was ended, or that another call has the result. In
-        the latter case, the shell may already run the next command, which continues.
+        Return new values for fields of the command's earlier `Completed`. If this method has read
+        the end of the command, they are all fields. Otherwise they are `state` and `detail`, which
+        say that the shell was ended, or that another call has the result of the command. In the
+        second case the shell may already run the next command, which continues.
         """
         completed: Completed | None = None
         runs = named.runs

@@ -6,13 +6,13 @@ start may outlive its call:
     begun ──▶ done: a session, or an error
       └── the call has to return ──▶ pending, under an id ──▶ done
 
-A later call with the id of a pending start waits for it again, and then uses its session. If the
-call of a start that is not pending is cancelled, the start is cancelled, and the question to the
+A later call with the id of a pending start waits for the start again, and then uses its session. If
+a call is cancelled before its start is pending, the start is cancelled, and the question to the
 user is withdrawn.
 
 If the MCP client can ask its user, there are two cases. With the setting
-`mcp_elicitation_approves`, the host sends its question to this connection, and the answer in the
-client counts. Without the setting, the client only shows the user where to answer.
+`mcp_elicitation_approves`, the host sends its question to this MCP server, the client asks the
+user, and the answer counts. Without the setting, the client only tells the user where to answer.
 """
 
 import itertools
@@ -59,7 +59,7 @@ class Start:
         self._error: Exception | None = None
 
     async def run(self, sessions: Sessions) -> None:
-        """Create the session; store it, or the error, for `result`."""
+        """Create and store the session. If that fails, store the error; `result` raises it."""
         try:
             with self._scope:
                 self._session = await sessions.start(self.launch)
@@ -126,8 +126,9 @@ class Starts:
         """Start a program in a new session of `sessions`; return the session.
 
         `ask` is as in `Start`. Raises `ToolError` if the program cannot start, and
-        `ApprovalPendingError` if it has not started after `timeout_s` seconds, or after
-        `approval_s` seconds if the user is asked. If cancelled, discard the start.
+        `ApprovalPendingError` if it has not started `timeout_s` seconds after the call. While the
+        user is asked about the command, the limit is the smaller of `timeout_s` and `approval_s`.
+        If cancelled, discard the start.
         """
         start = Start(launch, ask)
         self._running.append(start)
@@ -146,10 +147,11 @@ class Starts:
 
     @asynccontextmanager
     async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
-        """During the block, let `decide` call `ask` to ask the user about the command of `launch`.
+        """Ask the user by `ask` if the host has a question about the command of `launch`.
 
-        The block sends the command to the host, which may then ask a question about it. If `ask` is
-        None, because the client cannot ask its user, `decide` returns None.
+        The caller sends the command to the host within the block. If the host has a question about
+        the command meanwhile, `decide` calls `ask`. If `ask` is None, because the client cannot ask
+        its user, `decide` returns None.
         """
         start = Start(launch, ask)
         self._running.append(start)
@@ -281,5 +283,8 @@ async def _decide(start: Start, info: ApprovalInfo) -> Decision | None:
 
 
 def _shown(command: str) -> str:
-    """Return a command for a question: indented, so that no line looks like text of acpterm."""
+    """Return `command` in the form in which a question to the user contains it.
+
+    Each line is indented, so that no line of the command looks like text of acpterm.
+    """
     return indent(escape_invisible_text(command), "    ", lambda _: True)

@@ -22,7 +22,8 @@ _SECRET_WORDS: Final = ("password", "passphrase", "passcode", "pin", "secret", "
 class SessionResult(Struct, kw_only=True, omit_defaults=False):
     """The structured content of a result about one session.
 
-    `status` is the line with the state, since some clients show the model only structured content.
+    `status` repeats the first line of the result, which has the state: some clients show the model
+    only the structured content.
     """
 
     id: Annotated[str, Meta(description="the id of the terminal session")]
@@ -73,7 +74,11 @@ class View(Struct, kw_only=True):
 
 
 def state_of(view: View) -> State:
-    """Return the state of the session in `view`; `killed` if its program did not end by itself."""
+    """Return the state of the session in `view`.
+
+    If the session's program has ended, the state is `exited` if the program ended by itself,
+    otherwise `killed`.
+    """
     if view.exit is None:
         return "waiting_for_input" if view.is_waiting else "running"
     return "exited" if view.exit.ended_by in (None, "exited") else "killed"

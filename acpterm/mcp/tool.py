@@ -74,9 +74,9 @@ class Tool(Generic[P]):
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove null from the schema of params, and return the schema.
+    """Remove null from the values that a schema permits for params, and return the schema.
 
-    A model leaves out an optional parameter; null would be a second way to say the same.
+    The agent's model can omit an optional parameter. Null would be a second way to say the same.
     """
     for value in schema["properties"].values():
         kinds = [kind for kind in value.pop("anyOf", ()) if kind != {"type": "null"}]

@@ -30,10 +30,11 @@ _REMOVE_TIMEOUT_S: Final = 2.0
 
 
 async def settle(call: Call, session: Session) -> None:
-    """Wait for output, with the intervals of the settings.
+    """Wait until the output has settled: until there was no output for `settle_interval`.
 
-    Wait at least `min_interval`, then until there is no output for `settle_interval`, and at most
-    `max_interval`, or until the call has to return.
+    Wait for at least `min_interval` and at most `max_interval` in total, and not longer than the
+    call can wait. The three intervals are settings. If the program exits or waits for input, return
+    earlier.
     """
     settings = call.settings
     longest = call.limited(settings.max_interval)
@@ -56,11 +57,15 @@ async def wait_until(
     until_input: bool = True,
     timeout_s: float,
 ) -> Waited:
-    """Wait until the program exits, or one of the given conditions is met.
+    """Wait until the program exits or another condition is met; the result says which.
 
-    The conditions: `pattern` matches output after the last input; there was no output for `idle`
-    seconds; the program waits for input (`until_input`); `timeout_s` seconds have passed, or the
-    call has to return. The result says which is met.
+    The other conditions are:
+
+    - `pattern` matches the output since the last input (if `pattern` is not None).
+    - There was no output for `idle` seconds (if `idle` is not None).
+    - The program waits for input (if `until_input` is true).
+    - `timeout_s` seconds have passed.
+    - The call has to return.
     """
     call.doing = f"waiting for {session.id}"
     return await session.terminal.wait_for(
@@ -93,8 +98,8 @@ async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
 async def read_new(call: Call, session: Session, waited: Waited | None = None) -> View:
     """Return the output since the last result, and move the read position to its end.
 
-    `waited` is the result of the wait before this read, if there was one. The text that its pattern
-    has matched becomes `matched` of the view.
+    `waited` is the result of the wait before this read, if there was one. If the pattern of that
+    wait has matched, the view's `matched` is the matched text.
     """
     since = session.position
     text, lost, output = await read_all(session.terminal, since)

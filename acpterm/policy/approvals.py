@@ -102,11 +102,12 @@ class Approvals:
     ) -> Answer:
         """Ask the user, wait for the answer, and return it.
 
-        The answer is a refusal after `timeout` seconds (None for no limit), and also, with
-        `unattended="refuse"`, as soon as the question is not attended. An unclaimed question with
-        the same id is continued with its own deadline. When the caller is cancelled, the question
-        is withdrawn; but it becomes unclaimed if `is_repeated()` returns true: then the agent's
-        client repeats the request. Raises `ApprovalError` if too many questions are pending.
+        The answer is a refusal after `timeout` seconds (None for no limit). With
+        `unattended="refuse"`, it is also a refusal as soon as the question is not attended. If
+        there is an unclaimed question with the same id, that question is continued, with its own
+        deadline. If the caller is cancelled, the question is withdrawn, unless `is_repeated()`
+        returns true: then the agent's client will repeat the request, and the question becomes
+        unclaimed. Raises `ApprovalError` if too many questions are pending.
         """
         entry = self._entries.get(question.id)
         if entry is None:
@@ -170,10 +171,10 @@ class Approvals:
     def answer(self, identifier: str, answer: Answer) -> Question:
         """Answer the question with the id `identifier`, and return the question.
 
-        With the scope `always`, `answer` also answers other pending questions of the session, if it
-        applies to them (`SessionDecisions.find`). Raises `NoQuestionError` if the question is not
-        pending. Raises `ApprovalError` if `answer` allows the command always, but the question has
-        no prefix.
+        If the scope of the answer is `always`, also answer the other pending questions of the
+        session to which the answer applies (`SessionDecisions.find`). Raises `NoQuestionError` if
+        the question is not pending, and `ApprovalError` if the answer allows the command always but
+        the question has no prefix.
         """
         entry = self._entries.get(identifier)
         if entry is not None and trio.current_time() >= _or_never(entry.question.deadline):

@@ -75,7 +75,7 @@ class Classifier:
         self._seen: set[tuple[object, ...]] = set()
 
     def add(self, words: tuple[Word, ...], level: Level, reason: str) -> None:
-        """Add a part that no rule can allow, such as a line as a whole (with empty `words`)."""
+        """Add a part that no rule can allow. If the part is the whole line, `words` is empty."""
         self.found.append(FoundPart(words, level, reason, False, False, False))
 
     def program(self, argv: tuple[str, ...]) -> None:
@@ -240,9 +240,10 @@ class Classifier:
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
     """Yield the commands that `words` may be if the program's name is a pattern, such as `r?`.
 
-    There is one for each dangerous name that the pattern matches, with this name in place of the
-    pattern. Yields nothing for any other name, and for a pattern without lower-case letters and
-    slashes, such as `*`: it is likely an argument.
+    For each dangerous name that matches the pattern, yield `words` with this name in place of the
+    pattern. Yield nothing if the program's name is not a pattern. Also yield nothing if the pattern
+    has neither a lower-case letter nor a slash: such a pattern, for example `*`, is probably an
+    argument.
     """
     if words[0].is_glob:
         # A pattern without letters, such as `*`, is likely an operand, not the name of a program.

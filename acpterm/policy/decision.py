@@ -28,10 +28,14 @@ def decide(
 ) -> Verdict:
     """Return the verdict on the command `line`, whose parts `classifier` has found.
 
-    `allowed` has the prefixes that the user has allowed for the session. A part that begins with
-    one of them is allowed, under these conditions: no rule matches the part, its words are known
-    exactly, and the profile would ask the user because of its level. If the part is dangerous, it
-    must be equal to the prefix. `is_shell` says whether `line` was judged as shell text.
+    `is_shell` says whether `line` was judged as shell text. `allowed` has the prefixes that the
+    user has allowed for the session. A part that begins with one of these prefixes is allowed under
+    these conditions:
+
+    - no rule matches the part;
+    - the words of the part are known exactly;
+    - for the level of the part, the profile says to ask the user;
+    - the part is not dangerous, or is equal to the prefix.
     """
     parts = tuple(
         Part(tuple(word.text for word in part.words), part.level, part.reason)

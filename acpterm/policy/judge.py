@@ -12,9 +12,9 @@ A command is judged in three steps:
 A rule that allows counts only if the words of the part are known exactly, in a plain line; rules
 that ask or deny count wherever they match. The profile's lists of blocked commands always deny.
 
-Judging is pure computation with bounds. A command that exceeds a bound is *too long to be judged*:
-it is unknown, or dangerous if it contains the name of a dangerous program, or if it is too long to
-be searched for such names.
+Judging does no I/O, and its work is bounded. A command that exceeds a bound is *too long to be
+judged*. Such a command is dangerous if it contains the name of a dangerous program, or if it is too
+long to be searched for such names; otherwise it is unknown.
 """
 
 import re
@@ -115,9 +115,10 @@ def _is_one_word(command: str, classifier: Classifier) -> bool:
 
 
 def _environment(env: Iterable[str], path: str | None) -> str:
-    """Return why no command is safe with the variables `env` and the PATH `path`.
+    """Return why no command is safe in this environment; "" if commands may be safe.
 
-    Returns "" if a command may be safe with them.
+    `env` has the names of the variables that the request sets. `path` is the PATH; None if PATH is
+    not set.
     """
     for name in env:
         if _VARIABLES.fullmatch(name):

@@ -11,7 +11,10 @@ _BLANKS: Final = re.compile(r"\s")
 
 
 class FoundPart(NamedTuple):
-    """One command that the judged command executes; if `words` is empty, the line as a whole."""
+    """One command that the judged command line executes.
+
+    If `words` is empty, the part stands for the line as a whole.
+    """
 
     words: tuple[Word, ...]
     level: Level
@@ -44,5 +47,5 @@ def pattern_text(words: tuple[Word, ...]) -> str:
 
 
 def rule_words(words: tuple[Word, ...]) -> list[str]:
-    """Return the words of a part for lists and rules: without the directory of the program."""
+    """Return the words of a part as lists and rules match them, without the program's directory."""
     return [words[0].text.rpartition("/")[2], *[word.text for word in words[1:]]]

@@ -20,9 +20,9 @@ _WHOLE: Final = re.compile(
 
 
 def always_prefix(part: FoundPart) -> tuple[str, ...] | None:
-    """Return the words of `part` that "always allow" stores; None if no prefix can stand for it.
+    """Return the prefix of the command `part` that "always allow" stores; None if there is none.
 
-    They are all words, or the program's name and its subcommand, or the program's name alone.
+    The prefix is the program's name, or the program's name and a subcommand, or all words.
     """
     if not part.words or not part.is_exact or part.is_suspected:
         return None

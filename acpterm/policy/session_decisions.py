@@ -1,4 +1,4 @@
-"""The user's answers that count for the rest of a session ("always"), stored by the session."""
+"""The user's answers that count for the rest of a session: "always allow", "always reject"."""
 
 from collections.abc import Iterable
 from hashlib import sha256
@@ -15,11 +15,13 @@ T = TypeVar("T")
 class SessionDecisions:
     """The decisions that the user has made for the rest of a session.
 
-    `allowed` has one list of words for each question that was answered with "always allow": the
-    directory, then the words of the prefix. The answer counts only in that directory, since the
-    same words may do other things elsewhere. `rejected` has the prefixes that were answered with
-    "always reject", which count in all directories. `rejected_commands` has the SHA-256 of each
-    command that was rejected always but has no prefix.
+    The *prefix* of a question is the words of the command to which the answer "always" applies.
+
+    `allowed` has a list for each question that was answered with "always allow": the directory,
+    then the words of the prefix. The answer counts only in that directory, since the same words may
+    do other things elsewhere. Answers "always reject" count in all directories: `rejected` has the
+    prefixes of these questions, and `rejected_commands` the SHA-256 of each command whose question
+    has no prefix.
     """
 
     def __init__(
@@ -34,14 +36,15 @@ class SessionDecisions:
 
     @property
     def size(self) -> int:
-        """The approximate memory of the decisions, in bytes."""
+        """About how many bytes of memory the decisions take."""
         words = [word for prefix in (*self.allowed, *self.rejected) for word in prefix]
         return sum(64 + len(word) for word in words) + 96 * len(self.rejected_commands)
 
     def remember(self, question: Question, answer: Answer) -> bool:
-        """Remember the answer to a question if its scope is `always`; return whether it was stored.
+        """Store an answer whose scope is `always`; return whether the answer was stored.
 
-        An answer that allows is not stored if the question has no prefix.
+        An answer of another scope is not stored. An answer that allows is not stored if `question`
+        has no prefix.
         """
         if answer.scope != "always":
             return False

@@ -8,7 +8,7 @@ from acpterm.config.profiles import Decision
 
 
 class Level(enum.StrEnum):
-    """How dangerous a command is, by increasing danger; `worst` compares levels."""
+    """How dangerous a command is. The members are in the order of increasing danger."""
 
     SAFE = "safe"
     UNKNOWN = "unknown"
@@ -16,7 +16,7 @@ class Level(enum.StrEnum):
 
 
 class Part(NamedTuple):
-    """One command that the judged command executes; if `words` is empty, the line as a whole."""
+    """One command of the judged line. If `words` is empty, the part stands for the whole line."""
 
     words: tuple[str, ...]
     """The program and its arguments; `UNKNOWN_TEXT` stands for text that is not known."""

@@ -57,7 +57,7 @@ class TooLongError(Exception):
 
 
 class Raw(NamedTuple):
-    """A word as it is written, and the places of the expansions in it."""
+    """A word as it is written, and where in the word each expansion begins and ends."""
 
     text: str
     expansions: tuple[tuple[int, int], ...]
@@ -111,8 +111,9 @@ def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each
 ) -> tuple[str, bool, bool, bool]:
     """Return the text of a raw word, and whether the word is literal, has a glob, and has quotes.
 
-    The text has no quotes, and has values in place of the expansions. Marks (`_MARKS`) stand for
-    braces and commas outside of quotes, and for the places where a shell splits the text.
+    The text has no quotes, and each expansion is replaced by its value. `constants` and `unknown`
+    are as in `words_of`. Marks (`_MARKS`) stand for braces and commas outside of quotes, and for
+    the places where a shell splits the text.
     """
     source = raw.text
     starts = dict(raw.expansions)

@@ -20,7 +20,8 @@ Sandboxes and containers:
 
 For several providers:
 
-- `off_loop`: calls in threads that access files; `tree_removal`: removes private directories;
+- `off_loop`: runs, in threads, functions that access files; `tree_removal`: removes private
+  directories;
 - `place_client`: private directories and the environment for a place's client, such as ssh;
 - `guarded_tasks`: background tasks whose errors do not end the daemon.
 """

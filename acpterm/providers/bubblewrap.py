@@ -50,8 +50,8 @@ def _find_tools() -> tuple[Tools, object]:
 class BubblewrapProvider:
     """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`.
 
-    `placeholders` creates and removes the placeholders of workspaces, for all providers of the
-    daemon. None: the provider has such an object of its own.
+    `placeholders` creates and removes the placeholders of workspaces. All providers of a daemon
+    share this object. If it is None, this provider creates an object of its own.
     """
 
     name: Final = "bubblewrap"
@@ -62,7 +62,7 @@ class BubblewrapProvider:
         self._trial: Final = Trial()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the argv of bwrap that runs `command` in a sandbox, with its environment.
+        """Return the argv and environment with which bwrap runs `command` in a sandbox.
 
         The caller must call `clean_up` once the terminal has ended, or if the program is not
         started. Raises `ProviderError` if the sandbox does not work here, or if the workspace

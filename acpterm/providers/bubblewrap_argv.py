@@ -61,10 +61,10 @@ class Tools(NamedTuple):
 def prepared_command(
     command: Command, tools: Tools, workspace: Workspace, placeholders: Sequence[str]
 ) -> Prepared:
-    """Return the argv of bwrap that runs `command` in a sandbox, with its environment.
+    """Return the argv and environment with which bwrap runs `command` in a sandbox.
 
     `placeholders` are the paths of the workspace's placeholders. Raises `ProviderError` if the
-    workspace itself is a directory of secrets, which must be hidden.
+    workspace is itself a directory that the sandbox hides, such as a directory of secrets.
     """
     run = existing(_RUN)
     private = outermost([*existing(_TMP), *run, "/dev", "/proc"])
@@ -105,7 +105,7 @@ def prepared_command(
 
 
 def trial_command(tools: Tools, directory: str) -> Prepared:
-    """Return the prepared command of a trial: `true` in a sandbox; `directory` is its workspace."""
+    """Return the prepared command that runs `true` in a sandbox with the workspace `directory`."""
     workspace = Workspace(os.path.realpath(directory), (), (), ())
     env = {"HOME": os.path.expanduser("~"), "PATH": os.environ.get("PATH", os.defpath)}
     command = Command(("true",), None, env, workspace.path, workspace.path, "/bin/sh")
@@ -144,10 +144,10 @@ def _private_directories(run: Iterable[str]) -> Iterator[str]:
 
 
 def _hide(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the options that hide files and directories: inside, they are empty.
+    """Yield the options of bwrap that make the files and directories `paths` empty in the sandbox.
 
-    A directory is hidden by a file system in memory. Its mount takes a tenth of the time of a bind
-    mount, and bwrap can create the mount point of the workspace in it.
+    An empty file system in memory covers each directory. It is mounted in a tenth of the time of a
+    bind mount, and bwrap can create the mount point of the workspace in it.
     """
     empty = os.path.join(os.path.dirname(os.path.realpath(acpterm.__file__)), "py.typed")
     for path in paths:
@@ -158,9 +158,10 @@ def _hide(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
-    """Yield the options that create the directory `HOME` of `env` in the sandbox, if it is hidden.
+    """Yield the options that create the directory `HOME` of `env` in the sandbox, if necessary.
 
-    `private` are the directories that the sandbox replaces by its own, and so hides.
+    `private` are the directories that the sandbox replaces by others. If `HOME` is in one of these,
+    it does not exist in the sandbox, and has to be created.
     """
     home = env.get("HOME", "")
     if os.path.isabs(home) and any(is_below(home, one) for one in private):
@@ -170,8 +171,8 @@ def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
 def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]:
     """Yield the options that make the protected names and the `placeholders` read-only.
 
-    If there are placeholders, another option makes bwrap lock the workspace while the sandbox runs:
-    a clean-up then does not remove the placeholders.
+    If there are placeholders, also yield an option that makes bwrap lock the workspace while the
+    sandbox runs. While the workspace is locked, no clean-up removes the placeholders.
     """
     uses_placeholders = False
     for path in (*workspace.protected, *placeholders):
@@ -187,7 +188,7 @@ def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]
 def _directory(cwd: str, private: Iterable[str]) -> str:
     """Return the working directory in the sandbox: `cwd`, or its real path if `cwd` is hidden.
 
-    `private` are the directories that the sandbox replaces by its own, and so hides. The real path
+    `private` are the directories that the sandbox replaces by others, and so hides. The real path
     differs from `cwd` if a symbolic link in one of them leads elsewhere.
     """
     return os.path.realpath(cwd) if any(is_below(cwd, one) for one in private) else cwd

@@ -49,10 +49,12 @@ _log = structlog.get_logger("acpterm.provider")
 class ContainerProvider:
     """Runs programs in containers of `image`, by podman or docker. Implements `provider.Provider`.
 
-    Containers get the identity `daemon` of this daemon as a label: by it, a later daemon finds and
-    removes containers that this one has left. None: no later daemon removes them. `placeholders`
-    creates and removes the placeholders of workspaces, for all providers of the daemon. None: the
-    provider has such an object of its own.
+    `daemon` is the identity of this daemon. Containers get it as a label, by which a later daemon
+    finds and removes the containers that this daemon has left. If `daemon` is None, no later daemon
+    removes them.
+
+    `placeholders` creates and removes the placeholders of workspaces. All providers of a daemon
+    share this object. If it is None, this provider creates an object of its own.
     """
 
     isolation: Final[Isolation] = "container"
@@ -95,9 +97,9 @@ class ContainerProvider:
             raise
 
     async def clean_up(self, token: str) -> None:
-        """Remove the container that `token` identifies, if it still exists, and the placeholders.
+        """Remove a terminal's container, if it still exists, and the terminal's placeholders.
 
-        `token` is `Prepared.token`. Does not raise.
+        `token` is the `Prepared.token` of the terminal. Does not raise.
         """
         await self._engine.remove(container_name(token))
         await off_loop.clean_up(partial(self._placeholders.remove, token))

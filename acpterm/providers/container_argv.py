@@ -148,10 +148,10 @@ def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) ->
 
 
 def _with_shell_of_image(argv: Sequence[str], shell: str) -> Sequence[str]:
-    """Return `argv`, changed so that /bin/sh replaces `shell` if the image lacks `shell`.
+    """Return an argv that runs `argv`, but with /bin/sh if `argv[0]` is missing in the image.
 
-    `shell` is the path of the shell of the settings (`Command.shell`). `argv` is returned unchanged
-    if it does not begin with `shell`.
+    This applies only if `argv[0]` is `shell`, the path in the setting `shell`. Otherwise, `argv` is
+    returned unchanged.
     """
     if argv[0] != shell or shell == "/bin/sh":
         return argv

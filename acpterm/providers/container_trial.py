@@ -1,4 +1,4 @@
-"""Runs a trial of a container engine, to find the options it needs, and to check the isolation.
+"""Tries out a container engine: finds the options that the engine needs, and checks the isolation.
 
 The trial runs one command in a container, with the options of a terminal, and checks what the
 command can do there: an engine that ignores an option must not be used. (`sandbox_trial` is for
@@ -36,9 +36,12 @@ async def try_engine(
 ) -> tuple[Setup, str]:
     """Run a trial in a container; return the options that work, and a line for the user.
 
-    The line describes the isolation. The container of the trial gets the name `name`. It gets
-    `labels`, as all later containers do (`Setup.labels`). Raises `ProviderError` if the engine or
-    the image is missing, or if the container does not start or does not isolate the command.
+    The line describes the isolation. `name` is the name of the trial's container, and `image` the
+    image that it is created from. `labels` are the labels of this container and of all later ones
+    (`Setup.labels`).
+
+    Raises `ProviderError` if the engine or the image is missing, if the container does not start,
+    or if the container does not isolate the command.
     """
     engine.require()
     version = await _version(engine)

@@ -80,7 +80,10 @@ class Engine:
         return await self.run_argv([self.name, *arguments])
 
     async def run_argv(self, argv: Iterable[str]) -> CommandResult:
-        """Run `argv`, a program that executes the engine; otherwise the same as `run`."""
+        """Run a program that executes the engine, and return its exit status and output.
+
+        `argv` has the program and its arguments. Raises `ProviderError` as `run` does.
+        """
         words = list(argv)
         with trio.move_on_after(COMMAND_TIMEOUT_S):
             try:
@@ -112,8 +115,9 @@ class Engine:
     async def remove(self, name: str) -> None:
         """Kill and remove a container, if it exists. Does not raise: a failure is logged.
 
-        The engine is called up to `_REMOVE_ATTEMPTS_MAX` times. If the container's processes were
-        killed from outside, podman only records this at the first call, and fails.
+        The engine is called until it succeeds, up to `_REMOVE_ATTEMPTS_MAX` times. If another
+        program has killed the container's processes, podman's first call fails. But podman then
+        knows that the processes have ended, so a later call succeeds.
         """
         problem = ""
         for attempt in range(_REMOVE_ATTEMPTS_MAX):

@@ -1,12 +1,13 @@
 """The shell text that finds and executes a program in a sandbox, in a container or on a node.
 
-For all other programs on this machine, `keeper.programs.child` does the same. The search is done
-inside, since paths may differ from those outside. If the program does not exist, the fallback (a
-second argv) is executed, if there is one. The messages and the exit statuses are those of the
-keeper: 127 if the program is not found, 126 if it cannot be run.
+The shell runs in the sandbox, in the container or on the node, and searches the program there: the
+program's path may differ from the path outside. If the program does not exist, the shell executes
+the fallback (a second argv), if there is one. The exit status is 127 if the program is not found,
+and 126 if it cannot be run. `keeper.programs.child` does the same for all other programs on this
+machine, with the same messages.
 
-The shell drops environment variables whose names a shell does not accept, such as functions that
-bash has exported.
+The shell removes variables from the environment if it does not accept their names. bash, for
+example, exports functions in variables with such names.
 """
 
 from collections.abc import Sequence
@@ -51,10 +52,11 @@ exec "$@"
 
 
 def exec_script_text(before: str) -> str:
-    """Return the script, with `before`, such as `env A=1`, put before the argv that it executes.
+    """Return the script, with the shell text `before` inserted before the argv to execute.
 
-    The script must be executed with these positional parameters: the number of words of the argv,
-    these words, and the words of the fallback's argv, if there is a fallback.
+    `before` is a command such as `env A=1`; empty to insert nothing. The script must be executed
+    with these positional parameters: the number of words of the argv, these words, and the words of
+    the fallback's argv, if there is a fallback.
     """
     return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
 

@@ -7,20 +7,21 @@ executes the program. The rules for programs are:
   /dev. They can list the *names* of all files.
 - They can write only to the workspace, and to a private directory that `TMPDIR` names; `clean_up`
   removes that directory. /tmp itself and /dev/shm are not accessible.
-- They can only read the existing protected names in the workspace (`workspace`). Landlock cannot
-  exclude a path from what is allowed for its directory. So in a directory with a protected name
+- Protected names that exist in the workspace are read-only (see `workspace`). Landlock cannot
+  allow a directory with the exception of one path in it. So in a directory with a protected name
   (the top of the workspace, and `.git`), nothing can be created, removed or renamed. Other files
   there can be changed in place, and the other subdirectories are not restricted. If no protected
   name exists, everything in the workspace is writable, and protected names can be created.
-- Without `Command.network` they can create no sockets, and with it no Unix sockets; but connected
-  pairs of sockets are always allowed.
+- Without `Command.network` they can create no sockets. With `Command.network` they can create all
+  sockets but Unix sockets. In both cases they can create connected pairs (socketpair(2)), but not
+  of datagram sockets.
 - They can send signals to, and trace, only processes of the terminal.
 - They have no capabilities and no new privileges.
 
 These are not restricted: programs see other processes and their command lines in /proc; they can
 change the permissions, times and extended attributes of the user's own files anywhere (chmod(2));
-and they can read a secret that is created later, unless another secret existed before in the same
-directory or below it. Programs cannot open new pseudo-terminals, as script(1) and tmux do.
+and they can read a secret that is created later, unless its directory already had another secret
+in it or below. Programs cannot open new pseudo-terminals, as script(1) and tmux do.
 """
 
 import os

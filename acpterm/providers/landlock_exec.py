@@ -9,8 +9,9 @@ The steps are, in this order:
 
 1. drop all capabilities, so that root is not exempt from permissions, and set no_new_privs;
 2. enumerate the files, and restrict access to them (landlock(7));
-3. filter system calls (seccomp(2)): no socket can be created without network, and no Unix socket
-   with it; no io_uring, which could create one; no system calls of other architectures.
+3. filter system calls (seccomp(2)). Without network, the program can create no socket; with
+   network, all except Unix sockets. Pairs of connected stream sockets are always allowed.
+   io_uring, which could create any socket, and calls of other architectures are refused.
 
 Landlock denies all access except what a rule allows, and a rule for a directory allows access to
 everything below. So to withhold a path, rules allow its siblings and the siblings of each of its
@@ -265,8 +266,8 @@ def _restrict_files(spec: Spec) -> None:
 def _allow_except(directory: str, withheld: Sequence[str], allow: Callable[[str], None]) -> None:
     """Call `allow` with paths that together cover `directory` without the `withheld` paths.
 
-    If no withheld path is below `directory`, the only path is `directory` itself. Otherwise, the
-    paths are entries of `directory` and of its subdirectories, without symbolic links.
+    If no withheld path is in `directory`, call `allow` once, with `directory`. Otherwise, call it
+    with entries of `directory` and of its subdirectories; symbolic links are left out.
     """
     below = [path for path in withheld if _is_below(path, directory)]
     if directory in below:

@@ -1,8 +1,8 @@
-"""Runs calls that access files in threads, so that they do not block the event loop.
+"""Runs functions that access files: in threads, so that they do not block the event loop.
 
-A file system may not answer for minutes. So a caller that is cancelled does not wait for its
-thread. If that thread prepares a command, no caller gets the token that is needed to clean up after
-the command. So the prepared command is cleaned up at once.
+A file system may not answer for minutes. So if a caller is cancelled, it does not wait for its
+thread. If the thread prepares a command, the cancelled caller never gets the token that is needed
+to clean up after the command. So the command is cleaned up as soon as the thread has prepared it.
 """
 
 import threading

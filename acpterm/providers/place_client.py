@@ -1,6 +1,6 @@
 """Private directories and the environment for the client of a place, such as ssh or srun.
 
-The client runs on this machine, where the directories are created.
+The client runs on this machine, and the directories are on this machine.
 """
 
 import hashlib

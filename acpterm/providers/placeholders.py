@@ -2,9 +2,9 @@
 
 A sandbox can only mount over a path that exists. So an empty directory is created at each protected
 name of a workspace, even if the name is usually that of a file: git ignores an empty directory, and
-rmdir(2) cannot remove anything but an empty directory. Only `commondir` in a repository gets a
-file. It contains a dot, which makes git use that repository itself. Placeholders are recognised by
-their modification time.
+rmdir(2) cannot remove anything but an empty directory. Only the placeholder of `commondir` in a
+repository is a file. It contains a dot: to git, the dot means the repository itself. Placeholders
+are recognised by their modification time.
 
 A placeholder is in use while it is a mount point of a sandbox. If it were removed then, the kernel
 would remove the mount too, and the program could create the name. So a sandbox holds a read lock on
@@ -58,7 +58,7 @@ class _Sandboxes:
 
 
 class Placeholders:
-    """Creates and removes the placeholders of the workspaces of this process's sandboxes."""
+    """Creates and removes placeholders in the workspaces of this process's sandboxes."""
 
     def __init__(self) -> None:
         self._workspaces: Final[dict[str, _Sandboxes]] = {}
@@ -110,10 +110,9 @@ class Placeholders:
 
 
 def _check_token(path: str, workspace: str) -> None:
-    """Raise `ProviderError` if the real path `workspace` is too long, or is not UTF-8.
+    """Raise `ProviderError` if `workspace` cannot be part of a token: too long, or not UTF-8.
 
-    The token that `protect` returns contains this path. `path` is the path before symbolic links
-    were resolved; the error message names it.
+    `workspace` is `path` with its symbolic links resolved. The error message names `path`.
     """
     problem = None
     try:
@@ -144,7 +143,8 @@ def _candidates(workspace: str) -> Sequence[str]:
 def _create(path: str) -> bool:
     """Create the placeholder `path`; return whether the path exists now.
 
-    Returns False if the user cannot write to its directory. Raises `OSError` for other errors.
+    Returns False if the user cannot write to the directory that would contain the placeholder.
+    Raises `OSError` if the placeholder cannot be created for another reason.
     """
     try:
         if os.path.basename(path) == COMMON_DIR:

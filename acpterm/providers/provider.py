@@ -131,7 +131,7 @@ class Provider(Protocol):
     async def clean_up(self, token: str) -> None:
         """Remove files, containers and jobs of a terminal whose processes have ended. Idempotent.
 
-        `token` is that of `Prepared`; it may be from an earlier worker. Raises `ProviderError` if
+        `token` is `Prepared.token`; an earlier worker may have got it. Raises `ProviderError` if
         something important, such as a job, could not be removed: then the caller keeps the token,
         and the next worker tries again.
         """
@@ -161,4 +161,7 @@ class RemoteProvider(Provider, Protocol):
         """
 
     def end_session(self, session: str) -> None:
-        """Release resources that were only for one session (`Command.session`). Idempotent."""
+        """Release resources that only the ended session `session` has used. Idempotent.
+
+        `session` identifies the session as in `Command.session`.
+        """

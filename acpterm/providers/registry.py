@@ -1,4 +1,4 @@
-"""Creates a provider by its name; imports the provider's module only then."""
+"""Creates providers by name. A provider's module is imported only when the provider is created."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -24,10 +24,11 @@ def make(
 
     Raises `ProviderError` for an unknown name, or if `image` is None for a provider that needs it.
     `image` is the container image for `podman` and `docker`. `daemon` is the identity of this
-    daemon, for labels of containers and names of directories. It is None if only `check` is called.
-    `placeholders` creates and removes the placeholders of workspaces, for all providers of the
-    daemon. None: the provider has such an object of its own. `places` are the places of the
-    settings, by the names of their providers.
+    daemon, for labels of containers and names of directories. If only the provider's `check` is
+    called, `daemon` may be None.
+    `placeholders` creates and removes the placeholders of workspaces. All providers of a daemon
+    share this object. If it is None, the new provider creates an object of its own. `places` are
+    the places of the settings, by the names of their providers.
     """
     if (place := places.get(name)) is not None:
         return _make_place(name, place, daemon)

@@ -1,8 +1,8 @@
 """Finds the paths that a sandboxed program must not read: credentials, histories and sockets.
 
-The lists have the well-known paths. A program may store a secret at a path that they do not have:
-docs/security.md says how to add one. Only existing paths are returned, since a sandbox cannot hide
-a path that does not exist. So a secret that is created later is readable by programs that were
+The lists have the well-known paths. A program may store a secret at a path that is in no list:
+docs/security.md says how to add a path. Only existing paths are returned, since a sandbox cannot
+hide a path that does not exist. So a secret that is created later is readable by programs that were
 started before.
 """
 
@@ -175,9 +175,9 @@ def _is_socket(path: str) -> bool:
 
 
 def user_homes() -> list[str]:
-    """Return the user's home directories: the daemon's `HOME`, and the one of the user database.
+    """Return the user's home directories: the daemon's `HOME`, and that in the user database.
 
-    A request cannot change them, but it can change the `HOME` of its command.
+    A request that sets `HOME` for its command does not change the result.
     """
     homes = [os.path.expanduser("~")]
     with contextlib.suppress(KeyError):  # the user is not in the database, as in some containers
@@ -188,8 +188,8 @@ def user_homes() -> list[str]:
 def _homes(env: Mapping[str, str]) -> Iterator[str]:
     """Yield the home directories in which to search for secrets.
 
-    They are `HOME` of `env` and those of `user_homes`; if acpterm runs as root, also `/root` and
-    the first 20 directories in `/home`, sorted by name.
+    They are the value of `HOME` in `env`, and the directories from `user_homes`. If acpterm runs as
+    root, `/root` and the first 20 directories in `/home`, sorted by name, are added.
     """
     homes = [env.get("HOME", ""), *user_homes()]
     if os.geteuid() == 0:

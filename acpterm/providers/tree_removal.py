@@ -1,8 +1,8 @@
 """Removes a directory that a sandboxed program could write to, however hostile its contents are.
 
 The tree may be deeper than the recursion limit, its paths longer than the kernel accepts, and its
-directories without permissions. So each directory in it is moved to the top directory before it is
-emptied. Then no path has more than two components, and three file descriptors are enough.
+directories without permissions. So each subdirectory is moved to the top directory, and emptied
+there. Then no path has more than two components, and three file descriptors are enough.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def _emptied(directory: int, top: int) -> list[str]:
 def _open(name: str, parent: int | None) -> int:
     """Give the owner of a directory all permissions, then open it; return the descriptor.
 
-    `name` is relative to the descriptor `parent`; to the working directory if that is None.
+    `name` is relative to the descriptor `parent`; if `parent` is None, to the working directory.
     """
     place = os.open(name, _PATH | _DIRECTORY, dir_fd=parent)
     try:

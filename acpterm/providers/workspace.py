@@ -107,7 +107,10 @@ class Workspace(NamedTuple):
 
 
 def is_placeholder(path: str) -> bool:
-    """Return whether `path` is a placeholder (`placeholders`), by its modification time."""
+    """Return whether `path` is a placeholder (see `placeholders`).
+
+    A placeholder is recognised by its modification time.
+    """
     try:
         return os.lstat(path).st_mtime_ns == PLACEHOLDER_MTIME_S * 1_000_000_000
     except OSError:
@@ -207,7 +210,7 @@ def submodules_of(repository: str) -> tuple[list[str], bool]:
 
 
 def _parents(directory: str, workspace: str) -> Iterator[str]:
-    """Yield the directories between `workspace` and `directory`, and `directory`, in that order."""
+    """Yield each directory on the path from `workspace` (excluded) to `directory` (included)."""
     path = workspace
     for name in os.path.relpath(directory, workspace).split(os.sep):
         path = os.path.join(path, name)

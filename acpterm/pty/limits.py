@@ -37,10 +37,10 @@ class ResourceLimits(NamedTuple):
     def rlimits(self, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
         """Return `open_files` and `file_size`, if set, as limits for setrlimit(2).
 
-        `others` are the limits with which the program would start otherwise; for a resource that
-        `others` lacks, that is the limit of this process. Of that limit and the field, the stricter
-        one is returned. The hard limit is set too, since a program may raise its soft limit up to
-        the hard limit.
+        `others` are the limits that the program would have otherwise; for a resource that is not in
+        `others`, this is the limit of this process. If that limit is lower than the field, it is
+        returned instead. The field applies to the soft and to the hard limit, since a program may
+        raise its soft limit up to the hard limit.
         """
         given = {number: (soft, hard) for number, soft, hard in others}
         found = []

@@ -146,9 +146,9 @@ def read_once(path: str, max_bytes: int) -> bytes:
 
 
 def all_stats() -> Iterator[ProcStat | None]:
-    """Yield the `ProcStat` of each process; None for one that `read_stat` cannot read.
+    """Yield the `ProcStat` of each process; None for a process that has ended or is hidden.
 
-    Takes some 20 µs for each process. Raises `OSError` as `read_stat` does.
+    Takes some 20 µs for each process. Raises `OSError` if reading fails for another reason.
     """
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
 

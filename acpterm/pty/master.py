@@ -130,8 +130,8 @@ class Master:
     def has_output(self) -> bool:
         """Whether the program has written output that the keeper has not read yet.
 
-        Output that the kernel is still moving to the master side is included: poll(2) waits until
-        it is there.
+        This includes output that the kernel has not yet moved to the master side: poll(2) first
+        waits until the kernel has moved it.
         """
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)

@@ -4,23 +4,28 @@ Rules of the rc file, which must work whatever the user's commands change in the
 
 - It is sourced after the user's own rc file. While it is parsed, aliases are off. All builtins are
   called through ``\builtin``, so that functions of the same name have no effect.
-- Marks go to ``/dev/tty``, and each report to a file that is opened only to write it. So
-  ``exec >FILE`` and closed descriptors have no effect, and no child inherits a descriptor.
-- Each call of an acpterm function is within ``{ …; } >/dev/null 2>&1``, which hides the traces of
-  ``set -x`` and the output of a DEBUG trap; and within ``… && :``, which keeps ``set -e`` and an
-  ERR trap from acting on the exit code that the function passes on.
+- Marks (`command_marks`) are written to ``/dev/tty``, and each report to a file of its own. The
+  file is open only while the report is written. So ``exec >FILE`` and closed descriptors have no
+  effect, and no child inherits a descriptor.
+- Each call of an acpterm function is within ``{ …; } >/dev/null 2>&1``: this hides the traces of
+  ``set -x`` and the output of a DEBUG trap. Each call is also followed by ``&& :``: this keeps
+  ``set -e`` and an ERR trap from acting on the exit code that the function returns.
 - ``__acpterm_precmd`` is the first entry of PROMPT_COMMAND. It does nothing if a function or a
   sourced file calls it, for example code that evaluates PROMPT_COMMAND. ``__acpterm_prompt`` is the
   last entry, since entries between them may set PS1.
 - At the beginning and the end of each command, missing entries are installed again.
 
-A command file consists of the command and a last line. The last line saves the pipe status, which
-``.`` overwrites, and makes ``.`` return 0: ``set -e`` must not act on an exit code that the command
-itself was allowed to have, as in ``false && true``. An incomplete command gets no last line, which
-could be parsed as a part of the command. An empty command needs none, since ``.`` returns 0 for it.
-With ``set -v`` there is no last line either, since the shell would print it. With ``set -x``, the
-file begins with another mark C: the shell prints the trace of ``.`` after the mark C of the typed
-line, and the trace is not output of the command.
+The typed line executes the command file by ``.``. The file consists of the command and a last line.
+The last line saves the pipe status, because ``.`` overwrites it. The last line also makes ``.``
+return 0, because ``set -e`` must not act on an exit code that it accepts in the command, as in
+``false && true``. There is no last line in three cases:
+
+- after an incomplete command: the shell could parse the line as a part of the command;
+- after an empty command: ``.`` returns 0 for it anyway;
+- with ``set -v``: the shell would print the line.
+
+With ``set -x``, the shell prints a trace of ``.`` after the mark C of the typed line. This trace is
+not output of the command. So the file then begins with a call that writes a second mark C.
 """
 
 from acpterm.shell import posix

@@ -109,7 +109,8 @@ class CommandMarkScanner:
 def _possible_begin(data: bytes, at: int) -> int:
     """Return the index at which an incomplete mark at the end of `data` may begin.
 
-    The index is not below `at`. Returns the length of `data` if no mark can begin there.
+    Only the part of `data` from the index `at` on is examined. Returns the length of `data` if that
+    part does not end with an incomplete mark.
     """
     begin = data.rfind(b"\x1b", max(at, len(data) - _MARK_BYTES_MAX))
     if begin < 0:

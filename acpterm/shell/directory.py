@@ -32,7 +32,7 @@ class ShellDirectory:
     """
 
     def __init__(self, parent: str | None = None) -> None:
-        """Create the directory in `parent`; if that is None, in the user's runtime directory.
+        """Create the directory in `parent`; if `parent` is None, in the user's runtime directory.
 
         `parent` is a directory that the shell's sandbox makes visible. In it, the new directory has
         a hidden name and is ignored by git. Raises `OSError` if the directory cannot be created.

@@ -1,13 +1,13 @@
-r"""The rc file, the typed line and the command file of fish (3.1 or newer; see `kind`).
+r"""The rc file, the typed line and the command file of fish, 3.1 or newer (`kind` defines them).
 
 fish has events for the beginning and the end of a command line, whose handlers emit the marks C and
-D. After the first event fish still sets the terminal's title, which is output; so the typed line
-emits a second mark C. Functions cannot replace ``set``, ``test``, ``string`` and ``builtin``, whose
-names are reserved in fish.
+D. After the event for the beginning, fish still sets the terminal's title, which is output. So the
+typed line emits a second mark C. Functions cannot replace ``set``, ``test``, ``string`` and
+``builtin``, whose names are reserved in fish.
 
-fish parses a file before it executes any of it. A command file consists of the command and a last
-line, which saves the pipe status that ``source`` overwrites. There is no last line if the command
-may continue on the next line. In fish, ``exit`` in a sourced file ends the file and not the shell.
+fish parses a file before it executes any of it. A command file consists of the command and a line
+that saves the pipe status, since ``source`` overwrites it. This line is missing if the command may
+continue on the next line. In fish, ``exit`` in a sourced file ends the file and not the shell.
 """
 
 import re

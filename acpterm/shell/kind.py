@@ -30,9 +30,10 @@ class Setup(NamedTuple):
     driver deletes them once the shell has read them."""
 
     def with_env_as_arguments(self) -> "Setup":
-        """Return a setup that sets the variables in `env` by env(1), and whose own `env` is empty.
+        """Return a setup with an empty `env`, which starts the shell by env(1).
 
-        Use it for a shell in a sandbox, which may remove variables from the environment.
+        env(1) sets the variables of this setup's `env`. If there are no variables, return this
+        setup. Use the result in a sandbox, which may remove variables from the environment.
         """
         if not self.env:
             return self
@@ -54,11 +55,12 @@ class Kind(NamedTuple):
     def setup(
         self, directory: str, nonce: str, env: Mapping[str, str], *, user_rc: bool = True
     ) -> Setup:
-        """Return how to start the shell, with the private directory `directory`.
+        """Return how to start the shell.
 
-        `nonce` authenticates the shell's marks and reports. `env` is the environment that the shell
-        will be started with; zsh's rc files restore ZDOTDIR from it. The user's own rc files are
-        read first, unless `user_rc` is false.
+        `directory` is the private directory for the files that the shell reads. `nonce` is the text
+        that authenticates the shell's marks and reports. `env` is the environment that the shell
+        will be started with; the value of ZDOTDIR in `env` is restored by our rc files for zsh. If
+        `user_rc` is true, the shell reads the user's own rc files before ours.
         """
 
         def fill(*texts: str) -> str:

@@ -1,6 +1,6 @@
 r"""The typed line and the command file that bash and zsh have in common (`fish` has its own).
 
-The rc files of bash and zsh define the functions that both call, such as ``__acpterm_begin``.
+The line and the file call functions such as ``__acpterm_begin``, which the shell's rc file defines.
 """
 
 from acpterm.shell.complete import is_complete

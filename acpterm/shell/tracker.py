@@ -5,16 +5,17 @@ The letters of marks are those of `command_marks`. States of the shell: *startin
 States of a command: *typed* (`expect`), *begun* (a mark C has arrived), and *ended* (`outcome`
 returns an `Outcome`).
 
-- A command's output begins after its last mark C. PS0 and preexec emit one C before the typed line
-  is executed, with the number of the previous command; then the line itself emits a second C, with
-  the command's own number. After the second C, a C with another number has no effect, since a
-  program may print a log that contains such marks.
+- A command has two marks C. The shell's hook (PS0 or preexec) emits the first one before the shell
+  executes the typed line. This mark has the number of the previous command. The typed line emits
+  the second one, with the command's own number. The output begins after the last C. After the
+  second C, a C with another number has no effect, since a program may print a log that contains
+  such marks.
 - A command's end is exact if three conditions hold: the mark D with the command's number has
   arrived; the report agrees with the mark; and a C has arrived. Otherwise the end is unknown, and
   so are exit code, pipe status and directory.
-- A command whose D does not arrive ends when its shell displays the prompt again (the command may
-  have replaced PROMPT_COMMAND), or when its report is there and no output arrives any more (the
-  terminal that the marks are written to may have been closed).
+- A D may be missing, for example because the command has replaced PROMPT_COMMAND, or because the
+  terminal that the marks are written to was closed. Then the command ends when the shell displays
+  the prompt again, or when the report has arrived and no more output arrives.
 - A shell that displays a prompt with the number of an earlier command has not executed the typed
   line: a key of the line was a signal to the terminal (``stty intr x``), or the shell was not
   editing a line.
@@ -65,13 +66,16 @@ class _Command:
     """The number of bytes of output that were lost."""
 
     def is_skipped(self, prompt: CommandMark) -> bool:
-        """Return whether `prompt`, a mark with another number, shows that the line was not run.
+        """Return whether the mark `prompt` shows that the shell has not run the typed line.
 
-        The typed line starts by changing the number in the shell's marks to `n`. So a prompt with
-        another number shows that the shell has not run the line. There are two exceptions: after a
-        C with the number `n`, the line was certainly run; and before any C, a mark B is no
-        evidence, because the shell also emits a B when a line is edited. For a mark D, which is no
-        prompt, return False.
+        `prompt` has another number than `n`. When the shell runs the typed line, the line first
+        changes the number in the shell's marks to `n`. So the shell has not run the line, and the
+        result is True. There are three exceptions:
+
+        - `prompt` is a mark D: it is not the mark of a prompt.
+        - A mark C with the number `n` has arrived: the shell has run the line.
+        - `prompt` is a mark B, and no mark C has arrived: the shell also emits a B when a line is
+          edited.
         """
         return prompt.letter != "D" and (
             prompt.letter == "A" if not self.has_begun else not self.has_own_begin
@@ -113,7 +117,7 @@ class Tracker:
         return self._pid is not None
 
     def set_ready(self, report: Report) -> None:
-        """Process the shell's report `ready`. From then on, ignore marks with another pid."""
+        """Process the report `ready`. Ignore later marks with other pids than the report's."""
         self._pid = report.pid
 
     def expect(self, n: int) -> None:
@@ -236,8 +240,8 @@ class Tracker:
     def span(self) -> tuple[int, int]:
         """The positions at which the current command's output begins and ends.
 
-        Until the mark of the command's end has arrived, the second position is `position`. Before
-        the first command, both are `position`.
+        Until the mark of the command's end has arrived, the second one is `Tracker.position`: the
+        end of the output so far. Before the first command, both are `Tracker.position`.
         """
         if self._command is None:
             return self.position, self.position

@@ -201,11 +201,11 @@ class Consumer:
         self._on_change()
 
     def _feed(self, data: bytes) -> int:
-        """Feed as much of `data` to emulator, timeline and text as takes about `SLICE_S` seconds.
+        """Feed `data` to emulator, timeline and text, for about `SLICE_S` seconds at most.
 
-        Returns the number of bytes fed. If `data` is not simple output, the text view first has to
-        process the earlier output that it has stored. This call processes one stored piece; if more
-        pieces are left, the call feeds nothing and returns 0.
+        Returns the number of bytes fed. If `data` does not begin with simple output, the text view
+        must first process all output that it has deferred. So this call processes one piece of the
+        deferred output. If more pieces are left, the call then returns 0 and feeds nothing.
         """
         is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_worthwhile else 0

@@ -50,10 +50,10 @@ class RemoteProgram(Protocol):
         """
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Call `changed` when `host` or `is_queued` has changed; return once the program has ended.
+        """Call `changed` after each change of `host` or `is_queued`; return once the program ends.
 
-        The caller kills a client that keeps running after this call has returned. If the client is
-        certain to end when the program ends, this call need never return.
+        After the return, the caller kills the client if the client keeps running. If the client
+        always ends by itself when the program ends, this call may wait until it is cancelled.
         """
 
     async def end(self, grace: float) -> bool:

@@ -185,11 +185,10 @@ class SharedRing:
 
     @property
     def has_emulator_mark(self) -> bool:
-        """Whether the flag that `emulator_mark` sets was left set by an earlier worker.
+        """Whether the flag that `emulator_mark` sets is still set from an earlier worker.
 
-        The flag is left set if a worker crashed while the emulator processed this ring's output, or
-        if several workers were killed at such a time. After any other end of a worker, the keeper
-        clears the flag.
+        When a worker has ended while the flag was set, the keeper clears the flag, except in two
+        cases: that worker crashed, or several workers were killed while the flag was set.
         """
         return bool(self._header[layout.EMULATOR])
 

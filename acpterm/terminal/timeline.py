@@ -4,16 +4,16 @@ Rules:
 
 - A *sample* is a position and a time: output from this position on came at this time or later.
   There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
-- The timeline of an adopted terminal begins with a sample that its creator passes: the position
-  from which this worker consumes output, and the time of the adoption. Output before that position
-  is not consumed again, and gets the time of this sample.
+- The timeline of an adopted terminal begins with the sample `first`: the position from which this
+  worker consumes output, and the time of the adoption. Output before that position is not consumed
+  again, and gets the time of this sample.
 - At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
   longer has are removed. Then the newest `SAMPLES_MAX` / 4 samples are kept, and the older ones are
   thinned out: samples that follow another one too closely are removed, and the minimum distance is
   increased until at most `SAMPLES_MAX` / 4 older samples are left. So the times of recent output
   are exact to `GRAIN_S` seconds, and those of older output to about 1 % of its age.
-- Output before the position `known_from` was already consumed by an earlier worker, so its real
-  times are unknown. The samples of that output have the time at which it is consumed again.
+- Output before the position `known_from` was written before the adoption, so its real times are
+  unknown. The samples of that output have the time at which this worker consumes it.
 - The last `SIZES_MAX` changes of the terminal size are kept, each with its position.
 
 Times are seconds of `time.monotonic`, passed in by the caller. A sample takes 16 bytes.
@@ -31,7 +31,7 @@ SIZES_MAX: Final = 256
 
 
 class Sample(NamedTuple):
-    """A position in the output, and the time at or after which output from there on came."""
+    """A position and a time: output from this position on came at this time or later."""
 
     position: int
     time: float
@@ -65,9 +65,10 @@ class Timeline:
     """The times of one terminal's output. `start` is the time at which the terminal was created.
 
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
-    `size` is the columns and rows at the start. `first` is the first sample of an adopted terminal,
-    from whose position on output will be recorded; None if all output will be. Output before the
-    position `known_from` was already consumed by an earlier worker, so its real times are unknown.
+    `size` is the columns and rows at the start. `first` is the first sample of an adopted terminal:
+    only output from the position of this sample on is recorded. If `first` is None, all output is
+    recorded. Output before the position `known_from` was written before the adoption, so the real
+    times of that output are unknown.
     """
 
     __slots__ = (

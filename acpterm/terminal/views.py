@@ -1,4 +1,4 @@
-"""Read a terminal's raw output, or a part of its output from a position on, as text or raw.
+"""Read the output of a terminal: the end of the raw output, or a part as text or as raw bytes.
 
 A terminal's output has three views. This module has functions for the first two:
 
@@ -61,11 +61,14 @@ def last(text: str, limit: int) -> tuple[str, bool]:
 def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: bool) -> Part:
     """Return at most `max_bytes` of output from `position` on, as text or raw.
 
-    If `position` is None, starts at the oldest retained byte. A part of text ends before an
-    incomplete character or escape sequence, with which the next part begins. Once the program has
-    exited, a part that reaches the end of the output leaves nothing over. If a part of text would
-    be empty because an escape sequence is longer than `max_bytes`, more bytes are read.
-    Raises `ValueError` if `position` is negative, or if the output has not reached it.
+    If `position` is None, starts at the oldest retained byte.
+
+    If a part of text would end within a character or an escape sequence, it ends before that
+    character or sequence, and the next part begins there. Only the last part, when the program has
+    exited, always goes to the end of the output. If a part of text would be empty because an escape
+    sequence is longer than `max_bytes`, more bytes are read.
+
+    Raises `ValueError` if `position` is negative or after the end of the output.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

@@ -1,11 +1,11 @@
-"""The HTTP server of a daemon: the page, both APIs over WebSocket, `/mcp`, and a PTY pool (`pool`).
+"""The HTTP server of a daemon: the page, JSON-RPC over WebSocket, `/mcp`, a PTY pool (`pool`).
 
 Needs the extra `web`. Without it, only `service` and the modules that `service` imports at its top
 can be imported.
 
-- `service`: when the server listens; `start`: imports and the listening socket; `endpoint`: its
-  address, hosts and origins; `tls`: its certificate;
-- `server`: accepting of connections; `http_connection`: one connection; `request_task`: one
+- `service`: when the server listens; `start`: imports and the listening socket; `endpoint`: the
+  server's address, and the hosts and origins that it accepts; `tls`: the server's certificate;
+- `server`: accepts connections; `http_connection`: one connection; `request_task`: one
   request; `request_body`: the body of a request;
 - `app`: the paths; `guard`: checks of each request; `access`, `access_file`: links, logins, shares
   and tokens;

@@ -9,7 +9,7 @@ A request uses a login only if it has both.
 State:
 
 - the records. `AccessFile` stores each change before the response to it is sent, so that the next
-  worker knows it. Expiry is not stored: expired records are dropped when they are read.
+  worker knows it. When a record expires, nothing is stored: the next use of the records drops it.
 - the cancel scopes of the connections that use each login. They are cancelled when the login ends.
 
 If a write fails, for example because the disk is full, a new link, share or login is not created. A
@@ -66,7 +66,7 @@ R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
 
 
 class Access(NamedTuple):
-    """What a request may use: everything, only the terminal of a share, or only agents' paths."""
+    """What a request may use: everything, only the terminal of `share`, or only /mcp and /acp."""
 
     login: str | None
     """The id of the login; None if the request has a bearer token."""
@@ -199,8 +199,8 @@ class AccessStore:
         """Log a browser in with the token of a link or a share, and with the page's key.
 
         Return None if no link or share has this token, or if the length of `key` is not in
-        `KEY_LENGTHS`. A link is used up, even if the browser never gets the cookie. Raises
-        `AccessFileError` if the login cannot be stored: the browser is not logged in then.
+        `KEY_LENGTHS`. A link can be used only once, even if the browser never gets the cookie.
+        Raises `AccessFileError` if the login cannot be stored: the browser is not logged in then.
         """
         self._drop_expired()
         link = _find(self._records.links, token)
@@ -258,7 +258,7 @@ class AccessStore:
         return Access(login.id, share, login.ends_at)
 
     def of_bearer(self, token: str) -> Access | None:
-        """Return the access of a bearer token, the user's or the agents'; None if it is neither."""
+        """Return the access that a bearer token gives; None if there is no such bearer token."""
         found = _hash(token)
         is_users = hmac.compare_digest(found, self._bearer_hash)
         is_agents = hmac.compare_digest(found, self._agent_hash)
@@ -270,9 +270,9 @@ class AccessStore:
         return sum(len(self._scopes.get(login, ())) for login in logins)
 
     def log_out(self, access: Access) -> None:
-        """End the login of `access`, and close its connections.
+        """End the login of `access`, and close the login's connections.
 
-        Raises `AccessFileError` if the end cannot be stored; the login has ended all the same.
+        Raises `AccessFileError` if the change cannot be stored. Even then, the login has ended.
         """
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
         self._write_end()
@@ -280,7 +280,7 @@ class AccessStore:
     def end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> list[ShareRecord]:
         """End the shares for which `is_ended` returns true, and return them.
 
-        An error of the file is logged; the shares have ended all the same.
+        If the change cannot be stored, the error is logged. Even then, the shares have ended.
         """
         ended = [one for one in self.shares if is_ended(one)]
         for share in ended:
@@ -316,9 +316,9 @@ class AccessStore:
                 self._scopes.pop(access.login, None)
 
     async def maintain(self) -> None:
-        """End expired shares and logins, and repeat a write that has failed, until cancelled.
+        """Regularly end expired shares and logins, and repeat a write that has failed.
 
-        If cancelled, repeat the write once more.
+        Runs until it is cancelled. Then a write that has failed is repeated for the last time.
         """
         try:
             while True:

@@ -29,9 +29,9 @@ class AccessFileError(Exception):
 
 
 class LinkRecord(Struct, kw_only=True):
-    """A link that was not used yet. `hash` is that of the link's token.
+    """A link with which a browser can log in once. `hash` is the hash of the link's token.
 
-    `ends_at` is in seconds since 1970.
+    `ends_at`, the time at which the link expires, is in seconds since 1970.
     """
 
     hash: str
@@ -39,10 +39,10 @@ class LinkRecord(Struct, kw_only=True):
 
 
 class LoginRecord(Struct, kw_only=True):
-    """A login of one browser. `share` is the id of the share that it is restricted to, if any.
+    """A login of one browser. If `share` is not None, the login is only for the share with this id.
 
-    `hash` is that of the cookie, `key_hash` that of the page's key. `ends_at` is in seconds since
-    1970.
+    `hash` is the hash of the cookie. `key_hash` is the hash of the key that the page has made (see
+    `access`). `ends_at` is in seconds since 1970.
     """
 
     id: str
@@ -55,7 +55,7 @@ class LoginRecord(Struct, kw_only=True):
 class ShareRecord(Struct, kw_only=True):
     """A share: a link to one terminal. `write` says whether visitors may type.
 
-    `hash` is that of the share's token. A time `…_at` is in seconds since 1970.
+    `hash` is the hash of the share's token. A time `…_at` is in seconds since 1970.
     """
 
     id: str

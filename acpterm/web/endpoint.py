@@ -1,8 +1,8 @@
 """Where the HTTP server listens, and under which hosts and origins browsers may reach it.
 
-`Host` and `Origin` of a request are compared exactly. If another site makes its name resolve to
-this machine (DNS rebinding), its page sends that name as `Host`; a page of another site sends that
-site's `Origin`.
+A request is refused unless its `Host` and `Origin` are equal to accepted values. So a page of
+another site is refused: it sends that site's `Origin`. If the site makes its name resolve to this
+machine (DNS rebinding), its page is refused as well: it sends that name as `Host`.
 """
 
 import socket
@@ -51,7 +51,10 @@ class Endpoint:
 
     @property
     def share_cookie(self) -> str:
-        """The name of the cookie of a share's login, which must not replace the user's cookie."""
+        """The name of the cookie of a share's login.
+
+        It differs from `cookie`, so a browser can have both cookies.
+        """
         return f"acpterm-share-{self.address.port}"
 
 

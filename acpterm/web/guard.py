@@ -9,10 +9,11 @@
 - HTTP/2, which no browser uses without TLS.
 
 `Guard` determines what the request may use, its `Access`. `Protected` then refuses a request whose
-access is not enough for the path. A cookie counts only together with the page's key, and only with
-an `Origin`, which browsers send with each WebSocket and each POST. If a browser sends a cookie of
-the user and one of a share, the key selects the login. Which methods a share may call is decided
-by `host.user.shared_terminal`.
+access is not enough for the path. A login (see `access`) is a cookie and a key, which the page has
+made. A cookie without the key of its login does not count. So if a browser sends a cookie of the
+user and one of a share, the key selects the login. Nor does a cookie count without an `Origin`,
+which browsers send with each WebSocket and each POST. `host.user.shared_terminal` decides which
+methods a share may call.
 """
 
 from typing import Final
@@ -112,8 +113,9 @@ class Guard:
 class Protected:
     """ASGI middleware: passes a request on if its access is enough for the path.
 
-    The user's login and token are enough. With `share`, the login of a share is enough, too. With
-    `bearer_only`, only a bearer token is enough, the user's or the agents': no page uses the path.
+    The user's login is enough, and so is the user's token. With `share`, the login of a share is
+    enough, too. With `bearer_only`, only a bearer token is enough: the user's or the agents'. No
+    page uses a path with `bearer_only`.
     """
 
     def __init__(self, app: ASGIApp, *, share: bool = False, bearer_only: bool = False) -> None:

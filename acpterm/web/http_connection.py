@@ -84,10 +84,10 @@ class HttpConnection:
         self._is_broken = False
         self._is_closing = False
         self.is_admitted = False
-        """Whether a request on this connection had a login or token."""
+        """Whether a request on this connection had a valid login or token."""
 
     def admit(self) -> None:
-        """Record that a request of this connection had a login or token.
+        """Record that a request on this connection had a valid login or token.
 
         From now on the connection does not count for `server.STRANGERS_MAX`.
         """
@@ -215,10 +215,10 @@ class HttpConnection:
 
 
 class _Http1(H11Protocol):
-    """hypercorn's HTTP/1.1 protocol, without HTTP/2, compression, and messages over the limit.
+    """hypercorn's HTTP/1.1 protocol, without HTTP/2 and without compression of WebSockets.
 
-    hypercorn itself responds to a request that is not valid. Such a response, too, gets the headers
-    that every response of the server has (`pages.HEADERS`).
+    Headers or a WebSocket message that are too large end the connection. hypercorn itself responds
+    to invalid requests; these responses get the usual headers, too (`pages.HEADERS`).
     """
 
     async def stream_send(self, event: Any) -> None:
@@ -276,7 +276,7 @@ def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
 
 
 class _Requests:
-    """hypercorn's `TaskGroup`: runs the application in `requests`, and other tasks in `helpers`."""
+    """hypercorn's `TaskGroup`: runs requests in the nursery `requests`, all else in `helpers`."""
 
     def __init__(self, requests: trio.Nursery, helpers: trio.Nursery) -> None:
         self._requests: Final = requests

@@ -1,7 +1,8 @@
 """The WebSockets of the page (`/user`) and of agents (`/acp`): one JSON-RPC message per frame.
 
-They are served like the daemon's Unix sockets, by the same methods; on `/user`, those that a page
-must not call are missing (`PAGE_METHODS`). A connection on `/user` ends when its login ends.
+On `/acp`, an agent can call the same methods as on the daemon's socket for agents. On `/user`, a
+page can call only some of the methods of the user's socket (`PAGE_METHODS`), and a visitor of a
+share even fewer. A connection on `/user` ends when the login of its browser ends.
 """
 
 import uuid
@@ -59,7 +60,8 @@ class JsonRpcWebSockets:
     async def agent(self, websocket: WebSocket) -> None:
         """Serve an agent.
 
-        The response has the header `Acp-Connection-Id`: a random id, which the host does not use.
+        The HTTP response that opens the WebSocket has the header `Acp-Connection-Id` with a random
+        id. The host does not use this id.
         """
         await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
         await self._host.serve(self._stream(websocket), self._host.context)

@@ -1,4 +1,4 @@
-"""`POST /login`, `/logout` and `/access`: log a browser in or out, or return what it may use.
+"""`POST /login`, `/logout` and `/access`: log a browser in or out, or describe a browser's access.
 
 The only secret in a response is the cookie, which scripts of the page cannot read.
 """
@@ -78,7 +78,7 @@ class Logins:
         return response
 
     async def log_out(self, request: Request) -> Response:
-        """End the login of this request, and close its connections."""
+        """End the login of this request, and close the login's connections."""
         access = access_of(request.scope)
         self._trail.login("logout", None if access.share is None else access.share.id)
         response = Response(status_code=204)

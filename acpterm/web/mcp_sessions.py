@@ -5,13 +5,14 @@ with the client's name. When the session ends, the connection is closed, and the
 connection's terminals. A session ends
 
 - when the client deletes it;
-- when none of its requests was open for `IDLE_TIMEOUT_S`; the stream of a GET is a request;
+- when it has had no open request for `IDLE_TIMEOUT_S`; the stream of a GET is an open request;
 - when the daemon's worker is replaced: the next worker knows no sessions.
 
 A request that names an ended session is answered with 404, so that the client initializes again.
 
-In the protocol of 2026, HTTP has no sessions to which terminals could belong. Its requests are
-refused with a list of the versions that are served, so that clients use the handshake.
+In MCP's version of 2026, HTTP has no sessions to which terminals could belong. A request in this
+version is refused, and the error lists the versions that are served: the client can then begin a
+session in one of these.
 
 An error in a session ends that session only, and is logged.
 """
@@ -61,7 +62,10 @@ class _Options(NamedTuple):
 
 
 class _Envelope(msgspec.Struct):
-    """The id of a request, which the error response repeats; None if the request has no id."""
+    """A request, of which only the id is decoded. An error response repeats this id.
+
+    `id` is None if the request has no id.
+    """
 
     id: str | int | None = None
 
@@ -124,7 +128,7 @@ class McpSessions:
 
     @property
     def _open_sessions(self) -> int:
-        """The number of sessions, without those that the client has deleted and that end now."""
+        """The number of sessions that have not ended, and that no client has deleted."""
         return sum(not one.is_terminated for one in self._transports.values())
 
     async def _open(self, options: _Options, request: Request, send: Send) -> None:

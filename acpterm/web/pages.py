@@ -34,9 +34,10 @@ HEADERS: Final = {
 
 
 def page_routes(directory: str = DIRECTORY) -> list[BaseRoute]:
-    """Return the routes of the page. Links and shares also lead to the page, which handles them.
+    """Return the routes of the page, whose files are in `directory`.
 
-    `directory` has the page's files.
+    The paths of login links and of shares have routes to the page as well. The page itself reads
+    the secret in such a link.
     """
     files = StaticFiles(directory=directory, check_dir=False)
 

@@ -25,12 +25,13 @@ class _PeerGoneError(OSError):
 
 
 class Mailbox:
-    """The queue of messages to the application: at most one, and then the disconnect message.
+    """The queue of messages to the application.
 
-    `put` waits while there is a message. So no more data is read from a peer that sends faster than
-    the application receives. A disconnect message is queued without waiting: the application's own
-    task may put it, and would wait for itself. Once the application has ended, `put` does not wait
-    either.
+    It holds at most one message, and the disconnect message after that. `put` waits while the queue
+    holds a message. So no more data is read from a peer that sends faster than the application
+    receives. `put` never waits with a disconnect message, since the application's own task may put
+    that message: the task would wait for itself. Once the application has ended, `put` drops all
+    messages.
     """
 
     def __init__(self) -> None:
@@ -74,10 +75,11 @@ class Mailbox:
 async def run_app(
     app: App, scope: Any, mailbox: Mailbox, send: Callable[[Any], Awaitable[None]]
 ) -> None:
-    """Run the application for one request, which gets its messages from `mailbox`; log its errors.
+    """Run the application for one request, and log the application's errors.
 
-    `send` passes the application's messages to hypercorn. When the application has ended, call
-    `send(None)`, by which hypercorn notices that no more messages follow.
+    The application receives messages from `mailbox`. `send` passes the application's messages to
+    hypercorn. When the application has ended, this function calls `send(None)`, by which hypercorn
+    notices that no more messages follow.
     """
 
     async def send_to_peer(message: Any) -> None:

@@ -1,10 +1,10 @@
 """Accepts the connections of the HTTP server, up to a limit.
 
-At most `CONNECTIONS_MAX` are open at a time. Of these, at most `STRANGERS_MAX` may be connections
-without a request that had a login or token: any program on the machine, and any page in a browser,
-can open such connections. Further connections get the status 503. A refused connection costs a
-task, for `_REFUSAL_S` at most. While there are `_REFUSALS_MAX` such tasks, and always with TLS,
-further connections are closed without a response.
+At most `CONNECTIONS_MAX` are open at a time. At most `STRANGERS_MAX` of these may be *strangers*: a
+connection is a stranger until a request on it has a valid login or token. Any program on the
+machine, and any page in a browser, can open strangers. Further connections are refused with the
+status 503. Each refusal takes a task for at most `_REFUSAL_S` seconds. While there are
+`_REFUSALS_MAX` such tasks, and always with TLS, further connections are closed without a response.
 """
 
 import ssl
@@ -32,9 +32,10 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class HttpServer:
-    """Serves `app` on a listening socket: by HTTPS with the context `tls`, by HTTP without one.
+    """Serves `app` on a listening socket.
 
-    `config` is the configuration of hypercorn (`http_connection.server_config`).
+    `config` is the configuration of hypercorn (`http_connection.server_config`). `tls` is the TLS
+    context for HTTPS; None for plain HTTP.
     """
 
     def __init__(self, app: App, config: Config, tls: ssl.SSLContext | None) -> None:

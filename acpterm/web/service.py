@@ -85,7 +85,10 @@ class WebService:
             self._is_outdated = True
 
     async def run(self, host: Host) -> None:
-        """Serve requests to `host` until cancelled, whenever the server listens."""
+        """Run the HTTP server of the daemon `host` until cancelled.
+
+        The server need not listen all that time: `open` or `new_share` may start it later.
+        """
         async with trio.open_nursery() as nursery:
             self._running = _Running(host, nursery)
             if self._is_outdated:
@@ -149,7 +152,7 @@ class WebService:
     def revoke_share(self, identifier: str) -> None:
         """End a share, and close the connections that use it. Idempotent.
 
-        Raises `RpcError` if the end cannot be stored; the share has ended all the same.
+        Raises `RpcError` if the change cannot be stored. Even then, the share has ended.
         """
         try:
             self._store().revoke_share(identifier)
@@ -208,7 +211,7 @@ class WebService:
         return self._access
 
     def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
-        """End the shares for which `is_ended` returns true, since their terminal was removed."""
+        """End the shares for which `is_ended` returns true: those whose terminal was removed."""
         if self._access is not None and self._running is not None:
             for share in self._access.end_shares(is_ended):
                 self._running.host.state.trail.share(

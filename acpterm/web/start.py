@@ -37,10 +37,10 @@ def listening_socket(
 ) -> socket.socket:
     """Return a new listening socket.
 
-    It listens on `wanted`, else on the address of the setting `http`, else on `last`, the address
-    used last, else on a free port of 127.0.0.1. The free port is also used if `last` cannot be
-    used. Raises `StartError` if the system refuses the address, and `ValueError` if the settings
-    forbid it.
+    It listens on the first of these addresses that is given: `wanted`, the setting `http`, `last`
+    (the address used last). If none is given, or if `last` cannot be used, it listens on a free
+    port of 127.0.0.1. Raises `StartError` if the system refuses `wanted` or the setting's address,
+    and `ValueError` if the settings forbid it.
     """
     chosen = wanted
     if chosen is None and settings.http is not None:

@@ -59,7 +59,8 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
 def _check(setting: str, path: str, marker: bytes, content: str) -> None:
     """Raise `TlsError` unless the file at `path` is a regular file that contains `marker`.
 
-    `setting` and `content` are the names of the setting and of the content in the message.
+    For the error's message, `setting` is the name of the setting, and `content` says what the file
+    must contain, such as `private key`.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):

@@ -29,7 +29,7 @@ CLOSE_TIMEOUT_S: Final = 1.0
 
 
 class WebSocketStream(trio.abc.Stream):
-    """The stream of an accepted WebSocket; a frame of more than `max_bytes` closes it."""
+    """The stream of an accepted WebSocket. Ends after a frame of more than `max_bytes` bytes."""
 
     def __init__(self, websocket: WebSocket, max_bytes: int) -> None:
         self._websocket: Final = websocket

@@ -15,9 +15,9 @@ TerminalIsolationLevel: TypeAlias = Literal["none", "sandbox", "container"]
 class ExecuteCommandOptions(Struct, rename="camel", frozen=True):
     """How a command is executed.
 
-    `input` is the text that the command reads from its stdin; if None, stdin is the terminal. The
-    command is ended after `timeout_seconds`; the built-in providers set no time limit for a
-    session. `env` has variables to add; a variable whose value is None is not added.
+    `input` is the text that the command reads from its stdin; if `input` is None, stdin is the
+    terminal. The command is ended after `timeout_seconds`; the built-in providers set no time limit
+    for a session. `env` has variables to add; a variable whose value is None is not added.
     `working_directory` is a path; None means the `cwd` of `connect`, or the host's choice if
     `connect` was given none.
     """
@@ -36,7 +36,10 @@ class Success(Struct, rename="camel", frozen=True):
 
 
 class BadExitCode(Struct, rename="camel", frozen=True):
-    """The command has exited with a status other than 0; 128 + N if signal N has ended it."""
+    """The command has exited with a status other than 0.
+
+    If signal N has ended the command, `exit_code` is 128 + N.
+    """
 
     output: str
     exit_code: int
@@ -62,8 +65,9 @@ ExecuteCommandResult: TypeAlias = Success | BadExitCode | Timeout | UnknownError
 class OutputWaitOptions(Struct, rename="camel", frozen=True):
     """How long to wait for output, in seconds.
 
-    Wait at least `min_interval`, then until there is no output for `settle_interval`, and at most
-    `max_interval`. The built-in providers stop earlier if the program exits or waits for input.
+    Wait until there was no output for `settle_interval`. Wait at least `min_interval` and at most
+    `max_interval` in total. The built-in providers stop earlier if the program exits or waits
+    for input.
     """
 
     min_interval: float = 1.0
@@ -72,7 +76,7 @@ class OutputWaitOptions(Struct, rename="camel", frozen=True):
 
 
 class InteractiveTerminalOutput(Struct, rename="camel", frozen=True):
-    """Output of a session from a position on, from `TerminalProvider.collect_output`.
+    """The result of `TerminalProvider.collect_output`: output of a session from a position on.
 
     `new_position` is where the next output begins. `is_complete` says whether the program has
     ended; `exit_code` is None until then.
@@ -85,7 +89,7 @@ class InteractiveTerminalOutput(Struct, rename="camel", frozen=True):
 
 
 class SessionOutput(Struct, rename="camel", frozen=True):
-    """Output of a session since the last call of `TerminalService.retrieve_session_output`.
+    """The result of `retrieve_session_output`: the session's output since the previous call.
 
     `position` is the position of the output's end. `complete` says whether the program has ended.
     """
@@ -113,8 +117,8 @@ class TerminalProvider(Protocol):
     """Executes the commands of the service, in terminals of the daemon or in a backend of your own.
 
     Register a provider with `TerminalService.register_terminal_provider`, or by an entry point of
-    the group ``acpterm.providers``: a function that takes the service's client and returns a
-    provider.
+    the group ``acpterm.providers``: a function that takes a `Client`, connected to the service's
+    daemon, and returns a provider.
     """
 
     async def execute_command(

@@ -82,7 +82,7 @@ class Intervals(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the settings `tool_…_interval`, which apply to agents' tools too, as intervals."""
+        """Return the intervals that the settings `tool_…_interval` determine."""
         return cls(
             settings.tool_min_interval, settings.tool_settle_interval, settings.tool_max_interval
         )

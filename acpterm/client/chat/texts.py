@@ -1,5 +1,7 @@
 """The texts of the answers to `/terminal`: the table of terminals, and output with a heading.
 
+An argument `terminal` is the title of a terminal.
+
 In the table, commands are escaped, since agents choose them. Nothing else is escaped: the caller
 escapes a text before showing it to the user.
 """
@@ -38,7 +40,7 @@ def _row(terminal: TerminalInfo, now: float) -> str:
 
 
 def started_text(terminal: str, command: str, output: str) -> str:
-    """Return the answer to `start`: the terminal's name, its command and its first output."""
+    """Return the answer to `/terminal start`; `output` is the first output of the terminal."""
     return (
         f"Terminal Session Started\nTerminal Id: {terminal}\nSent Command: {command}\n\n"
         f"Output:\n{output}"
@@ -46,17 +48,17 @@ def started_text(terminal: str, command: str, output: str) -> str:
 
 
 def sent_text(terminal: str, output: str) -> str:
-    """Return the answer to `send`: the output since the input was sent."""
+    """Return the answer to `/terminal send`; `output` is the output since the input was sent."""
     return f"Terminal Session: {terminal}\n\nOutput:\n{output}"
 
 
 def output_text(terminal: str, output: str) -> str:
-    """Return the answer to `output`: all retained output of `terminal`."""
+    """Return the answer to `/terminal output`; `output` is all retained output of the terminal."""
     return f"Terminal Session: {terminal}\nComplete Output:\n{output}"
 
 
 def stopped_text(terminal: str) -> str:
-    """Return the answer to `stop`: that `terminal` was ended."""
+    """Return the answer to `/terminal stop`, which has ended the terminal."""
     return f"Terminal session {terminal} terminated."
 
 

@@ -79,8 +79,8 @@ class AcpClient:
     printed data is no longer full. `before_question` is awaited with a tool call before the user is
     asked to permit the call. `max_line` is the maximum length of a line from the agent, in bytes.
     `on_invalid` is called for each line that is not a message. `exit_reason` is awaited when the
-    stream has ended, and returns why. `sockets` adds acpterm's MCP server, with a socket, to the
-    session; None: add no server.
+    stream has ended, and returns why. With `sockets`, acpterm's MCP
+    server is added to the session, and connects to the host through a socket of `sockets`.
     """
 
     def __init__(
@@ -246,8 +246,9 @@ class AcpClient:
     async def _before_event(self, event: Event) -> None:
         """Wait until the output that belongs above the agent's message `event` has been received.
 
-        That is the remaining output of terminals that were just released, and of the terminals in a
-        tool call that `event` reports as finished. Wait for at most `RELEASE_TIMEOUT_S` seconds.
+        This is the remaining output of two kinds of terminals: those that the agent has released
+        since its previous message, and those in a tool call that `event` reports as finished. Wait
+        for at most `RELEASE_TIMEOUT_S` seconds.
         """
         exited: list[SessionKey] = []
         if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:

@@ -1,8 +1,8 @@
 """Asks the user at the terminal whether an agent's command may run, for `acpterm prompt`.
 
-The questions come from the host. The rule `--allow` applies to them as to the agent's own requests:
-`all` allows, `none` and `reads` refuse, and `ask` asks the user. If there is no terminal to ask at,
-the question is declined: it can still be answered with `acpterm approve`.
+The questions come from the host. The option `--allow` says how they are answered: `all` allows the
+command, `none` and `reads` refuse it, and `ask` asks the user. With `ask`, if there is no terminal
+to ask at, this client declines the question. The user can still answer it with `acpterm approve`.
 
 Each question has a task, which is cancelled when the question is answered elsewhere.
 """

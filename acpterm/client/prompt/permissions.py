@@ -138,7 +138,8 @@ async def choose(
     Return None if the user presses Ctrl-D. `question` is one or more lines that are safe to print.
     `show` is awaited before the question is printed. After an invalid choice, the user is asked to
     choose again. stdin is not used, since it may be a pipe. Raises `NoTerminalError` if there is no
-    controlling terminal, reading or writing it fails, or this process is in the background.
+    controlling terminal, if the terminal cannot be read or written, or if this process is in the
+    background.
     """
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)

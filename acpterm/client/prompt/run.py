@@ -275,13 +275,13 @@ class _Run:
             self.invalid_output = error.message
 
     def _hints(self, agent: AgentProcess) -> str:
-        """Return text to append to an error: why stdout is invalid, if so; the end of stderr."""
+        """Return text for an error: what is invalid in the agent's stdout, and stderr's end."""
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait at most `EXIT_TIMEOUT_S` for the agent to exit; return a message: how it ended.
+        """Wait for the agent to exit; return a message that says how the agent ended.
 
-        If the agent still runs after that time, the message is that it has closed its stdout.
+        After `EXIT_TIMEOUT_S` seconds, the message says that the agent has closed its stdout.
         """
         with trio.move_on_after(EXIT_TIMEOUT_S):
             await agent.exited.wait()

@@ -149,10 +149,10 @@ class TextPrinter:
         self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print the incomplete last lines of terminals, and why the run has not ended normally.
+        """Print the incomplete last lines of terminals, and then `error` if it is not None.
 
-        That is the error, or else a stop reason other than `end_turn` and `cancelled`. `status` is
-        ignored.
+        If `error` is None, print `stop_reason` instead, unless `stop_reason` is None, `end_turn` or
+        `cancelled`. `status` is ignored.
         """
         for terminal, output in self._outputs.items():
             self._program_output(terminal, output.feed(b"", final=True))

@@ -55,7 +55,10 @@ class ToolCallState:
 
     @property
     def question(self) -> str:
-        """The call in a question to the user: its title in one line; its command, cut if long."""
+        """The text that describes the call in a question to the user.
+
+        The first line is the title. The command follows, if there is one; a long command is cut.
+        """
         title = one_line(self.title or self.kind, _TITLE_CHARS_MAX)
         if self.command is None or self.command == title:
             return title

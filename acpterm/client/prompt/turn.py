@@ -64,9 +64,9 @@ class Turn:
         self._printer.exited(terminal[1], end)
 
     def terminals_finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:
-        """Return the terminals of the tool call that a `session/update` with `params` finishes.
+        """Return the terminals in the tool call that a `session/update` reports as finished.
 
-        Return an empty list if the update finishes no tool call.
+        `params` are those of the update. Return an empty list if the update reports no such call.
         """
         update = parse_update(params)
         if update is None or update.tool_call is None:

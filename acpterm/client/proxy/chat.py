@@ -54,8 +54,8 @@ class Chat:
     """Answers those prompts of one editor that begin with `/terminal`.
 
     `config` is the path of the settings file given on the command line, if any. `open_client`
-    connects to the user's socket. `editor` is the queue of messages to the editor, and `send` puts
-    lines into it.
+    connects to the user's socket. `editor` is the queue of messages to the editor. `send` puts
+    lines into this queue. The tasks of prompts run in `nursery`.
     """
 
     def __init__(
@@ -103,7 +103,10 @@ class Chat:
         return True
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response to a request of ours; return False for other responses."""
+        """Handle the editor's response to a request of this object, and return True.
+
+        Return False if `message` is the response to any other request.
+        """
         return self._requests.take_response(message)
 
     def _prompts_of(self, session: str) -> list[_Prompt]:

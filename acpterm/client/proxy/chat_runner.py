@@ -182,7 +182,7 @@ def client_opener(
 ) -> OpenClient:
     """Return the function that opens a client of the user's API.
 
-    The function connects to the host in this process with `connect_user`; if that is None, it
+    `connect_user` connects to a host in this process; if `connect_user` is None, the function
     connects to the daemon. `config` is the path of the settings file given on the command line, if
     any.
     """

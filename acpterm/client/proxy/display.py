@@ -1,13 +1,14 @@
 """Renders a terminal that is embedded in a tool call as text: its command, last output and exit.
 
-The terminal may be the host's or the agent's own. Its output is fed as bytes, and the text kept is
-bounded. `fence` renders the terminal as a console block of Markdown, for an editor that cannot show
-terminals.
+The terminal may be the host's or the agent's own. Its output is passed in as bytes, and a bounded
+amount of text is kept. `fence` renders the terminal as a console block of Markdown, for an editor
+that cannot show terminals.
 
 An agent may report the output of its own terminal in the terminal's updates, in the tool call's
-`rawOutput`, or in both; output that is reported in both is rendered once. Of output from updates,
-only the last lines are rendered; a `rawOutput` that contains all of this output replaces it and is
-rendered in full, as the editor itself would.
+`rawOutput`, or in both. Output that is reported in both is rendered once. A `rawOutput` that
+contains all output from the updates may replace that output (`Display.add_raw_output` has the
+rules). Then the `rawOutput` is rendered in full, as the editor itself would render it. In all other
+cases, only the last lines are rendered.
 """
 
 import re
@@ -74,8 +75,8 @@ class Display:
     def _ends_alike(self, complete: str, shown: str) -> bool:
         """Return whether the raw output `complete` and the text `shown` end with the same lines.
 
-        At most `lines` lines are compared. The first line of each text is left out, since it may be
-        incomplete. Return False if fewer than `lines` lines of `shown` remain.
+        The first line of each text is left out, since it may be incomplete. Of the other lines, at
+        most the last `lines` are compared. Return False if `shown` has fewer than `lines` others.
         """
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]
@@ -91,10 +92,11 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        All lines of a `rawOutput` are shown if it has replaced the text. An exit status of 0 is not
-        shown. Return None if there is neither output nor an exit status to show; the exit status
-        counts only for a terminal that the host runs. With `even_silent`, return a block for the
-        command alone too, if the command is known.
+        If the output is that of a `rawOutput`, all its lines are shown. An exit status of 0 is not
+        shown.
+
+        A block must have at least one of these: output; an exit status to show, if the host runs
+        the terminal; a known command, if `even_silent` is true. Otherwise return None.
         """
         body = []
         if self.command is not None:

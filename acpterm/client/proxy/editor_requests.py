@@ -45,7 +45,10 @@ class EditorRequests:
         return responses[0]
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle the response to one of these requests; return False for other responses."""
+        """Handle the editor's response to a request of this object, and return True.
+
+        Return False if `message` is the response to any other request.
+        """
         if not isinstance(message.id, str) or not message.id.startswith(self._prefix):
             return False
         if pending := self._pending.get(message.id):

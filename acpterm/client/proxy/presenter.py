@@ -36,7 +36,7 @@ class Presenter(Protocol):
         """
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send to the editor for an update, which was received as `line`."""
+        """Return the lines to send to the editor in place of `line`, the message with `update`."""
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
         """Present the terminals that the tool call of a `session/request_permission` embeds.

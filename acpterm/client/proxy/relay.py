@@ -15,8 +15,8 @@ changed, or go to the host:
 - With `--mcp`, the editor's requests that open sessions are passed on with acpterm's MCP server,
   which has a socket for each session (`sockets`).
 
-From some other requests and responses, which are passed on unchanged, the proxy learns when
-sessions and turns begin and end.
+The proxy also reads some other requests and responses, to know when sessions and turns begin and
+end. It passes these on unchanged.
 
 Only two tasks receive messages, `from_editor` and `from_agent`; messages are sent through one
 queue per side. A task that reads one side waits until the other side's queue has drained, so a slow
@@ -67,11 +67,11 @@ class Relay:
     """Relays messages between one editor and one agent.
 
     `editor` and `agent` are the queues of messages to the two sides. `host` is the connection to
-    the host; None if no terminal runs there. The host runs the terminals of the agent if `ours` is
-    true; otherwise the editor may. `sockets` adds to each session acpterm's MCP server, whose
-    terminals the host runs too; None adds none. `questions` are the host's questions to the user.
-    `open_user` connects to the user's socket, to answer prompts that begin with `/terminal`; if it
-    is None, these prompts go to the agent. `config` is the path of the settings file given on the
+    the host; None if no terminal runs there. If `ours` is true, the host runs the agent's
+    terminals; if it is false, the editor may run them. `sockets` adds acpterm's MCP server to each
+    session; None: no server is added. `questions` are the host's questions to the user. `open_user`
+    connects to the user's socket, to answer prompts that begin with `/terminal`; if `open_user` is
+    None, these prompts go to the agent. `config` is the path of the settings file given on the
     command line, if any.
     """
 
@@ -178,7 +178,7 @@ class Relay:
         self._to_agent(line)
 
     def _take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response to a request of ours; return False for other responses."""
+        """Handle the response to a request of the proxy; return False for an agent's request."""
         if self._chat is not None and self._chat.take_response(message):
             return True
         return self._questions is not None and self._questions.take_response(message)

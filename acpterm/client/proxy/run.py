@@ -3,12 +3,13 @@
 States, in order:
 
 - *waiting* for the editor's first message. The editor's capabilities and the options decide whether
-  the agent gets the host's terminals. If so, connect to the daemon, or start one.
+  the agent gets the host's terminals. For these, and for acpterm's MCP server, the proxy connects
+  to the daemon, or starts one; with `embedded`, this process is the host instead.
 - *running*: the agent runs, and messages are relayed in both directions (`relay`).
-- *ending*, once the editor or the agent has closed its stream or stopped reading, or on a signal.
-  If the agent has exited, the editor's pending requests get an error response. Otherwise the
-  agent's stdin is closed, and the agent has one second to exit before its process tree is killed;
-  until then its messages are passed on, except after a signal. Then the terminals end, too.
+- *ending*, once the editor or the agent has closed its stream, or on a signal. If the agent has
+  closed its stream, the editor's pending requests get an error response. Otherwise the agent's
+  stdin is closed, and the agent has one second to exit before its process tree is killed. In this
+  second its messages are passed on, but not after a signal. Then the terminals end, too.
 
 If the agent or the daemon cannot start, stderr and the responses to the editor have the error.
 """
@@ -85,8 +86,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
 
     Return the exit status of `acpterm proxy`: the agent's if the agent ended first, 1 if the agent
     or the daemon could not be started, else 0. Raises `LogError` if the wire log cannot be written,
-    and `TrackingError` if the settings demand tracking by control groups, but this process may not
-    create any.
+    and `TrackingError` if the settings demand control groups, and this process may create none.
     """
     context = exec_context.current()
     raise_open_files()
@@ -284,9 +284,9 @@ class _Run:
 
 
 async def _write(queue: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
-    """Send the messages in `queue` until it is closed or the receiver is gone; then set `done`.
+    """Send the messages in `queue` until the queue is closed, and then set `done`.
 
-    If the receiver has closed the stream, cancel `gone`, the scope of what must end then.
+    If the receiver closes the stream before, cancel the scope `gone`, and set `done`.
     """
     try:
         await queue.run()

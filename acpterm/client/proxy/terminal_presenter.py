@@ -193,10 +193,10 @@ class TerminalPresenter:
         return lines
 
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
-        """Return a line that sends a call's `rawOutput` as output of the call's terminal.
+        """Return a line that sends the `rawOutput` of `update` as output of a terminal.
 
-        Return no line if it is not certain which terminal printed the raw output: of the agent's
-        own terminals that the call has introduced, exactly one must have no output so far.
+        The terminal must be one of the agent's own, introduced by the tool call `call`, without
+        output so far. Return no line if there is no `rawOutput`, no such terminal, or several.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal

@@ -62,8 +62,8 @@ class TextPresenter:
     `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
     when the terminal is first shown. Of each terminal, at most `limit` bytes of text are kept, and
     the last `lines` lines are shown. `clock` returns the time in seconds. `editor_has_terminals` is
-    true if the editor runs terminals for the agent. Then a terminal that is neither the host's nor
-    reported by the agent is the editor's, and the editor shows it itself.
+    true if the editor runs terminals for the agent. The editor itself then shows every terminal
+    that neither runs on the host nor was reported by the agent.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class TextPresenter:
         self._ours[terminal] = command, False
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send to the editor for an update of the agent."""
+        """Return the lines to send to the editor in place of `line`, the message with `update`."""
         if update.kind in V2_KINDS:
             for change in from_v2(update.kind, update.fields):
                 self._apply(update.session, change)
@@ -121,10 +121,11 @@ class TextPresenter:
         return [update.encode(content=call.rendered)]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Return no lines, and the params with the tool call's terminals replaced by their text.
+        """Return an empty list, and `params` with the tool call's terminals replaced by text.
 
-        The text is not updated later. Return None instead of the params if the tool call embeds no
-        terminal that is shown as text.
+        The list is empty because no line has to be sent before the request. The text is not updated
+        later. If the tool call embeds no terminal that is shown as text, return None in place of
+        the params.
         """
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
         content = self._parse_content(session or "", tool.get("content"))
@@ -136,14 +137,14 @@ class TextPresenter:
         }
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Record output of one of the host's terminals; return no lines: `render` shows it."""
+        """Record output of a terminal of the host. Return no lines: `render` returns them."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
             self._mark_dirty(terminal)
         return []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Record the exit of one of the host's terminals; return no lines: `render` shows it."""
+        """Record the exit of a terminal of the host. Return no lines: `render` returns them."""
         if display := self._displays.get(terminal):
             display.finish(end)
             self._mark_dirty(terminal)
@@ -221,10 +222,11 @@ class TextPresenter:
         return known or not self._editor_has_terminals
 
     def _add_raw_output(self, call: _Call | None, update: Update) -> None:
-        """Add the `rawOutput` of `update` to the terminal of `call`, an agent's own terminal.
+        """Add the `rawOutput` of `update` to the output of the terminal that `call` shows.
 
-        Do nothing if `call` is None, if the host runs the terminal, or if `call` has several
-        terminals: then it is unknown which of them printed the output.
+        This is for a terminal that the agent runs itself. Do nothing if `call` is None, if the host
+        runs the terminal, or if `call` shows several terminals: then it is unknown which of them
+        printed the output.
         """
         keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
         if len(keys) != 1 or (output := from_raw_output(update.fields.get("rawOutput"))) is None:

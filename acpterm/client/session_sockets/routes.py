@@ -42,7 +42,7 @@ class EventRoutes:
         self._routes.pop(used, None)
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Pass on a notification of the host whose token `add` has returned; ignore all others."""
+        """Pass on the host's `notification` if `add` has returned its token; else do nothing."""
         params = members(notification.params)
         if (route := self._routes.get(text(params.get("token")) or "")) is not None:
             token, send = route

@@ -50,9 +50,9 @@ def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str
 def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> str:
     """Return `text` without the member at `path`, which must exist.
 
-    If the object around the member is empty then, remove the object too; likewise the objects
-    around it, at most `parents` in all. An object with a comment is not empty. With `comments`, the
-    text may have comments.
+    If the object around the member becomes empty, remove this object too, and so on outwards: at
+    most `parents` objects. An object with a comment is not empty. With `comments`, the text may
+    have comments.
     """
     root = parse(text, comments=comments)
     assert root is not None  # noqa: S101  it has a member
@@ -70,7 +70,10 @@ def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> s
 
 
 def node_at(root: Node, path: Sequence[str]) -> Node | None:
-    """Return the value in `root` at `path`, the names of nested members; None if there is none."""
+    """Return the value at `path` in `root`; None if there is none.
+
+    `path` has the names of nested members, from the outside in.
+    """
     node: Node | None = root
     for name in path:
         member = node.member(name) if node else None
@@ -84,9 +87,10 @@ def newline(text: str) -> str:
 
 
 def _innermost(text: str, root: Node, path: Sequence[str]) -> tuple[Node, Sequence[str]]:
-    """Return the innermost existing object on the path, and the names on the path after it.
+    """Follow `path` from `root`; return the last object that exists, and the rest of `path`.
 
-    Raises `ParseError` if a value on the path is not an object, or all of the path exists.
+    `text` is the text of `root`. Raises `ParseError` if a value before the end of `path` is not an
+    object, or if all of `path` exists.
     """
     node = root
     for depth, name in enumerate(path):
@@ -171,18 +175,18 @@ def _insert_line(text: str, parent: Node, written: str, *, comments: bool) -> st
 
 
 def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
-    """Return the position after the comments that follow `at` on the same line; `at` if none do.
+    """Return the position after the comments that follow the position `at` on the same line.
 
-    `comments`: the text may have comments; if it may not, return `at`.
+    Return `at` if no comment follows, or if `comments` is false (the text must not have comments).
     """
     found = _SAME_LINE.match(text, at) if comments else None
     return found.end() if found else at
 
 
 def _start_of_line(text: str, at: int) -> int:
-    """Return the position of the line end before the line of `at`, if only blanks precede `at`.
+    """Return `at`, moved back over blanks, and then over a line end if one precedes the blanks.
 
-    If other text precedes `at` on that line, return the position just past that text.
+    So if `at` is the first text of its line, the whole beginning of the line is skipped.
     """
     at = len(text[:at].rstrip(" \t"))
     if text[:at].endswith("\n"):

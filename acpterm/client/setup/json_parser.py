@@ -1,8 +1,8 @@
 """Parses JSON, with or without comments, and keeps the position of each value in the text.
 
-Stateless. `parse` returns a tree of `Node`, or raises `ParseError`, which has the line. Comments
-and a comma after the last member are accepted only if the caller allows them, since programs that
-read plain JSON reject them.
+Stateless. `parse` returns a tree of `Node`, or raises `ParseError`, which has the number of the
+invalid line. Comments and a comma after the last member are accepted only if the caller allows
+them, since programs that read plain JSON reject them.
 """
 
 import json
@@ -45,7 +45,7 @@ class Node:
 
 @dataclass
 class Member:
-    """A member of an object, whose name begins at the position `start`."""
+    """A member of an object. `start` is the position at which the member's name begins."""
 
     name: str
     start: int

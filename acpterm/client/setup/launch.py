@@ -1,4 +1,7 @@
-"""The command by which agents start acpterm: its name if that finds this acpterm, else its path."""
+"""The command by which agents start acpterm: the name `acpterm`, or the path of this acpterm.
+
+The name is used only if a search of the agent's PATH finds this acpterm.
+"""
 
 import os
 import shutil
@@ -27,11 +30,12 @@ class Launch(NamedTuple):
 
 
 def acpterm_words(*, from_desktop: bool) -> list[str]:
-    """Return the words that start acpterm: its name if that finds this acpterm, else its path.
+    """Return the words that start this acpterm: the name `acpterm`, or the path of this acpterm.
 
-    The name is searched on the PATH that the agent will have: with `from_desktop`, on the PATH of
-    programs that the desktop starts; otherwise on the PATH of a shell in which no virtual
-    environment is activated. If the path is unknown, the words are `PYTHON -P -m acpterm`.
+    The name is returned if a search of the agent's PATH finds this acpterm. With `from_desktop`,
+    this is the PATH of programs that the desktop starts; otherwise, the PATH of a shell in which no
+    virtual environment is activated. If the path of this acpterm is unknown, the words are
+    `PYTHON -P -m acpterm`.
     """
     own = _own_path()
     if own is None:
@@ -62,11 +66,11 @@ def is_acpterm(words: list[str], command: str) -> bool:
 
 
 def _own_path() -> str | None:
-    """Return the absolute path of the `acpterm` program that runs now, or of a link to it.
+    """Return the absolute path of the program file that was started, or of a link to that file.
 
-    If this process was started as `python -m acpterm`, which the wrapper script of a package may
-    also do, the path of that program is unknown. Then return the path of the `acpterm` on the PATH,
-    or None if there is no such program.
+    A link is returned if it is the `acpterm` on the PATH. If the command `python -m acpterm` has
+    started this process (a package's wrapper script may run it), the program file is unknown. Then
+    return the path of the `acpterm` on the PATH, or None if the PATH has no `acpterm`.
     """
     linked = shutil.which("acpterm", path=_shell_path())
     called = sys.argv[0]
@@ -81,7 +85,7 @@ def _own_path() -> str | None:
 
 
 def _shell_path() -> str:
-    """Return PATH with only the absolute directories outside an activated virtual environment."""
+    """Return PATH without relative directories and those of the activated virtual environment."""
     active = os.environ.get("VIRTUAL_ENV")
     directories = os.environ.get("PATH", os.defpath).split(os.pathsep)
     if active:

@@ -3,7 +3,8 @@
 A target (see `targets`) is the file, and what acpterm writes into it. A `Plan` has the contents of
 the file before and after the change. Nothing is written until `apply`, which fails if the file has
 changed since the plan was made. `plan_setup` first removes the entries of an earlier setup from the
-contents. So a second setup replaces the first one, and `--undo` restores the contents before both.
+contents. So a second setup replaces the first one, and `--undo` then restores the contents that the
+file had before the first setup.
 """
 
 from dataclasses import dataclass
@@ -56,7 +57,7 @@ class Plan:
 
 
 def plan_setup(target: Target, journal: Journal) -> Plan:
-    """Plan to write acpterm's entries, or its skill, into the target's file.
+    """Return the plan to write acpterm's entries, or its skill, into the target's file.
 
     `journal` has the record of an earlier setup, if any. Raises `SetupError` if the file cannot be
     read or written, is not valid, has another program's entry under the same name, or is a skill
@@ -73,7 +74,7 @@ def plan_setup(target: Target, journal: Journal) -> Plan:
 
 
 def plan_undo(target: Target, journal: Journal) -> Plan:
-    """Plan to remove acpterm's entries, or its skill.
+    """Return the plan to remove acpterm's entries from the target's file, or to remove the skill.
 
     `journal` has the record of the setup, if any. Raises `SetupError` if the file cannot be read or
     written, is not valid, or is a skill that the user has changed.
@@ -86,9 +87,11 @@ def plan_undo(target: Target, journal: Journal) -> Plan:
 
 
 def apply(plan: Plan, journal: Journal) -> None:
-    """Make the change of the plan, and record it for `--undo`; drop the record after an undo.
+    """Change the file as planned.
 
-    Raises `SetupError` if the file has changed since the plan was made, or cannot be written.
+    If the plan is a setup, record the change for `--undo`. If the plan is an undo, delete that
+    record. Raises `SetupError` if the file has changed since the plan was made, or cannot be
+    written.
     """
     target = plan.target
     if plan.after is None:
@@ -116,9 +119,10 @@ def _original(
 ) -> tuple[bytes | None, list[str]]:
     """Return the contents without acpterm's changes, and the directories that acpterm created.
 
-    `content` is the present contents, and `record` the record of the last setup, if any. If the
-    contents are as the last setup has left them, restore the earlier contents from `record`;
-    otherwise return what `target.without` returns. Raises `SetupError` as `target.without` does.
+    `content` has the present contents. If `content` is None, there is no file, and the returned
+    contents are None too. `record` is the record of the last setup, if any. If the file was not
+    changed after that setup, return the contents before the setup; otherwise return what
+    `target.without` returns. Raises the errors of `target.without`.
     """
     if content is None:
         return None, []

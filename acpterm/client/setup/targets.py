@@ -28,10 +28,10 @@ Path = tuple[str, ...]
 
 
 class Content(NamedTuple):
-    """The new contents of a target's file, and how many objects were created in them.
+    """The new contents of a target's file, with the part that acpterm writes.
 
-    `data` is the contents; None means no file. `parents` is the number of objects that were created
-    around the entries.
+    `data` is the contents; None means no file. `parents` is the number of JSON objects or TOML
+    tables that did not exist and were created around acpterm's entries.
     """
 
     data: bytes | None
@@ -133,7 +133,7 @@ class SkillTarget:
     mode: int = 0o644
 
     def is_set_up(self, content: bytes | None) -> bool:
-        """Return whether the file is the skill of this version."""
+        """Return whether the file's contents `content` are the skill of this version of acpterm."""
         return content == skill()
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
@@ -166,8 +166,8 @@ def skill() -> bytes:
 def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
     """Return the target for `acpterm mcp` as an MCP server of the agent.
 
-    `tools` is the set of tools that the server offers. None keeps the set of an existing entry; for
-    a new entry, it means `session`.
+    `tools` is the name of the set of tools that the server offers. If `tools` is None, an existing
+    entry keeps its set, and a new entry gets the set `session`.
     """
     path = (agent.servers, SERVER)
     return EntriesTarget(

@@ -33,9 +33,9 @@ def parse(text: str) -> dict[str, Any]:
 def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
     """Return `text` with the table `entry` added at `path`.
 
-    `path` has the names of the nested tables that lead to `entry`, the outermost first. There must
-    be no value at `path`. Raises `ParseError` if the text is not TOML, a value on the path is not a
-    table, or the table cannot be added.
+    `path` has the names of the tables around the new table, the outermost first, and last the name
+    of the new table. There must be no value at `path`. Raises `ParseError` if the text is not TOML,
+    a value on the path is not a table, or the table cannot be added.
     """
     data: Any = parse(text)
     for depth, name in enumerate(path[:-1]):
@@ -59,8 +59,8 @@ def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
 def remove(text: str, path: Sequence[str], *, parents: int) -> str:
     """Return `text` without the table at `path`, which must exist.
 
-    If the table around it is empty then, remove that table too; likewise the tables around that
-    one, at most `parents` in all.
+    If the table around the removed one becomes empty, remove that table too, and so on outwards: at
+    most `parents` tables.
     """
     bom = _BOM if text.startswith(_BOM) else ""
     document = tomlkit.parse(text.removeprefix(_BOM))
@@ -92,7 +92,7 @@ def _add_inside(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str
 
 
 def _inline(value: Any) -> Any:
-    """Return `value` in a form for tomlkit, with each object as an inline table."""
+    """Return `value` for tomlkit; a mapping and the mappings nested in it become inline tables."""
     if not isinstance(value, Mapping):
         return value
     table = tomlkit.inline_table()

@@ -21,7 +21,7 @@ _TEXT: Final = 1000
 
 
 class AuditRow(NamedTuple):
-    """The columns of an entry in `acpterm audit`, in order. The text of each is safe to print."""
+    """The columns of an entry in `acpterm audit`, in order. Every column is safe to print."""
 
     time: str
     event: str

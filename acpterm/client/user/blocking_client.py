@@ -108,9 +108,10 @@ class BlockingClient(BlockingConnection):
         """Yield the id and the response of each request in `sent`, in the order of arrival.
 
         `sent` maps the ids of requests to the indices of their params (see `call_each`). The caller
-        must remove each yielded id from `sent`; the iteration ends when `sent` is empty. If a
-        request has no response after `slow.after_s` seconds, call `slow.report` with its index.
-        Raises the errors of `_next_event`, and `DeadlineError` at the time `self.deadline`.
+        must remove each yielded id from `sent`; the iteration ends when `sent` is empty. After
+        `slow.after_s` seconds, calls `slow.report` with the index of each request that has no
+        response yet. Raises the errors of `_next_event`, and `DeadlineError` at the time
+        `self.deadline`.
         """
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
         while sent:

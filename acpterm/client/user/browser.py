@@ -1,7 +1,8 @@
 """Opens a link of the HTTP server in the user's browser.
 
-The link logs in the first browser that uses it, and all users of the machine can read the arguments
-of a process. So the browser gets the path of a private file, which redirects it to the link.
+The first browser that opens the link is logged in. All users of the machine can read the arguments
+of a process, so the link must not be an argument of the browser. Instead, the browser gets the path
+of a private file, which redirects the browser to the link.
 """
 
 import contextlib

@@ -243,7 +243,7 @@ class UserClient:
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
-        """Pass a notification to the `Stream` with its token; wait while that stream is full."""
+        """Pass a notification to the stream with the same token; wait while this stream is full."""
         match event:
             case NotificationReceived(_, Raw() as params):
                 if (stream := self._streams.get(token_of(params))) is not None:
@@ -259,8 +259,8 @@ async def open_user_client(
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
     daemon that is started reads the settings file `config`, if given. Set `remote` if the daemon
     runs on another host: this process's execution context is then not sent. Raises `DaemonError` if
-    the daemon cannot be used. Errors of the handshake and of the block are raised in exception
-    groups.
+    no connection can be made. Later errors are raised in exception groups: a `DaemonError` if the
+    handshake fails, and errors of the block.
     """
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:

@@ -36,8 +36,9 @@ def daemon_status(
 ) -> StatusResponse | NoWorker | None:
     """Return the daemon's status: a `NoWorker` if no worker responds, None if no daemon runs.
 
-    With `start`, start a daemon if none runs; it reads the settings file `config`, if given. Raises
-    `DaemonError` if the daemon cannot be started or used, and `RpcError` if the request fails.
+    If `start` is true and no daemon runs, start a daemon. `config` is the path of the settings file
+    for the new daemon, if it is not the default. Raises `DaemonError` if the daemon cannot be
+    started or used, and `RpcError` if the request fails.
     """
     try:
         with open_blocking_client(

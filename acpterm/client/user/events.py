@@ -65,9 +65,9 @@ async def follow(
     further ones, and `lost` of the next event is their number. Runs until cancelled. Raises
     `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
 
-    `task_status` is for `trio.Nursery.start`, which returns once the request for events is queued
-    to be sent. So the daemon receives this request before those that `client` sends later, and
-    reports the events that those cause.
+    `trio.Nursery.start` passes `task_status`, and returns once the request for events is queued.
+    Requests that `client` sends afterwards reach the daemon after this one. So no event that they
+    cause is missed.
     """
     request = EventsRequest(client.token())
     is_reconnected = False
@@ -95,12 +95,11 @@ async def refresh(
     everything: bool,
     every: float = math.inf,
 ) -> None:
-    """Call `show` with the list of terminals at once, after events, and regularly.
+    """Await `show` with the current list of terminals: first at once, then after events.
 
-    Await each call. `every` is the longest time between two calls, in seconds; inf means that only
-    events cause calls after the first. If `everything`, the list includes released terminals. Runs
-    until cancelled. Raises `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses
-    a request; errors are in exception groups.
+    `show` is also called when there was no event for about `every` seconds. If `everything` is
+    true, the list includes released terminals. Runs until cancelled. Raises `DaemonError` when the
+    daemon ends, and `RpcError` if the daemon refuses a request; errors are in exception groups.
     """
     happened = trio.Event()
     request = ListRequest(all=everything)

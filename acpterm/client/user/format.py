@@ -121,7 +121,7 @@ def where(terminal: TerminalInfo) -> str:
 
 
 def _in_short(command: str) -> str:
-    """Return a command cut to at most `_COMMAND` characters, since commands can be very long."""
+    """Return `command`, shortened to `_COMMAND` characters if it is longer."""
     return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
 
 

@@ -76,10 +76,10 @@ def _ask(settings: Settings) -> str | None:
 
 
 def _marked() -> str | None:
-    """Return a sentence about the mark of a terminal on this process or on one of its ancestors.
+    """Return a sentence that says which process has the mark of a terminal; None if there is none.
 
-    Return None if there is no mark. The marks of acpterm's own processes (`marks.DETACHED`) do not
-    count.
+    Only this process and its ancestors are checked. An own process of acpterm (`marks.DETACHED`)
+    does not count, whatever marks it has.
     """
     pid, youngest = os.getpid(), float("inf")
     while pid > 0:

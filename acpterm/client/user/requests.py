@@ -58,7 +58,10 @@ _notifications: Final = msgspec.json.Decoder(_Notification)
 
 
 def token_of(params: Raw) -> str | None:
-    """Return the token in the params of a notification; None if there is none."""
+    """Return the token of the stream that a notification belongs to; None if it belongs to none.
+
+    `params` are the notification's params.
+    """
     try:
         return _notifications.decode(params).token
     except msgspec.ValidationError:  # a newer daemon sends params of another format
@@ -114,8 +117,7 @@ class TypedNames:
         """Return `error` with the name that the user typed in place of the terminal's id.
 
         `params` are the params of the failed request. If the error means that the daemon is ending,
-        return a `DaemonError` instead. Its message refers to the daemon as `name`: this is not the
-        name of a terminal.
+        return a `DaemonError` instead; `name` is the name of the daemon in its message.
         """
         if error.code == REQUEST_CANCELLED:
             # The client never cancels a request that it waits for, so the daemon has cancelled it,

@@ -40,9 +40,10 @@ def type_steps(
 ) -> None:
     """Type the texts and keys `steps`, and wait until they are written to the terminal.
 
-    Text is typed unchanged, or if `paste` is true, as a terminal emulator pastes it. Names of keys
-    must be valid. Raises `RpcError` if there is no such terminal or its program has ended,
-    `DaemonError` if the daemon ends, and `OSError` if stdin cannot be read.
+    If `paste` is true, texts are typed as a terminal emulator pastes them. Otherwise they are typed
+    unchanged. Names of keys must be valid. Raises `RpcError` if there is no such terminal or its
+    program has ended, `DaemonError` if the daemon ends, and `OSError` if a text must be read from
+    stdin (see `Text`) and this fails.
     """
     pastes = paste and any(isinstance(step, Text) for step in steps)
     application = bracketed = False

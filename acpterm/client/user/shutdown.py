@@ -29,9 +29,10 @@ class ShutdownResult(NamedTuple):
 
 
 def end_daemon(client: BlockingClient) -> ShutdownResult:
-    """Request the daemon's shutdown, and wait at most `_TIMEOUT_S` until its process has exited.
+    """Shut the daemon down, and wait at most `_TIMEOUT_S` until its process has exited.
 
-    Raises `RpcError` or `DaemonError` if the daemon does not report its status.
+    The daemon is asked for its pid first. If that request fails, `RpcError` or `DaemonError` is
+    raised, and no shutdown is requested.
     """
     status = client.request_no_params("status", StatusResponse)
     process = _Process(status.pid)

@@ -34,10 +34,10 @@ class Worker(NamedTuple):
 
 
 class RestartResult(NamedTuple):
-    """The result of replacing a worker. `old` is None if the old worker did not respond.
+    """The result of replacing the worker `old` by the worker `new`.
 
-    `keeper_pid` is the keeper's process id. `takeovers` is the number of take-overs since the
-    daemon started.
+    `old` is None if the old worker did not respond. `keeper_pid` is the keeper's process id.
+    `takeovers` is the number of take-overs since the daemon started.
     """
 
     old: Worker | None

@@ -49,11 +49,13 @@ def terminal_environment(
     attended: bool = False,
     agent_env: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """Return the environment of a terminal's program: the one of `context`, changed by `more`.
+    """Return the environment of a terminal's program.
 
-    Variables that are wrong in a new terminal, such as `LINES`, are removed, and `TERM` is set.
-    Unless `attended` (the user creates the terminal), pagers are disabled, and `agent_env` (a
-    setting) is added. The variables in `more` take precedence over all others.
+    It has the variables of `context`, except those that are wrong in a new terminal, such as
+    `LINES`. `TERM` is set. The variables in `more` are added, and override all others.
+
+    `attended` is true if the user creates the terminal, and false if an agent does. For an agent,
+    pagers are disabled, and the variables in `agent_env` (a setting) are added.
     """
     env = {name: value for name, value in context.env.items() if name not in _NOT_INHERITED}
     env.update(_ALWAYS_SET)

@@ -86,9 +86,9 @@ class Placement(NamedTuple):
         return placed, prepared
 
     def remote(self, token: str | None) -> RemoteProgram | None:
-        """Return a terminal's program if the program runs on another host; None if it runs here.
+        """Return a terminal's program if the program runs on another host, else None.
 
-        `token` is the terminal's clean-up token (`Prepared.token`). Without a token, return None.
+        `token` is the terminal's clean-up token (`Prepared.token`). Return None if `token` is None.
         """
         return remote_program(self.provider, token)
 
@@ -108,9 +108,9 @@ class Placement(NamedTuple):
 
 
 def remote_program(provider: Provider, token: str | None) -> RemoteProgram | None:
-    """Return the program of the terminal with this clean-up token, if it runs on another host.
+    """Return a terminal's program if `provider` runs programs on another host, else None.
 
-    Return None if the provider runs programs on this host, or if there is no token.
+    `token` is the terminal's clean-up token. Return None if `token` is None.
     """
     if token is None or not isinstance(provider, RemoteProvider):
         return None
@@ -125,13 +125,15 @@ def resources_of(params: ResourcesParams | None) -> SlurmResources | None:
 def check_resources(
     provider: str, place: Place | None, resources: SlurmResources, *, is_agents: bool
 ) -> None:
-    """Raise `RpcError` (-32602) unless a request may set `resources` of a program.
+    """Raise `RpcError` (-32602) if a request sets `resources` that it may not set.
 
-    Only programs on a place of Slurm have resources, whose values must be valid. An agent may set
-    only those that the place's setting `requests` lists. No request may set those of a job that
-    serves several terminals. `provider` is the provider's name. `place` has the settings of the
-    place; None if the provider is not a place. `is_agents` says whether the request is an agent's,
-    not the user's.
+    Only a program on a Slurm cluster has resources, and all their values must be valid. An agent
+    may set only the resources that the place's setting `requests` lists. If a job serves several
+    terminals, no request may set the resources of the job (`JOB_RESOURCES`).
+
+    `provider` is the provider's name. `place` has the settings of the place; None if the provider
+    is not that of a place. `is_agents` is true for a request of an agent, false for one of the
+    user.
     """
     if not isinstance(place, SlurmPlace):
         raise RpcError(INVALID_PARAMS, f"resources are for Slurm's places, not for {provider!r}")
@@ -193,9 +195,10 @@ def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> 
 
 
 def directory_text(provider: str, directory: str) -> str:
-    """Return a directory as the user sees it: preceded by `provider` if that is a place.
+    """Return `directory` as text for the user: `ssh:NAME:/dir` if `ssh:NAME` is the provider.
 
-    Answers of the user are remembered with this text, so that "always" holds only for that place.
+    Only the name of a place is put before the directory; other providers are omitted. An answer
+    "always" of the user is stored with this text, so that the answer holds only for that place.
     """
     return f"{provider}:{directory}" if is_place(provider) else directory
 

@@ -36,9 +36,10 @@ AGENT_SUFFIX: Final = "-agent.cast"
 class CastFile:
     """The file of one recording. Its methods run in threads, since they may wait for the disk.
 
-    States: *new*; *open*, from `open` or `resume` on; *closed*, by `close`, when the file is full,
-    or after a method has raised `OSError`. Only an open file is written; after `close`, `open` and
-    `resume` do nothing. The *pending* events are those in `events`, to which the recording adds.
+    States: *new*; *open*, from `open` or `resume` on; *closed*, once `close` was called, the file
+    is full, or a method has raised `OSError`. Only an open file is written. If `close` was called
+    first, `open` and `resume` do nothing. The *pending* events are those that the recording has
+    added to `events`, and that are not written yet.
     """
 
     # Held while old files are counted and a new one is created.

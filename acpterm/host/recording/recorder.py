@@ -52,8 +52,9 @@ _log = structlog.get_logger("acpterm.recording")
 class Recorder:
     """Starts and resumes the recordings of a host's terminals.
 
-    A recording that is cancelled may write pending output for `close_timeout_s` seconds. If more
-    than `input_bytes_max` bytes of its input are pending, a marker replaces further input.
+    A recording that is cancelled may write pending output for `close_timeout_s` seconds. At most
+    `input_bytes_max` bytes of input may wait to be written to the file of a recording. A marker
+    replaces input that would exceed this limit.
     """
 
     def __init__(
@@ -140,8 +141,9 @@ class Recorder:
 class _Recording:
     """The recording of one terminal: reads the output with `walk`, and writes it to `file`.
 
-    `has_exit` is whether the file, or an event to be written, has the exit status. `threads` limits
-    the number of writing threads. The two callbacks are those of `Recorder.start`.
+    `has_exit` becomes true when the exit status is in the file, or in an event that waits to be
+    written. `threads` limits the number of writing threads. The two callbacks are those of
+    `Recorder.start`.
     """
 
     def __init__(
@@ -239,7 +241,7 @@ class _Recording:
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
-        """Write the output, the input and the exit status up to now.
+        """Write all output and input that has come until now, and the exit status if there is one.
 
         Return whether the file is still open.
         """

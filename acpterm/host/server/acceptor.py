@@ -31,9 +31,8 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 class Acceptor:
     """Accepts connections of one kind: agents' or those of the user's clients.
 
-    Each connection is served by `serve`, in a task of the nursery `connections`. `reserved`:
-    whether connections are accepted even if that takes a descriptor of acpterm's reserve
-    (`runtime.descriptors`); otherwise they are refused.
+    Each connection is served by `serve`, in a task of the nursery `connections`. While the reserve
+    of descriptors is incomplete, connections are served if `reserved` is true, and else refused.
     """
 
     def __init__(self, serve: Serve, connections: trio.Nursery, *, reserved: bool) -> None:

@@ -61,9 +61,10 @@ _log = structlog.get_logger("acpterm.connection")
 class _NoContext:
     """A context that does nothing, for a connection that was abandoned (`Connection.abandon`).
 
-    Another connection now serves the former context (the state of the peer), so that context must
-    not be closed when the abandoned connection ends. Responses to requests that are still pending
-    on the abandoned connection have no effect, since its peer is gone.
+    It replaces the connection's former context (the state of the peer), which another connection
+    serves from now on. So the former context is not closed when the abandoned connection ends.
+    Responses to requests that are still pending on the abandoned connection have no effect, since
+    its peer is gone.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -127,7 +128,7 @@ class Connection:
         self._log.info("connection resumed")
 
     def abandon(self) -> None:
-        """Begin to close the connection but not its context, which another connection serves."""
+        """Begin to close the connection. Its context stays open, for another connection."""
         self._set_context(_NoContext(self._context.settings))
         self.close()
 

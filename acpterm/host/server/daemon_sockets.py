@@ -1,13 +1,14 @@
 """Opens the sockets of a daemon, for agents and for the user's clients, and stores them.
 
-acpterm binds a socket itself, unless the service manager has handed it over. A bound socket is
-restored by later workers: the keeper holds each socket, and the lock file of each bound socket. So
-a connection that is made while no worker is running waits for the next worker. A worker that ends
-the daemon removes the bound sockets; a worker that dies does not.
+acpterm binds each socket itself, unless the service manager has handed the socket over. The keeper
+holds the sockets, and the lock files of the sockets that acpterm has bound. From there, later
+workers restore them. So a connection that is made while no worker is running waits for the next
+worker. A worker that ends the daemon removes the bound sockets; a worker that dies does not.
 
-The agents' socket is locked first, since its lock prevents a second daemon, and bound last: a
-client that has started the daemon waits for the agents' socket, and then uses the user's, too. If
-both socket files are removed, the user's socket is bound again first, for the same reason.
+The agents' socket is locked first, since this lock prevents a second daemon. The agents' socket is
+bound last: a client that has started the daemon waits until the agents' socket exists, and may then
+use the user's socket, too. For the same reason, if both socket files were removed, the user's
+socket is bound again before the agents' socket.
 """
 
 import os
@@ -105,7 +106,10 @@ class Sockets:
                 kind.store(store)
 
     def remove(self, *, new_only: bool = False) -> None:
-        """Remove the sockets that acpterm has bound; with `new_only`, only those of this worker."""
+        """Remove the sockets that acpterm has bound.
+
+        If `new_only` is true, keep the sockets that an earlier worker has bound.
+        """
         for kind in self._kinds:
             if not (new_only and kind.is_restored):
                 kind.remove()
@@ -125,11 +129,12 @@ def open_sockets(
     entries: Mapping[str, StoredEntry],
     pid: int,
 ) -> Sockets:
-    """Restore the sockets of a previous worker, or bind them; return all sockets.
+    """Return all sockets: take those in the keeper's store, and bind those that are missing.
 
-    `entries` is the keeper's store. `records` are the store's records of bound sockets, by key; the
-    other sockets in the store were handed over by the service manager. `pid` is the daemon's.
-    Raises `ListenError` if a socket cannot be bound; the sockets bound before it are then removed.
+    `entries` is the store. `records` has the records of the sockets that a previous worker has
+    bound, by their keys in the store. The service manager has handed over all other sockets in the
+    store. `pid` is the pid of the daemon. Raises `ListenError` if a socket cannot be bound; a
+    socket that this call has bound before is then removed.
     """
     handed = [
         socket.socket(fileno=fd)

@@ -37,7 +37,7 @@ class Method(NamedTuple):
 
 
 class MethodTable(NamedTuple):
-    """The methods that one kind of peer may call, by name: those of requests and notifications."""
+    """The methods that one kind of peer may call, by name: as requests, and as notifications."""
 
     requests: Mapping[str, Method]
     notifications: Mapping[str, Method]

@@ -1,10 +1,10 @@
-"""Binds one Unix socket of a daemon, holds the lock on its path, and removes both at the end.
+"""Binds one Unix socket of a daemon, locks its path, and removes socket and lock files at the end.
 
 At most one daemon listens on a path. The daemon that holds the lock on `PATH.lock` owns the path:
 it may replace the socket file there, and removes the file at its end. A daemon without the lock
 changes no file. So the socket of a live daemon is never removed, and if two daemons start at the
 same time, only one of them removes a stale socket file. If another daemon has replaced our lock
-file by its own, the lock file is not removed.
+file by a file of its own, that file is not removed.
 
 If another program, such as a cleaner of `/tmp`, removes the socket file, `listen_again` creates the
 file again, unless another daemon owns the path by then.

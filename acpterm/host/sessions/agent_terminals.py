@@ -48,7 +48,7 @@ class AgentTerminal:
 
     @property
     def size(self) -> int:
-        """The approximate memory of the terminal, in bytes."""
+        """About how many bytes of memory this object takes."""
         text = sum(getsizeof(text) for text in (self.id, self.cwd, self.command) if text)
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
@@ -73,7 +73,7 @@ class AgentTerminals:
     def __init__(self) -> None:
         self._terminals: OrderedDict[str, AgentTerminal] = OrderedDict()
         self.size = 0
-        """The approximate memory of the terminals, in bytes."""
+        """About how many bytes of memory the terminals take."""
 
     def get(self, identifier: str) -> AgentTerminal | None:
         """Return the terminal with this id; None if it is not retained."""

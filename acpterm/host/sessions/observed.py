@@ -1,4 +1,4 @@
-"""The interface of an agent's session for the user's side, which observes it.
+"""The interface through which the user's side observes an agent's session.
 
 `agent.session.Session` implements it. The user's side does not import the agents' side.
 """

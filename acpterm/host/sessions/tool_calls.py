@@ -54,7 +54,7 @@ class ToolCall:
         self.terminals: list[str] = []
 
     def size(self) -> int:
-        """Return the approximate memory of the tool call, in bytes."""
+        """Return about how many bytes of memory the tool call takes."""
         members = (*self.fields.items(), *self.meta.items())
         return (
             _CALL_BYTES
@@ -114,7 +114,7 @@ class ToolCalls:
         # The size, in bytes, with which each call is counted in `size`.
         self._sizes: dict[str, int] = {}
         self.size = 0
-        """The approximate memory of the tool calls, in bytes."""
+        """About how many bytes of memory the tool calls take."""
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 

@@ -44,7 +44,7 @@ class StateVersionError(StateError):
 
 
 class Record(Struct, kw_only=True, omit_defaults=True):
-    """The base of the records with keys of their own in the store; other records are parts of them.
+    """The base of the records that are stored under a key. The others are parts of such a record.
 
     When a record is decoded, fields that this version of acpterm does not know are ignored.
     """
@@ -142,9 +142,9 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 
-    The same values are in the records of the connection and its session. If the keeper dies, only
-    the terminals' records are left, and the connection is restored from them. So these values are
-    stored with each terminal too: the restored connection must not get more rights than it had.
+    These values are in the record of the connection, of each of its sessions, and of each of its
+    terminals. The terminals' records have them because only these records are left if the keeper
+    dies. The connection is restored from them, and must not get more rights than it had.
     """
 
     programs: list[str] = []
@@ -237,7 +237,7 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     fingerprint: bytes
     asked_time: float
     deadline_at: float | None = None
-    """When the question is refused without an answer; None for never."""
+    """The time at which the command is refused without an answer; None for never."""
     answer: AnswerRecord | None = None
     """None if the question was not answered yet."""
 
@@ -368,10 +368,10 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
 
     def cause_of(self, by: EndedBy | None) -> Cause | None:
-        """Return the limit that is the cause if the program is ended for the reason `by`.
+        """Return the limit to report as the cause if `by` is the reason for the program's end.
 
-        Only `TIMEOUT` and `IDLE` have a limit. Return None for any other reason, if the limit is
-        not set, or if `by` is None: nothing has killed the program.
+        Return None if that limit is not set, or if `by` is neither `TIMEOUT` nor `IDLE`: no other
+        reason has a limit. None as `by` means that nothing has killed the program.
         """
         if by is EndedBy.TIMEOUT and self.lifetime_limit is not None:
             return Cause(*self.lifetime_limit)

@@ -28,12 +28,12 @@ class StateWriter:
         self._wakeup = trio.Event()
 
     def changed(self, key: str, encode: Encode) -> None:
-        """Schedule the record of `key`, which `encode` returns, to be stored by the next flush."""
+        """Make the next flush store the record that `encode` returns, under the key `key`."""
         self._dirty[key] = encode
         self._wakeup.set()
 
     def removed(self, key: str) -> None:
-        """Schedule the record of `key` to be deleted from the store by the next flush."""
+        """Make the next flush delete the record of `key` from the store."""
         self._dirty[key] = None
         self._wakeup.set()
 

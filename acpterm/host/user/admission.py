@@ -49,8 +49,8 @@ class Admission:
 
     `trees` finds the terminals that a process comes from. `find(id)` returns this daemon's terminal
     with this id; None if there is none. `wait_created(id)` waits while this terminal is being
-    created. `holders()` returns the processes that use agents' connections, and `approvers()` those
-    of them that are approvers.
+    created. `holders()` returns the processes that use agents' connections, and `approvers()` the
+    processes whose connection is an approver.
     """
 
     def __init__(

@@ -87,8 +87,9 @@ async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> 
 class _Follower:
     """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`.
 
-    A question that is answered or withdrawn before it was sent is dropped. So the queue has at most
-    one item for each pending question, and one for each question that was sent.
+    An item of the queue is a new question, or a question that was sent, with its answer. If a
+    question is answered or withdrawn before it was sent, the question is dropped, and its answer is
+    not queued. So the queue has at most one item for each question.
     """
 
     def __init__(self) -> None:

@@ -205,7 +205,7 @@ class _Attachment:
     async def _paint(self) -> bool:
         """Send a frame with the changes of the screen since the previous frame.
 
-        Return False: unlike `_pass_through`, there is never more to be sent now.
+        Always return False: a frame has all changes, so nothing more is to be sent now.
         """
         screen, _ = await current_screen(self._user.sender, self._terminal)
         window, self._position = self._window, None

@@ -125,9 +125,11 @@ class UserConnection:
         """Register an ongoing request under its token during the block.
 
         The client chooses the token; the request's notifications contain it. For an attach request,
-        `attached` is its terminal and its window: `window` returns them. The block is cancelled
-        when the connection closes; then raise `RpcError` (-32800). Raises `RpcError` (-32602) if
-        another ongoing request of the connection has the same token.
+        `attached` is the terminal and the window, which `window` then returns; for other requests,
+        `attached` is None.
+
+        When the connection closes, the block is cancelled, and `RpcError` (-32800) is raised. Also
+        raises `RpcError` (-32602) if another ongoing request of the connection has the same token.
         """
         if token in self._tokens:
             raise RpcError(INVALID_PARAMS, f"token {quote(token)} is in use: choose another")

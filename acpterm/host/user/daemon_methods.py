@@ -68,7 +68,7 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
 
 
 def shutdown(user: UserConnection, params: NoParams) -> Empty:
-    """`_acpterm/shutdown`: begin to end all terminals, then the daemon; respond without waiting."""
+    """`_acpterm/shutdown`: begin to end all terminals and the daemon, and respond at once."""
     del params
     user.host.daemon_info.end()
     return Empty()

@@ -37,13 +37,13 @@ async def follow(
     """Send the output of a terminal: first the retained output, then the live output.
 
     `params` may name the position or the time at which to begin. Without `stay`, return once the
-    current output was sent; otherwise once the program has ended and all output was sent. The
-    response has the position just past the sent output.
+    output up to its present end was sent. With `stay`, return once the program has ended and all
+    output was sent. The response has the position just past the sent output.
 
     Raises `RpcError`: -32602 if `since` is after the end of the output, or if another ongoing
     request of the client has the same `token`; -32800 if the connection closes, or if a later
-    request has the same `holder`. The holder is a name that the client chooses for itself: a later
-    request with the same holder means that the client has connected again.
+    follow request for this terminal has the same `holder`. The holder is a name that the client
+    chooses for itself; the later request means that the client has connected again.
     """
     terminal = entry.terminal
     if params.since_time is not None:
@@ -82,10 +82,10 @@ async def follow(
 
 @contextmanager
 def _replace_earlier(entry: TerminalEntry, holder: str | None) -> Iterator[None]:
-    """Cancel the earlier follow request of `holder`; let a later one cancel the block.
+    """Cancel an earlier follow request of the same holder for this terminal, and run the block.
 
-    `holder` is the name in the request (`FollowRequest.holder`); with None, just run the block.
-    Raises `RpcError` (-32800) if a later request of the same holder has cancelled the block.
+    A later request of the holder cancels the block; then `RpcError` (-32800) is raised. `holder` is
+    the name in the request (`FollowRequest.holder`). If it is None, no request is cancelled.
     """
     if holder is None:
         yield

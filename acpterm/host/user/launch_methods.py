@@ -78,8 +78,8 @@ def _launch_of(
 ) -> LaunchRecord | None:
     """Return the launch record of a new terminal; None if the environment is too large to store.
 
-    `params` are those of the create request, `context` is the client's execution context, and
-    `request` is the launch request made from both, whose directory is recorded.
+    `params` are those of the create request, and `context` is the client's execution context.
+    `request` is the launch request made from these two; its directory is recorded.
     """
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
@@ -130,9 +130,10 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     the old terminal was to be removed at the end of its program, so is the new terminal. Once the
     new program has started, the old terminal is forgotten.
 
-    Raises `RpcError`: -32602 if the user did not create the terminal, or if it is being restarted
-    already, or if its name or directory is not available; -32002 if there is no such terminal, or
-    if it is removed meanwhile; -32603 if the program cannot be started again.
+    Raises `RpcError`: -32602 if the user did not create the old terminal, if it is being restarted
+    already, if another terminal has its name, or if its directory cannot be used; -32002 if there
+    is no such terminal, or if it is removed during the restart; -32603 if the program cannot be
+    started again.
     """
     host = user.host
     entry = user.entry(params.terminal_id)

@@ -40,9 +40,9 @@ _threads = trio.CapacityLimiter(_THREADS)
 async def read_audit(user: UserConnection, params: AuditReadRequest) -> AuditReadResponse:
     """`_acpterm/audit/read`: return entries of the audit log, the newest first.
 
-    `before` and `after` are places in the log, taken from earlier responses. Only entries older
-    than `before` and newer than `after` are returned. Raises `RpcError`: -32602 if one of the two
-    does not have the format of a place, -32603 if the log cannot be read.
+    `before` and `after` each identify an entry of the log; they are taken from earlier responses.
+    Only entries older than `before` and newer than `after` are returned. Raises `RpcError`: -32602
+    if `before` or `after` has a wrong format, -32603 if the log cannot be read.
     """
     directory = user.settings.audit_dir or default_audit_dir()
     selection = Selection(

@@ -1,10 +1,10 @@
 """The methods that a visitor, who has the link of a share, may call, and their handlers.
 
-They are for one terminal, that of the share: a request that names another terminal fails. Each
-connection has a dispatch table of its own (`share_methods_table`). That of a read-only share has no
-`_acpterm/terminal/write`, so typing is answered with -32601. A visitor's window changes the
-size of the terminal only if the share allows typing. Input is recorded in the audit log with `by` =
-`share`.
+The methods are for one terminal, that of the share: a request that names another terminal fails.
+Each connection has a dispatch table of its own (`share_methods_table`). If the share is read-only,
+the table lacks `_acpterm/terminal/write`, so typing is answered with -32601. A visitor's window
+changes the size of the terminal only if the share allows typing. A visitor's input is recorded in
+the audit log with `by` = `share`.
 """
 
 from collections.abc import Coroutine, Iterator
@@ -84,8 +84,8 @@ class _SharedTerminal:
         """`_acpterm/terminal/attach`: show the terminal in a window.
 
         The window is read-only unless the share allows typing and the user owns the terminal.
-        Raises `RpcError`: the errors of `user.attach.attach`, and -32602 if the connection has
-        `WINDOWS_MAX` windows already.
+        Raises `RpcError` (-32602) if the connection has `WINDOWS_MAX` windows already. Also raises
+        the errors of `user.attach.attach`.
         """
         entry = self._entry(user, params.terminal_id)
         read_only = params.read_only or not self._write or not entry.is_users

@@ -137,7 +137,7 @@ async def _written(data: bytes) -> WriteResponse:
 def input_of(params: UserWriteRequest) -> bytes:
     """Return the bytes that a write request contains.
 
-    Raises `RpcError` (-32602) if the request says that `data` is base64, and `data` is not valid.
+    Raises `RpcError` (-32602) if the request declares `data` as base64, but `data` is not base64.
     """
     if params.encoding is None:
         return params.data.encode()

@@ -11,7 +11,7 @@ async def open_page(user: UserConnection, params: WebOpenRequest) -> WebOpenResp
     """`_acpterm/web/open`: start the HTTP server if it does not run; return a link to the page.
 
     The link logs one browser in, once, within ten minutes. This method is not available to the page
-    itself. Raises `RpcError`: the errors of `web_of` and `WebInterface.open`.
+    itself. Raises `RpcError`: those of `web_of` and `WebInterface.open`.
     """
     with user.cancel_on_close():
         return await web_of(user).open(params.address)

@@ -81,7 +81,7 @@ def describe_wait_status(status: int) -> str:
 
 
 def has_crashed(status: int) -> bool:
-    """Return whether a process with this wait status has crashed, as by SIGSEGV or SIGABRT."""
+    """Return whether the wait status is that of a crash: an end by a signal such as SIGSEGV."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _CRASH_SIGNALS
 
 

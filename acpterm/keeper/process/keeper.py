@@ -94,7 +94,7 @@ class Keeper:
         link.send("state_end")
 
     def has_state(self, link: Link) -> bool:
-        """Return whether the worker of `link` was sent all terminals and stored entries."""
+        """Return whether all terminals and entries were sent to the worker of `link`."""
         return link in self._links
 
     def remove_link(self, link: Link) -> None:

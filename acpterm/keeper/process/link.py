@@ -1,8 +1,9 @@
 """The keeper's end of its socket to one worker. Queues messages while the socket's buffer is full.
 
-A queued message has no descriptors, but a callback that returns them when the message is sent. So
-the queue needs no duplicates of descriptors. If the callback returns None, the message is dropped:
-the terminal or entry that it describes no longer exists.
+The queue stores no descriptors of a message, but a function that returns them. The function is
+called when the message is sent, so the queue needs no duplicates of descriptors. If the terminal or
+entry that the message describes no longer exists, the function returns None, and the message is
+dropped.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ class Link:
         loop.add_reader(sock.fileno(), self._readable)
 
     def send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
-        """Send or queue a message. Does nothing once closed.
+        """Send or queue a message. Do nothing if the link is closed.
 
-        `fds`, unless None, is called when the message is sent, and returns the descriptors to send
-        with the message. If the call returns None, the message is dropped.
+        `kind` and `fields` are as in `protocol.encode`. `fds` is a function that is called when the
+        message is sent. It returns the descriptors to send with the message, or None to drop the
+        message. Without `fds`, no descriptors are sent.
         """
         if self.open:
             self._queue.append((protocol.encode(kind, *fields), fds))

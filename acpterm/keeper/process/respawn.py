@@ -23,8 +23,9 @@ _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 class Respawn:
     """The restart policy: calls `start` after each death of a worker, with a growing delay.
 
-    Gives up after `DEATHS_MAX` deaths within `WINDOW_S` seconds, until `reset` is called. Reports
-    this to the service manager (`notifier`) and in the lock file, whose descriptor is in `store`.
+    After `DEATHS_MAX` deaths within `WINDOW_S` seconds, it gives up: it starts no worker until
+    `reset` is called. Giving up is reported to the service manager (`notifier`), and in the lock
+    file, whose descriptor is in `store`.
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        """Reset the service manager's watchdog repeatedly, until `reset` is called.
+        """Tell the service manager repeatedly that the service is alive, until `reset` is called.
 
-        After giving up there is no worker that resets the watchdog, and the manager would end the
-        service with all programs.
+        While there is a worker, the worker does this. If no process did, the manager's watchdog
+        would end the service with all programs.
         """
         interval = self._notifier.watchdog_s
         if self.given_up and interval is not None:

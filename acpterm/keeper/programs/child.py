@@ -133,7 +133,8 @@ def _replace(path: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
 def search_path(name: str, env: Mapping[str, str]) -> list[str]:
     """Return the paths at which to search for a program, in order.
 
-    With a slash in `name`, only `name` itself; otherwise `name` in each directory of `PATH`.
+    If `name` has a slash, return only `name` itself. Otherwise return the path of `name` in each
+    directory of `PATH` in `env`.
     """
     if "/" in name:
         return [name]

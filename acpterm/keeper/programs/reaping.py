@@ -62,7 +62,7 @@ class Child:
             loop.add_reader(self._pidfd, ended)
 
     def unwatch(self, loop: Loop) -> None:
-        """Stop calling `ended`, and close the pidfd. Idempotent."""
+        """Undo `watch`, so that its argument `ended` is not called; close the pidfd. Idempotent."""
         pidfd, self._pidfd = self._pidfd, None
         if pidfd is not None:
             loop.remove_reader(pidfd)

@@ -23,10 +23,10 @@ _START_SLACK_S = 0.02
 
 
 def end_programs(terminals: Terminals) -> None:
-    """Kill every program with its process group and session, and every child of the keeper.
+    """Kill all programs with their process groups and sessions, and all children of the keeper.
 
-    Orphans of killed processes become children of the keeper, which is a subreaper, and are killed
-    in the next round. Returns when no process is left, or after `ENDING_MAX_S` seconds.
+    Repeat this until no process is left, for at most `ENDING_MAX_S` seconds. So orphans of killed
+    processes are killed too: they become children of the keeper, which is a subreaper.
     """
     unreaped = terminals.by_pid
     # By the id of the session, which is the pid of the program that created it: the program's start
@@ -81,13 +81,14 @@ def _session_members(sessions: dict[int, tuple[float, float]]) -> Iterator[int]:
     times in seconds since boot: the start of that program (0.0 if unknown), and the time at which a
     keeper reaped the program (infinity if not yet).
 
-    Another session may get the same id once the program is reaped and its session has no members
-    left. Such a session is not the program's, and is skipped. It is recognised in two ways:
+    Once the program is reaped and its session has no members left, a new session may get the same
+    id. The members of a new session are not yielded. A session is new in either of two cases:
 
-    - all its members were started after the program was reaped;
-    - its leader, the process whose pid is the id, was started at another time than the program.
-      This is needed if the program ended while no keeper was running: the real time of reaping is
-      then earlier than the recorded time.
+    - All its members were started after the program was reaped.
+    - Its leader (the process whose pid is the id) was started at another time than the program.
+
+    The second case is needed because the time of reaping is recorded too late if the program ended
+    while no keeper was running.
     """
     if not system.LINUX or not sessions:
         return

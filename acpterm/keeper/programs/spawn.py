@@ -98,7 +98,11 @@ def _require_descriptors() -> None:
 
 
 def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None:
-    """Start a program by `posix_spawn`; return its pid, or None if another way must be used."""
+    """Start a program by `posix_spawn`; return its pid, or None if another way must be used.
+
+    `slave` is a descriptor of the PTY's slave. `cgroup` is a descriptor of the directory of the
+    control group to start in; None for that of the keeper.
+    """
     if sys.platform != "linux":
         # On other systems a session leader that opens a PTY does not get it as its terminal.
         return None
@@ -211,7 +215,10 @@ def _run_child(program: Program, slave: int, settling: int) -> NoReturn:
 
 
 def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, str]:
-    """Start a program by ptyprocess; return its pid, the PTY's master, and the way `ptyprocess`."""
+    """Start a program by ptyprocess; return the program's pid, and the PTY's master.
+
+    The third item of the result is `ptyprocess`, the name of this way to start a program.
+    """
     import ptyprocess  # noqa: PLC0415  only where the other ways do not work
 
     def run_in_child() -> None:

@@ -14,7 +14,7 @@ States of the PTY:
 
     polled <--> stalled (the ring is full)
     polled <--> idle (no process has the slave open: polled again after `IDLE_RETRY_S`)
-    any state --> shut (the child has exited and the PTY has hung up, or the worker closed it)
+    any state --> shut (the worker closed the PTY; or the child has exited, and the PTY has hung up)
 
 A terminal that is exited and shut is *closed*: its ring is unmapped, but the ring's descriptor and
 the report of the exit are kept for the next worker.
@@ -100,9 +100,9 @@ class Terminal:
         child.watch(terminals.loop, self.child_ended)
 
     def descriptors(self) -> list[int] | None:
-        """Return the descriptors for a worker: the ring and, while it is open, the PTY's master.
+        """Return the descriptors for a worker: the ring's, and the PTY master's if that is open.
 
-        Returns None after `forget`.
+        Returns None if `forget` was called.
         """
         if self._forgotten:
             return None
@@ -183,11 +183,11 @@ class Terminal:
             self._hung_up()
 
     def _read(self, max_bytes: int, how: int) -> int:
-        """Read at most `max_bytes` of output into the ring.
+        """Read at most `max_bytes` of output into the ring; return why the read stopped.
 
-        `how` is the way to read, and the result is why the read stopped: constants of `reading`,
-        such as `GATHER` and `RING_FULL`. If the ring gets full, stops polling the PTY until the
-        ring has free space.
+        `how` is one of the ways to read in the module `reading`, such as `reading.GATHER`. The
+        returned reason is also a constant of that module, such as `reading.EMPTY`. If the ring gets
+        full, stop polling the PTY until the ring has free space.
         """
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
@@ -250,9 +250,10 @@ class Terminal:
             self._reap()
 
     def _reap(self) -> None:
-        """Reap the child and report its exit; if a debugger traces the child, retry later.
+        """Reap the child, report the child's exit, and resume reading the PTY.
 
-        Then resumes reading the PTY, which other processes may still write to.
+        If a debugger traces the child, resume reading now, and try to reap the child again later.
+        Reading is resumed because other processes may still write to the PTY.
         """
         if self.exit is not None:
             return

@@ -31,12 +31,12 @@ _EMULATOR_KILLS_MAX = 3
 class Terminals:
     """All terminals of a keeper.
 
-    `by_name` has all of them; `by_pid` has those whose child is not reaped yet. `loop` polls the
-    PTYs and runs the timers, and `reader` reads the PTYs.
+    `by_name` has all terminals. `by_pid` has the terminals whose child was not reaped yet, by the
+    child's pid. `loop` polls the PTYs and runs the timers, and `reader` reads the PTYs.
 
-    `exited` is called when a terminal's child is reaped, with the report of the exit; later
-    `closed`, when the terminal is closed, with the position at which the output ends. Neither is
-    called after `Terminal.forget`.
+    When a terminal's child is reaped, `exited` is called with the terminal and the exit. When the
+    terminal is closed later, `closed` is called with the terminal and the position at which its
+    output ends. Neither function is called after `Terminal.forget`.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class Terminals:
         return bool(self._written)
 
     def disarm_waiting(self) -> bool:
-        """Clear `ARMED` in all rings that have new output and whose consumer waits for output.
+        """Clear the word `ARMED` in all rings with new output; return whether it was set in any.
 
-        A consumer in the worker sets this word in the ring's header before it waits. Returns
-        whether the word was set in any ring: the worker must then be woken. Each ring with new
-        output is checked by two calls, because its consumer may set `ARMED` just after the first
-        check, without having seen the new output.
+        A consumer in the worker sets `ARMED` in the ring's header before it waits for output. So if
+        the result is True, the worker must be woken. After new output, two calls of this method
+        check the ring: the consumer may set `ARMED` just after the first check, without having
+        seen the new output.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):
@@ -117,13 +117,13 @@ class Terminals:
     def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
         """Clear the word `EMULATOR` in all rings, after the end of a worker that did not crash.
 
-        A worker sets the word while the emulator processes output of the terminal. If the next
-        worker finds the word set, it uses no emulator for the terminal.
+        A worker sets the word in a terminal's ring while the emulator processes output of the
+        terminal. If the next worker finds the word set, it uses no emulator for the terminal.
 
-        `was_killed` is true if SIGKILL ended the worker, unless the keeper sent it to replace the
-        worker. An emulator that used up all memory may be the cause. So if `was_killed` is true,
-        one kill is added to the count of each ring whose word is set. The word stays set in rings
-        with at least `_EMULATOR_KILLS_MAX` kills.
+        `was_killed` is true if SIGKILL has ended the worker; false if the keeper sent that SIGKILL
+        to replace the worker. The system sends SIGKILL if the emulator uses up all memory. So if
+        `was_killed` is true, each ring whose word is set counts one more kill. In rings that have
+        counted `_EMULATOR_KILLS_MAX` kills or more, the word is not cleared.
         """
         for terminal in self.by_name.values():
             # Access the file, since the ring of a closed terminal is not mapped.

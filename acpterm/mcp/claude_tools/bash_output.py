@@ -1,8 +1,8 @@
 """`BashOutput`: return the new output of a background shell.
 
-With a filter, an incomplete last line is left to the next result, unless it is longer than
-`LINE_CHARS_MAX`: what follows it may decide whether the line matches. The line is not left if the
-command has ended or waits for input.
+With a filter, an incomplete last line is left to the next result, because the rest of the line may
+decide whether the line matches. The line is returned at once if it is longer than `LINE_CHARS_MAX`,
+or if the command has ended or waits for input.
 """
 
 from datetime import UTC, datetime

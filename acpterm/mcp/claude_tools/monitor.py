@@ -58,11 +58,11 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _follow(call: Call, session: Session, what: str) -> bool:
-    """Send each batch of lines as progress; return whether the command floods its output.
+    """Send each batch of lines as progress, until the command ends or the call's time is over.
 
-    Return when the command ends or floods its output, or when the call has to return. Do not move
-    the read position of the session. A batch of more than `FLOOD_LINES` lines is a flood. `what`
-    names the command in the progress messages.
+    If a batch has more than `FLOOD_LINES` lines, return True at once; otherwise return False at the
+    end. The read position of the session does not change. `what` names the command in the progress
+    messages.
     """
     position, rest = session.position, ""
     while call.remaining > 0:

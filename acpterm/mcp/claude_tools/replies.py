@@ -1,4 +1,4 @@
-"""What the results of the tools of Claude Code have in common."""
+"""Functions and limits that several tools of Claude Code use for their results."""
 
 from typing import Final
 
@@ -16,10 +16,10 @@ REST: Final = "run the command again with its output in a file, and read the fil
 
 
 async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
-    """Return the result about a background shell: the line with its state, then `text`.
+    """Return the result about a background shell: a line with the state of the shell, then `text`.
 
-    The state is that in `view`. `note` says how to read the output that was left out. If the shell
-    has ended, remove its session.
+    The state is taken from `view`. `note` says how to read the output that was left out. If the
+    shell has ended, remove `session`.
     """
     next_calls = (
         call_text("BashOutput", bash_id=session.id),
@@ -37,6 +37,9 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
 
 
 def crop_output(view: View) -> str:
-    """Set `view.cropped` to the output, cropped to `OUTPUT_CHARS_MAX`; return the note `REST`."""
+    """Crop the output in `view` to `OUTPUT_CHARS_MAX`, and store the result in `view.cropped`.
+
+    Return `REST`, the note that says how to read the rest of the output.
+    """
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
     return REST

@@ -1,4 +1,4 @@
 """The tools of `--tools session`: terminals that an agent starts, continues, waits for and stops.
 
-One module for each tool; `replies`: what their results have in common.
+Each tool has a module. `replies` has what the results of the tools have in common.
 """

@@ -117,10 +117,10 @@ def _next_call(name: str, session: Session, completed: Completed) -> str:
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
     """Replace the output in `view` by all text that the host retains, and return `view`.
 
-    If a command prints much, the host retains more of the output as text than as bytes, and the
-    output in `view` comes from the bytes. The part that is shown has at most `max_output`
-    characters; if that is None, as many as the setting `tool_crop_output` says. `view.lost` becomes
-    1 if the beginning of the text is not retained, otherwise 0.
+    The output in `view` comes from the bytes that the host retains. If a command prints much, the
+    host retains a longer part of the output as text. The new `view.cropped` has at most
+    `max_output` characters; if `max_output` is None, the setting `tool_crop_output` is the limit.
+    `view.lost` becomes 1 if the beginning of the text is not retained, otherwise 0.
     """
     whole = await session.terminal.output()
     view.text = whole.text

@@ -113,9 +113,9 @@ async def _read(session: Session, since: int | None) -> _Text:
 def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
     """Return the index in `lines` of the first line of the page, and the lines of the page.
 
-    `lines` has the lines to choose from, each with its number in the output, from 0. If the call
-    has no parameter for paging, return all lines. Otherwise, the page has at most `PAGE_CHARS_MAX`
-    characters, or a single line that is longer.
+    `lines` has the lines to choose from, as pairs: the line's number in the output, counted from 0,
+    and the line. If `params` has no `offset`, `limit` or `grep`, the page is all of `lines`.
+    Otherwise the page has at most `PAGE_CHARS_MAX` characters, or is a single line that is longer.
     """
     if (params.offset, params.limit, params.grep) == (None, None, None):
         return 0, lines

@@ -15,7 +15,11 @@ def how_to_read(session: Session, view: View) -> str:
 
 
 def next_calls(session: Session, view: View) -> tuple[str, ...]:
-    """Return the texts of the calls that a result suggests while the program runs."""
+    """Return the tool calls that a result suggests to the model, as text.
+
+    `view` says whether the program waits for input. The caller uses the calls only while the
+    program runs.
+    """
     if view.is_waiting:
         return (call_text("terminal_continue", sessionId=session.id, stdin=...),)
     return (
@@ -25,7 +29,7 @@ def next_calls(session: Session, view: View) -> tuple[str, ...]:
 
 
 async def session_reply(call: Call, session: Session, view: View, heading: str) -> Reply:
-    """Return the result about a session, with `heading` before the output in `view`.
+    """Return the result about a session; its text is `heading`, then the output in `view`.
 
     If the program has ended, record that its end was reported.
     """

@@ -43,9 +43,9 @@ _CHECKS: Final[Mapping[str, Check]] = {
 
 
 def unsafe_argument(words: Sequence[Word]) -> str:
-    """Return why a program of the safe list is not safe with its arguments; empty if it is safe.
+    """Return why the arguments of a program are not safe; empty if they are safe.
 
-    `words` has the program and its arguments.
+    `words` has the program, which is in the list of safe programs, and its arguments.
     """
     name = words[0].text.rpartition("/")[2]
     check = _CHECKS.get(name)

@@ -20,7 +20,7 @@ def find(arguments: Sequence[str]) -> str:
 
 
 def sort(arguments: Sequence[str]) -> str:
-    """Return why `sort` may execute a program or write a file; empty if it does not."""
+    """Return why `sort` could execute a program or write a file; empty if it could not."""
     return because(
         matching_option(
             arguments, "oT", ("--output", "--compress-program", "--temporary-directory"), "ktS"
@@ -29,7 +29,7 @@ def sort(arguments: Sequence[str]) -> str:
 
 
 def tree(arguments: Sequence[str]) -> str:
-    """Return why `tree` may write a file; empty if it does not."""
+    """Return why `tree` could write a file; empty if it could not."""
     return because(matching_option(arguments, "oR", ("--output",), "LPIHT"))
 
 
@@ -46,7 +46,7 @@ def uniq(arguments: Sequence[str]) -> str:
 
 
 def diff(arguments: Sequence[str]) -> str:
-    """Return why `diff` executes `pr`, which paginates the output; empty if it does not."""
+    """Return the reason if an option makes `diff` execute the program `pr`; otherwise empty."""
     return because(matching_option(arguments, "l", ("--paginate",), "UCIWDFSxX"))
 
 
@@ -54,7 +54,7 @@ def tee(arguments: Sequence[str]) -> str:
     """Return why `tee` is not safe; empty if it is.
 
     `tee` is safe if all its options are known, and if it writes only to /dev/null, stdout, stderr
-    and files below the working directory; no name in the paths of the files may begin with a dot.
+    and files below the working directory. No name in the path of such a file may begin with a dot.
     """
     for argument in arguments:
         if argument.startswith("-") and argument != "-":
@@ -71,13 +71,13 @@ def tee(arguments: Sequence[str]) -> str:
 
 
 def hostname(arguments: Sequence[str]) -> str:
-    """Return why `hostname` may set the host's name; empty if it only prints the name."""
+    """Return why `hostname` could set the host's name; empty if it only prints the name."""
     wrong = next((one for one in arguments if not _HOSTNAME_SAFE.fullmatch(one)), "")
     return f"{wrong} may set the name" if wrong else ""
 
 
 def ipconfig(arguments: Sequence[str]) -> str:
-    """Return why `ipconfig` may change the network's settings; empty if it only prints them."""
+    """Return why `ipconfig` could change the network's settings; empty if it only prints."""
     if not arguments or arguments[0] in ("/all", "getifaddr", "getpacket", "getoption", "ifcount"):
         return ""
     return f"{arguments[0]} may change the configuration"

@@ -15,7 +15,7 @@ _NODE_SAFE: Final = re.compile(
 
 
 def node(arguments: Sequence[str]) -> str:
-    """Return why node may execute other code than that of its script; empty if it does not."""
+    """Return why node could execute other code than that of its script; else empty."""
     for argument in arguments:
         if argument.startswith("-"):
             if not _NODE_SAFE.fullmatch(argument):
@@ -51,8 +51,8 @@ _YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo
 def npm(arguments: Sequence[str]) -> str:
     """Return why npm is not safe with these arguments; empty if it is safe.
 
-    It is not safe if an option may make it execute code or change where it writes, or if its
-    subcommand is not in the list of safe ones.
+    npm is not safe if an option may make it execute code, if an option may change where it writes,
+    or if its subcommand is not in the list of safe ones.
     """
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     found = _package_options(own, "Cgc")
@@ -81,7 +81,7 @@ _YARN_UNSAFE: Final = re.compile(
 
 
 def yarn(arguments: Sequence[str]) -> str:
-    """Return why yarn may execute a command, or change the configuration; empty if it is safe."""
+    """Return why yarn could execute a command, or change the configuration; else empty."""
     command = next((one for one in arguments if not one.startswith("-")), "")
     if _YARN_UNSAFE.fullmatch(command):
         return f"yarn {command} may execute a command or change the configuration"
@@ -90,7 +90,7 @@ def yarn(arguments: Sequence[str]) -> str:
 
 
 def bun(arguments: Sequence[str]) -> str:
-    """Return why bun may execute code, or change the installation; empty if it is safe."""
+    """Return why bun could execute code, or change the installation; else empty."""
     command = next((one for one in arguments if not one.startswith("-")), "")
     if not arguments or command in ("exec", "upgrade", "repl", "link", "publish", "-"):
         return f"bun {command} may execute code or change the installation"
@@ -104,7 +104,7 @@ def bun(arguments: Sequence[str]) -> str:
 
 
 def npx(arguments: Sequence[str]) -> str:
-    """Return why npx or bunx may execute code that is not in a package; empty if it is safe."""
+    """Return why npx or bunx could execute code that is not in a package; else empty."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         at += 2 if arguments[at] in ("-p", "--package") else 1
@@ -114,7 +114,7 @@ def npx(arguments: Sequence[str]) -> str:
 
 
 def tsc(arguments: Sequence[str]) -> str:
-    """Return why tsc may read or write outside of the working directory; empty if it does not."""
+    """Return why tsc could read or write outside of the working directory; else empty."""
     for before, argument in zip(["", *arguments], arguments, strict=False):
         if argument.startswith("@"):
             return f"{argument} has more options"
@@ -135,8 +135,8 @@ _VITEST_UNSAFE: Final = re.compile(
 def vitest(arguments: Sequence[str]) -> str:
     """Return why vitest is not safe with these arguments; empty if it is safe.
 
-    It is not safe if an option may make it execute code that is not in the tests, or change where
-    it writes.
+    vitest is not safe if an option may make it execute code that is not in the tests, or if an
+    option may change where it writes.
     """
     found = next((one for one in arguments if _VITEST_UNSAFE.fullmatch(one)), "")
     return f"the option {found} may execute code or write elsewhere" if found else ""

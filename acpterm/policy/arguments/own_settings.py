@@ -45,7 +45,7 @@ def is_own_file(path: str) -> bool:
 
 
 def changes_settings(words: Sequence[Word]) -> str:
-    """Return why a command may change acpterm's or agents' settings; empty if it does not.
+    """Return why a command could change acpterm's or agents' settings; else empty.
 
     `words` has the program and its arguments.
     """

@@ -17,7 +17,7 @@ _AWK_UNSAFE: Final = re.compile(r"system|getline|[|@]|/inet|\\\n")
 
 
 def sed(arguments: Sequence[str]) -> str:
-    """Return why sed may execute a command or write a file; empty if it does not."""
+    """Return why sed could execute a command or write a file; empty if it could not."""
     scripts: list[str] = []
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
@@ -36,7 +36,7 @@ def sed(arguments: Sequence[str]) -> str:
 
 
 def awk(arguments: Sequence[str]) -> str:
-    """Return why awk may load code, execute a command or write a file; empty if it does not."""
+    """Return why awk could load code, execute a command or write a file; else empty."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         argument = arguments[at]

@@ -24,7 +24,10 @@ class Typed(NamedTuple):
 
 
 class InputCounts:
-    """The input that has no entry in the log yet, by terminal and by the side that typed it."""
+    """The counts of typed bytes that have no entry in the log yet.
+
+    There is one count for each terminal and each side that typed into it.
+    """
 
     def __init__(self) -> None:
         self._typed: dict[tuple[object, object], Typed] = {}
@@ -35,11 +38,12 @@ class InputCounts:
         return next((typed.started + INTERVAL_S for typed in self._typed.values()), None)
 
     def add(self, fields: Mapping[str, Any], now: float, at: float) -> list[Typed]:
-        """Add input to the counts; remove and return earlier input whose interval has ended.
+        """Count new input; remove and return the earlier counts that are due.
 
-        `fields` are the fields of an `input` entry: `terminal`, `by`, `bytes` and others. `now` is
-        the current time on the monotonic clock, and `at` the current time in seconds since 1970.
-        If there are too many counts, all earlier input is removed and returned.
+        An earlier count is due if its interval has ended. If there are too many counts, all earlier
+        counts are due. `fields` are the fields of an `input` entry for the new input: `terminal`,
+        `by`, `bytes` and others. `now` is the current time on the monotonic clock, and `at` the
+        current time in seconds since 1970.
         """
         due = self.take_due(now)
         if len(self._typed) >= _COUNTS_MAX:
@@ -52,7 +56,10 @@ class InputCounts:
         return due
 
     def take_due(self, now: float) -> list[Typed]:
-        """Remove and return the input whose interval has ended at `now`, on the monotonic clock."""
+        """Remove and return the counts whose interval has ended.
+
+        `now` is the current time on the monotonic clock.
+        """
         # The dict is in the order in which the intervals started.
         keys = []
         for key, typed in self._typed.items():
@@ -62,11 +69,11 @@ class InputCounts:
         return [self._typed.pop(key) for key in keys]
 
     def take_of(self, terminal: object) -> list[Typed]:
-        """Remove and return the input to the terminal with the id `terminal`."""
+        """Remove and return the counts of the terminal with the id `terminal`."""
         keys = [key for key in self._typed if key[0] == terminal] if self._typed else []
         return [self._typed.pop(key) for key in keys]
 
     def take_all(self) -> list[Typed]:
-        """Remove and return all input."""
+        """Remove and return all counts."""
         typed, self._typed = self._typed, {}
         return list(typed.values())

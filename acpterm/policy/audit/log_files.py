@@ -43,10 +43,11 @@ def status_of(directory: str, name: str) -> os.stat_result | None:
 
 
 def open_file(directory: str, name: str, status: os.stat_result) -> int | None:
-    """Open a file that `find_files` has returned, and return its descriptor.
+    """Open a file of the log, and return the descriptor, which the caller must close.
 
-    The caller closes the descriptor. Returns None if the file was renamed or removed after
-    `find_files`: then call `find_files` again. Raises `OSError` if the file cannot be opened.
+    `name` and `status` are the file's name and status from `find_files`. Returns None if the file
+    was renamed or removed since then: then call `find_files` again. Raises `OSError` if the file
+    cannot be opened.
     """
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:

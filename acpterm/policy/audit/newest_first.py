@@ -119,8 +119,9 @@ def read_page(
 def _earlier(time: str) -> str:
     """Return the time `LATE_S` before `time`; both have the format of an entry's time.
 
-    Entries are not exactly in the order of time, but they differ from it by `LATE_S` at most. So if
-    an entry is older than the result, all entries before that entry are older than `time`.
+    Entries are not exactly in the order of their times: the time of an entry may be earlier than
+    that of an entry before it, by at most `LATE_S` seconds. So if an entry is older than the
+    result, all entries before that entry are older than `time`.
     """
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 

@@ -171,7 +171,8 @@ def _lock(directory: int, path: str) -> bool:
 def _rotate(directory: int, files: int) -> None:
     """Rename each file to the next higher number; the current file becomes `.1`.
 
-    Remove the oldest files first, so that with a new current file there are at most `files`.
+    Remove the oldest files instead, so that at most `files` - 1 files are left: the caller then
+    creates a new current file. `directory` is a descriptor.
     """
     numbers = [
         int(match[1]) for name in os.listdir(directory) if (match := OLD_NAME.fullmatch(name))

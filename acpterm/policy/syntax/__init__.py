@@ -7,7 +7,7 @@ and accepts more than a shell does. So a parser made of a regular expression par
 
 - `parse`: the entry point, which returns the commands of a line, and why it is not plain;
 - `walk`: the walk over the tree of tree-sitter, which collects the commands;
-- `plain`: the independent parser of plain lines;
+- `plain`: the parser made of a regular expression;
 - `variables`: the values of variables that the line assigns;
 - `suspected`: texts that may be commands, in a line that cannot be parsed;
 - `command`: the types that the parser returns.

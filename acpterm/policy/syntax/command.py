@@ -34,7 +34,7 @@ class Command(NamedTuple):
 
 
 class Script(NamedTuple):
-    """A parsed line: its commands, and what makes the line not plain or dangerous."""
+    """A parsed line: its commands; and the reason if the line is not plain or is dangerous."""
 
     commands: tuple[Command, ...]
     problem: str

@@ -1,4 +1,7 @@
-"""The independent parser of plain lines: a regular expression, to cross-check tree-sitter."""
+"""Parses plain lines by a regular expression, without tree-sitter.
+
+The package says which lines are plain. Both parsers must find the same words in a plain line.
+"""
 
 import re
 from typing import Final

@@ -35,7 +35,7 @@ class Table(NamedTuple):
 class Variables:
     """The variables that a line assigns, with their values in the order of the line.
 
-    `constants` has the values of variables that are known before the line is executed.
+    `constants` maps names of variables to the values that they have before the line is executed.
     """
 
     def __init__(self, constants: Mapping[str, str]) -> None:
@@ -61,7 +61,7 @@ class Variables:
         self.assign(name, " ".join(words))
 
     def assign_each(self, name: str, raw: Raw) -> None:
-        """Turn the raw word `raw` into arguments; assign each of them in turn, as `for` does."""
+        """Turn the raw word `raw` into arguments; assign them one by one, as `for` does."""
         for word in words_of(raw, self.constants):
             self.assign(name, word.text)
 

@@ -105,11 +105,12 @@ class _Found(NamedTuple):
 
 
 class Walk:
-    """Collects the commands of a tree, and the values that the line assigns to variables.
+    """Collects the commands in the syntax tree of a line, and the values that the line assigns.
 
-    `source` is the line; `constants` has the values of variables that are known before it. Call
-    `run`, then `commands`. Then `problem` is why the line is not plain, and `danger` why the line
-    is dangerous whatever its commands are; each may be empty. No recursion: trees can be very deep.
+    `source` is the line. `constants` maps names of variables to their values before the line.
+    Call `run`, then `commands`. After that, `problem` says why the line is not plain; it is empty
+    if the line is plain. `danger` says why the line is dangerous, whatever its commands are; it is
+    empty if there is no such reason. Nothing is recursive, since trees can be very deep.
     """
 
     def __init__(self, source: bytes, constants: Mapping[str, str]) -> None:
@@ -142,7 +143,10 @@ class Walk:
             self._visit(self._stack.pop())
 
     def _check(self, node: "Node", kind: str) -> None:
-        """Set `problem` if `node`, of the type `kind`, is the first that is not plain."""
+        """Set `problem` if `node` is not plain, and `problem` is still empty.
+
+        `kind` is the type of `node`.
+        """
         if kind not in _PLAIN_KINDS and not self.problem:
             if node.is_named:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
@@ -338,10 +342,10 @@ class Walk:
 
 
 def _is_plain(words: tuple[Word, ...]) -> bool:
-    """Return whether a plain line may have these words.
+    """Return whether all `words` are allowed in a plain line (see the package's docstring).
 
-    Each word must be exactly known (`Word.is_literal`), be a pattern of file names, be `~`, or
-    begin with `~/`.
+    These words are allowed: a word whose value is known (`Word.is_literal`), a pattern of file
+    names, `~`, and a word that begins with `~/`.
     """
     return all(
         word.is_literal or word.is_glob or word.text == "~" or word.text.startswith("~/")

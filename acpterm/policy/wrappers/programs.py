@@ -1,4 +1,7 @@
-"""The entry point of `wrappers`: finds what a command executes, by the name of its program."""
+"""The entry point of `wrappers`: finds what a command executes.
+
+The name of the command's program determines which module of `wrappers` parses the command.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Final

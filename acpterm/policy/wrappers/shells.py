@@ -88,10 +88,11 @@ def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
 
 
 def _script(word: Word) -> Unwrapped:
-    """Return a result with a `danger` if the script at the path `word` is not known.
+    """Return the result for a command that executes the script at the path `word`.
 
-    The script is not known if its path is computed, or if the output of a command is the script.
-    Otherwise return `NOTHING`: the contents of a file are not judged.
+    If the path is computed, or if it stands for the output of a command (`PIPE_PATH`), the script
+    is not known: the result has a `danger`. Otherwise the result is `NOTHING`, because the contents
+    of a file are not judged.
     """
     if word.text == UNKNOWN_TEXT or word.text.startswith(PIPE_PATH):
         return Unwrapped(danger="it executes the output of a command, or a computed file")
@@ -107,10 +108,11 @@ def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
 
 
 def interpreter(command: Command) -> Unwrapped | None:
-    """Return what an interpreter executes: the suspected commands in code among its arguments.
+    """Return what an interpreter executes; None if the program is not an interpreter.
 
-    Without such code, return the danger of the script or of stdin, if any (`_script`, `_stdin`).
-    Return None if the program is not an interpreter.
+    If code is among the arguments, return the strings in the code as suspected commands. Otherwise
+    the interpreter executes a script or its stdin: return a result with a `danger` if the text of
+    the script or of stdin is not known (`_script`, `_stdin`), else `NOTHING`.
     """
     rest = command.words[1:]
     # bun is also a package manager: its first operand may be a command instead of a script.
@@ -134,7 +136,11 @@ def awk(command: Command) -> Unwrapped:
 
 
 def _code(words: Sequence[Word]) -> Unwrapped:
-    """Return the strings in `words`, code of another language, as suspected commands."""
+    """Return the strings in code as suspected commands.
+
+    `words` are the arguments of an interpreter or of awk. They contain the code, which is not shell
+    text.
+    """
     strings = itertools.chain.from_iterable(_strings(word.text) for word in words)
     return Unwrapped(
         tuple(Inner((), one, "suspected") for one in itertools.islice(strings, SUSPECTED_MAX))
@@ -142,7 +148,7 @@ def _code(words: Sequence[Word]) -> Unwrapped:
 
 
 def _strings(code: str) -> Iterator[str]:
-    """Yield the strings in code of another language that may be commands."""
+    """Yield those strings in `code` that may be commands. `code` is not shell text."""
     for match in _QUOTED.finditer(code):
         text = match[1] or match[2] or match[3] or match[4]
         if text and (" " in text or match[4] is None):
@@ -163,9 +169,10 @@ def eval_builtin(command: Command) -> Unwrapped:
 
 
 def source(command: Command) -> Unwrapped:
-    """Return what `source` executes: the text on stdin if the path is /dev/stdin or the like.
+    """Return what the shell's builtin `source` executes.
 
-    The contents of any other file are not judged (`_script`).
+    If the operand is a path of stdin, such as /dev/stdin, return the result for the text on stdin.
+    Otherwise return the result for a script (`_script`): the contents of a file are not judged.
     """
     operands = [word for word in command.words[1:] if word.text != "--"]
     if not operands:
@@ -176,7 +183,7 @@ def source(command: Command) -> Unwrapped:
 
 
 def trap(command: Command) -> Unwrapped:
-    """Return what `trap` executes on a signal: its first operand, as a shell line."""
+    """Return the first operand of `trap`: a shell line that the shell executes on a signal."""
     operands = [word.text for word in command.words[1:] if word.text != "--"]
     if not operands or operands[0] in ("-", "", "-l", "-p"):
         return NOTHING

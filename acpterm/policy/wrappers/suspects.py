@@ -87,7 +87,10 @@ def _texts(command: Command) -> list[Inner]:
 
 
 def _has_own_command(command: Command) -> bool:
-    """Return whether ssh or parallel gets a command as arguments, and so does not execute stdin."""
+    """Return whether `command` is ssh or parallel with a command of its own in the arguments.
+
+    Such a program does not execute its stdin.
+    """
     operands = sum(word.text[:1] != "-" for word in command.words[1:])
     # The first operand of ssh is the host.
     return (command.name == "parallel" and operands > 0) or (command.name == "ssh" and operands > 1)

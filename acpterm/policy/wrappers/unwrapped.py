@@ -47,7 +47,7 @@ class Unwrapped(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the command does nothing but execute one other command as it is written."""
+        """Whether the command only executes one inner command, exactly as that one is written."""
         return len(self.inner) == 1 and self.inner[0].kind == "harmless" and not self.danger
 
 

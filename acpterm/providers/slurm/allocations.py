@@ -1,23 +1,24 @@
 """Slurm allocations that serve all terminals of a session, so that only the first terminal queues.
 
-`salloc --no-shell` waits for the allocation. It writes its messages to a file whose name depends on
-the session. So the request that creates a terminal does not wait, the scripts of the session's
-terminals read in the file when they may start, and the next worker finds the allocation.
+`salloc --no-shell` waits for the allocation. It writes its messages to a file whose name is derived
+from the session. So the request that creates a terminal does not have to wait. The scripts of the
+session's terminals read the file to find out when they may start. And the next worker finds the
+allocation by the file.
 
 States of an allocation: *pending*; *granted*; *gone*: failed, expired, cancelled or preempted. If
 the allocation is gone, the next terminal of the session requests a new one. An allocation is
-released when its session has ended and no terminal uses it any more: the user may have taken a
-terminal over. A pending allocation is released as soon as no terminal waits for it, so that it gets
-no resources for which others queue.
+released when its session has ended and no terminal uses the allocation any more (a terminal that
+the user has promoted outlives the session). A pending allocation is released as soon as no terminal
+waits for it, so that it takes no resources for which other users queue.
 
 What can go wrong:
 
-- The allocation is gone while no terminal uses it. So it is checked before use, if it was not
-  used for some time or if a step could not be started in it.
-- The session ends before the controller has received the request. So salloc is ended before the
-  allocation is cancelled.
-- The controller does not answer. Then the file, which names the allocation, is kept, and the
-  allocation is released later.
+- The allocation is gone while no terminal uses it. So the allocation is checked before its next
+  use in two cases: it was not used for some time, or a step could not be started in it.
+- The session ends before the controller has received the request for the allocation. So salloc is
+  ended first, and then the allocation is cancelled.
+- The controller does not answer when the allocation is to be released. Then the file is kept, since
+  it names the allocation, and the allocation is released later.
 """
 
 import contextlib
@@ -62,11 +63,11 @@ class Allocations:
         return os.path.join(self._directory, name)
 
     async def find_or_request(self, session: str, nursery: trio.Nursery) -> str:
-        """Return the name of a session's allocation; request one if there is none that is usable.
+        """Return the name of a session's allocation; request an allocation if none is usable.
 
-        Does not wait until it is granted. A task in `nursery` reaps salloc. Raises `ProviderError`
-        if the allocation cannot be requested. An unusable allocation of the session is released
-        first; also raises `ProviderError` if that fails.
+        Does not wait until the allocation is granted. Before a request, an unusable allocation of
+        the session is released. Raises `ProviderError` if the release or the request fails. A task
+        in `nursery` reaps salloc.
         """
         name = _name(session)
         async with self._lock:
@@ -106,7 +107,8 @@ class Allocations:
     async def _reap(self, name: str, process: trio.Process) -> None:
         """Wait until `process`, the salloc of the allocation `name`, has ended.
 
-        salloc ends when the allocation is granted or refused. If cancelled, end `process`.
+        salloc ends when the allocation is granted or refused. If this call is cancelled, end
+        `process`.
         """
         try:
             await process.wait()
@@ -128,8 +130,8 @@ class Allocations:
     async def leave(self, name: str, user: str) -> None:
         """Record that the program with the identifier `user` no longer uses the allocation `name`.
 
-        Release the allocation if no other program uses it, and it is pending or its session has
-        ended.
+        If no other program uses the allocation, it is released in two cases: if it is still
+        pending, or if its session has ended.
         """
         self._users.get(name, set()).discard(user)
         # Locked, since a terminal that is being created may have found the allocation just now.

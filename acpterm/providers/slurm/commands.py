@@ -55,15 +55,16 @@ class Done(NamedTuple):
 
 
 class CommandLimits:
-    """Limits the number of commands that run at once for the terminals of a place.
+    """Limits how many commands of Slurm run at once for the terminals of a place.
 
-    Hundreds of terminals may end at once. To run more than `most` commands of a kind at once is not
-    faster: starting them delays this process, and the controller does not answer them in time.
+    When hundreds of terminals end together, more commands at once would not be faster: starting
+    them delays this process, and the controller does not answer them in time. Each of three kinds
+    of commands has its own limit:
 
-    Three kinds of commands have a limit each: `srun`, which runs a step, and may wait for programs
-    to end; the commands that only ask the controller; and the short steps that make a waiting srun
-    ask the controller again (`SlurmProgram.follow`). `wakes` is the limiter of these short steps.
-    Only one of them runs at once, since it may take until its timeout.
+    - `srun`, which runs a step and may wait for programs to end: at most `most` at once;
+    - all other commands, which only send a request to the controller: at most `most` at once;
+    - a short step that makes a waiting srun ask the controller again (`SlurmProgram.follow`): one
+      at once, because a short step may take until its timeout. `wakes` is the limiter.
     """
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:
@@ -77,11 +78,11 @@ class CommandLimits:
         return self._steps if program == "srun" else self._others
 
     def was_woken(self, job: str) -> bool:
-        """Return whether `record_wake` was called for a job in the last `_WAKE_PAUSE_S` seconds."""
+        """Return whether `record_wake` was called for `job` in the last `_WAKE_PAUSE_S` seconds."""
         return trio.current_time() - self._woken_at.get(job, -math.inf) < _WAKE_PAUSE_S
 
     def record_wake(self, job: str) -> None:
-        """Record that a short step is run in a job now, so that srun asks the controller again."""
+        """Record for `was_woken` that a short step begins now in the job with the id `job`."""
         self._woken_at = {one: at for one, at in self._woken_at.items() if self.was_woken(one)}
         self._woken_at[job] = trio.current_time()
 
@@ -131,11 +132,11 @@ def require(program: str) -> None:
 
 
 def require_config(place: SlurmPlace) -> None:
-    """Raise `ProviderError` if the file of Slurm's configuration cannot be read.
+    """Raise `ProviderError` if Slurm's configuration file cannot be read.
 
-    The settings of the place, or else `SLURM_CONF`, have the file's path; without a path, nothing
-    is checked. If the file were missing, Slurm's commands would search the network for a
-    configuration, for a long time.
+    The path of the file is in the settings of the place, or else in the variable `SLURM_CONF`. If
+    neither has a path, nothing is checked. Without this check, Slurm's commands would search the
+    network for a configuration for a long time if the file did not exist.
     """
     path = environment(place, {}).get("SLURM_CONF")
     if path is None:

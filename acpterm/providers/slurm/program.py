@@ -4,9 +4,9 @@ What can go wrong:
 
 - The program is killed while its job is queued: it never runs.
 - srun is killed on this machine: Slurm may not notice, so `clean_up` cancels the job or the step.
-- The node fails: srun would wait for the node, so it is ended.
+- The node fails: srun would wait for the node, so srun is ended.
 - The controller was just restarted, and postpones the step: srun asks the controller again only
-  after minutes, or when another step of the job ends. So a short step is run in the job.
+  after minutes, or when another step of the job ends. So `follow` runs short steps in the job.
 - Slurm forgets a job some minutes after its end: then it is unknown what ended the job.
 """
 
@@ -114,10 +114,9 @@ class SlurmProgram:
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` when the program starts; return only when the program's node has failed.
 
-        If the job has its resources but the program does not start, run short steps in the job:
-        they make srun request the program's step again. When the program ends, srun passes on all
-        output and ends by itself, unless the node has failed: then srun would wait. `changed` is
-        also called if srun ends while the program is still queued.
+        `changed` is also called if srun ends before the program has started. If the job has its
+        resources but the program does not start, run short steps in the job: they make srun request
+        the program's step again. If the node has failed, the caller must end srun.
         """
         began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:
@@ -132,10 +131,10 @@ class SlurmProgram:
             await trio.sleep(_NODE_POLL_S)
 
     async def _wake(self) -> bool:
-        """Run a short step in the job. When it ends, srun requests the program's step again.
+        """Run a short step in the job; when this step ends, srun requests the program's step again.
 
-        Does nothing if a short step was run in the job a few seconds ago. Returns False if no short
-        step can be run now: then call this again later. Otherwise returns True.
+        Return False if no short step can be run now: the caller must then try again later. Return
+        True otherwise. If a short step was run a few seconds ago, run no other.
         """
         job, limits = self._now.job, self._limits
         if job is None:
@@ -149,11 +148,11 @@ class SlurmProgram:
         return True
 
     async def end(self, grace: float) -> bool:
-        """End the program and its descendants; return whether none is left.
+        """End the program and its descendants; return whether that has succeeded.
 
         They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, cancels the
-        job, or the step of a shared job, and returns whether Slurm accepts that. Returns True at
-        once if the step has ended, or was or is being cancelled.
+        job, or only the step of a shared job. Cancelling has succeeded once Slurm accepts it.
+        Returns True at once if the step has ended, or if the job was or is being cancelled.
         """
         self._is_being_ended = True
         if self._is_complete or self._is_cancelled or self._cancelling is not None:
@@ -177,7 +176,10 @@ class SlurmProgram:
         return job
 
     def end_cancel(self, *, is_cancelled: bool) -> None:
-        """Record whether the caller has cancelled the job; if not, `clean_up` cancels it."""
+        """Record whether the caller of `begin_cancel` has cancelled the program's job.
+
+        If not, `clean_up` cancels the job.
+        """
         self._is_cancelled = is_cancelled
         if self._cancelling is not None:
             self._cancelling.set()
@@ -246,9 +248,9 @@ class SlurmProgram:
         return done.has_cancelled
 
     async def _on_node(self, argv: list[str], grace: float) -> str:
-        """Run a command on the program's node; return its output, empty if it cannot be run.
+        """Run a command on the program's node; return the output, empty if this is not possible.
 
-        `grace` is added to its timeout, in seconds.
+        The command may run for `_COMMAND_TIMEOUT_S` plus `grace` seconds.
         """
         node = self._now.node
         return "" if node is None else await self._in_job([f"--nodelist={node}", *argv], grace)
@@ -256,9 +258,9 @@ class SlurmProgram:
     async def _in_job(
         self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
     ) -> str:
-        """Run a command as a step of the job; return its output, empty if it cannot be run.
+        """Run a command as a step of the job; return the output, empty if this is not possible.
 
-        `more_s` is added to its timeout, in seconds. `limiter` is as in `_run`.
+        `more_s` and `limiter` are as in `_run`.
         """
         found = self._now
         if found.job is None:
@@ -276,15 +278,15 @@ class SlurmProgram:
     ) -> Done:
         """Run a command of Slurm as soon as `limiter` permits it; return its status and output.
 
-        If `limiter` is None, the usual limiter of the command is used (`CommandLimits.of`).
-        `more_s` is added to its timeout, in seconds. Raises `ProviderError` as `commands.run` does.
+        If `limiter` is None, the command's usual limiter is used (`CommandLimits.of`). The command
+        may run `_COMMAND_TIMEOUT_S` + `more_s` seconds. Raises `ProviderError`: see `commands.run`.
         """
         async with limiter or self._limits.of(argv[0]):
             return await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S + more_s)
 
     @property
     def _ends_with_srun(self) -> bool:
-        """Whether Slurm ends the job: srun ended by itself, and the job serves no other program."""
+        """Whether the job is ending: its step has ended, and the job serves no other program."""
         return self._is_complete and not self._shares_job
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:

@@ -2,12 +2,11 @@
 
 Order of events: `prepare` returns the argv of a script that the keeper runs on the terminal's PTY.
 The script runs `srun --pty`, which waits in the queue, and then passes output, input and window
-size on, whether this worker lives or not. srun's messages are in a file in the directory of this
-daemon. The token has the name of the file, so the next worker finds the job, the step and the node.
+size on, whether this worker lives or not. srun's messages are in a file in this daemon's directory.
+`Prepared.token` has the file's name, so the next worker finds the job, the step and the node.
 
-What can go wrong: a daemon is killed together with its keeper. Its srun processes end with their
-PTYs, but some of its jobs may be left. The next daemon with the same place finds the files, and
-cancels these jobs.
+If a daemon is killed together with its keeper, its srun processes end with their PTYs, but its jobs
+may continue. The next daemon with the same place finds the files, and cancels these jobs.
 """
 
 import contextlib
@@ -50,10 +49,10 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class SlurmProvider:
-    """Runs programs on the cluster of `place`; `name` is the provider's, such as `slurm:gpu`.
+    """Runs programs on the cluster of `place`; `name` is the provider's name, such as `slurm:gpu`.
 
-    `daemon` is the identity of this daemon. By it, a later daemon recognizes the jobs that this one
-    has left. It is None if only `check` is called.
+    `daemon` is the identity of this daemon, by which a later daemon recognizes the jobs that this
+    daemon has left. If only `check` is called, `daemon` may be None.
     """
 
     isolation: Final[Isolation] = "none"
@@ -80,16 +79,16 @@ class SlurmProvider:
 
     @property
     def _key(self) -> str:
-        """The key for `shared_directory`: all daemons with this place share the directory.
+        """The `key` for `shared_directory`. All daemons with this place use the same key.
 
-        It depends on the cluster's configuration, since ids of jobs mean nothing on other clusters.
+        It has the path of Slurm's configuration, since a job's id is valid on one cluster only.
         """
         return f"{environment(self._place, {}).get('SLURM_CONF', '')} {self.name}"
 
     async def run(self) -> None:
-        """Cancel the jobs that killed daemons have left; then wait until cancelled.
+        """Cancel the jobs of daemons that were killed; then wait until this task is cancelled.
 
-        When cancelled, release the allocations of this daemon.
+        On cancellation, release the allocations of this daemon.
         """
         try:
             allocations = self._allocations
@@ -194,10 +193,11 @@ class SlurmProvider:
         return self._programs[token]
 
     def _record_refusal(self, allocation: str, user: str) -> None:
-        """Record that an allocation may have ended, or that a step could not start in it.
+        """Record that an allocation may have ended, or could not run the program `user`.
 
-        The allocation is then checked before it is used again, and the program with the identifier
-        `user` no longer uses it. `allocation` is empty if the job serves only this program.
+        The allocation is then checked before it is used again. `allocation` is the allocation's
+        name; if the job serves only one program, the name is empty, and nothing is recorded. `user`
+        is the program's identifier: the program no longer uses the allocation.
         """
         self._allocations.distrust(allocation)
         if allocation and self._nursery is not None:
@@ -220,16 +220,16 @@ class SlurmProvider:
         self._programs.pop(token, None)
 
     def end_session(self, session: str) -> None:
-        """Release the allocation of a session that has ended, in the background."""
+        """Release the allocation of the ended session `session` once no program uses it."""
         if self._place.session and self._nursery is not None:
             self._nursery.start_soon(self._allocations.end_session, session)
 
     def end_all(self) -> None:
-        """Start to cancel all jobs of this daemon by one command; do not wait for it.
+        """Start one command that cancels all jobs of this daemon; do not wait for the command.
 
-        At shutdown there is no time to cancel jobs one after another. Slurm sends SIGTERM to their
-        programs, and SIGKILL after its `KillWait`. A job of the user (the setting `job` of the
-        place) is not cancelled.
+        At shutdown there is no time to cancel jobs one after another. Slurm sends SIGTERM to the
+        programs, and SIGKILL after the time `KillWait` of its configuration. A job of the user (the
+        setting `job` of the place) is not cancelled.
         """
         if self._place.job is None and self._nursery is not None:
             found = {program: program.begin_cancel() for program in self._programs.values()}
@@ -238,9 +238,9 @@ class SlurmProvider:
             )
 
     async def _cancel(self, jobs: Mapping[SlurmProgram, str]) -> None:
-        """Cancel the jobs of programs by one command.
+        """Cancel the jobs of several programs by one command.
 
-        `jobs` has the id of each program's job. If this fails, each `clean_up` cancels its own job.
+        `jobs` has the id of each program's job. If this fails, `clean_up` cancels them one by one.
         """
         if not jobs:
             return
@@ -258,8 +258,8 @@ class SlurmProvider:
         """Ask the controller which nodes are up; return their number and the reply time as text.
 
         Raises `ProviderError` if Slurm's configuration cannot be read, if the controller does not
-        answer, if no node is up, if the job that the place names may have ended, or if Slurm
-        refuses the options in the settings of the place.
+        answer, if no node is up, if the job in the settings of the place is not known to run, or if
+        Slurm refuses the options in these settings.
         """
         require_config(self._place)
         began = time.monotonic()
@@ -284,7 +284,7 @@ class SlurmProvider:
         return f"{nodes} nodes up, the controller answers in {took:.0f} ms"
 
     async def _check_settings(self) -> None:
-        """Raise `ProviderError` if the place's job may have ended, or Slurm refuses the options."""
+        """Raise `ProviderError` if the place's settings name an ended job, or invalid options."""
         place = self._place
         if place.job is not None:
             done = await job_state(place, place.job, timeout_s=_CHECK_TIMEOUT_S)

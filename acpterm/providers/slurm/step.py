@@ -1,10 +1,11 @@
 """The scripts of a job step: around `srun` on this machine, and around the program on the node.
 
-The working directory, the environment and the arguments of a program are passed to the node as
-shell text, in a few variables of srun's environment, which Slurm passes on. So they are in no
-command line, where other users could read them, and do not change what srun itself does. On the
-node, a shell evaluates the text, which executes the program in place of the shell. Slurm's own
-variables are kept, since programs find their job by them.
+The node needs the working directory, the environment and the arguments of a program. They are
+written as shell text. The text is put into a few variables of srun's environment, and Slurm passes
+these variables to the node. So other users cannot read the text in a command line, and the
+program's environment does not change what srun itself does. On the node, a shell evaluates the
+text, and the program then replaces the shell. The variables that Slurm sets on the node are not
+overwritten, because a program finds its job by them.
 """
 
 import re
@@ -116,8 +117,10 @@ echo "acpterm 0 $how"
 def wrapper_argv(log: str, granted: str, argv: Sequence[str]) -> list[str]:
     """Return the argv of the script that runs srun; `argv` is the argv of srun itself.
 
-    srun's messages are appended to the file `log`. `granted` is the file with salloc's messages if
-    the step waits for an allocation, else empty. The allocation's id replaces `JOB` in `argv`.
+    srun's messages are appended to the file `log`. If the step needs an allocation, `granted` is
+    the path of the file with salloc's messages. The script then waits for the allocation, and
+    replaces `--jobid=JOB` in `argv` by an option with the allocation's id. Otherwise `granted` is
+    empty.
     """
     return ["/bin/sh", "-c", _WRAPPER, "acpterm", log, granted, *argv]
 
@@ -169,9 +172,10 @@ def _text(command: Command, directory: str, identifier: str) -> str:
 
 
 def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the argv of the command, and that of its fallback; the latter is empty for none.
+    """Return the argv and the fallback argv of `command`; the second is empty if there is none.
 
-    /bin/sh replaces the shell of the settings, which a node may not have.
+    In both, /bin/sh replaces the shell from the settings (`Command.shell`), because the node may
+    not have that shell.
     """
 
     def there(argv: Sequence[str]) -> Sequence[str]:

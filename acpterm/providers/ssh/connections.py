@@ -123,10 +123,10 @@ class Connections:
         return bool(self._masters) and not self._has_programs and not is_recent
 
     async def _beat(self) -> None:
-        """Send a beat: it shows the other host that the connection is not lost.
+        """Send a beat, which shows the other host that the connection is not lost.
 
-        Without beats, the host ends its programs, and removes its scripts, which the next program
-        needs. If the channel is lost, it is opened again only if there are programs.
+        If no beats arrive, the other host ends the programs and removes the scripts. If the control
+        channel is lost, another one is opened, but only while programs run on the other host.
         """
         control = self._control
         try:
@@ -139,9 +139,9 @@ class Connections:
             _log.warning("a host cannot be reached", host=self.host, problem=str(error))
 
     async def _close(self, *, ends_programs: bool = False) -> None:
-        """Make the other host remove the scripts; then end all masters, except the user's own.
+        """Ask the other host to remove acpterm's scripts there; then end acpterm's own masters.
 
-        With `ends_programs`, the other host first ends all programs that are left.
+        If `ends_programs` is true, the other host first ends all programs that still run there.
         """
         # Callers get new connections from now on.
         control, self._control = self._control, None
@@ -214,10 +214,10 @@ class Connections:
         return None
 
     async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Call `work`, which connects, while no other caller connects.
+        """Wait until no other caller connects, then call `work`, which connects.
 
-        If another caller fails to connect while this call waits, raise the other caller's error,
-        and do not call `work`.
+        If another caller fails to connect during this wait, raise `ProviderError` with the other
+        caller's error, and do not call `work`.
         """
         await self._running.wait()
         failures = self._failures

@@ -68,11 +68,11 @@ class Control:
     ) -> None:
         """Run `script` on the host, and receive its replies, until the channel is lost or stopped.
 
-        Once the channel is open, reports to `task_status` the command line that runs a job on the
-        host, without the job's id, which the caller appends. From then on cancellation has no
-        effect: only `stop` ends the channel, so that last requests can be sent. Raises
-        `ProviderError` if the channel cannot be opened. Later errors are logged, and the channel is
-        lost.
+        When the channel opens, `task_status` gets the command line that runs a job on the host. The
+        caller must append the id of the job to this command line. From then on,
+        cancellation has no effect, so that last requests can be sent: only `stop` ends the channel.
+        Raises `ProviderError` if the channel cannot be opened. A later error is logged, and the
+        channel is lost.
         """
         with self._scope:
             try:
@@ -178,7 +178,7 @@ class Control:
         return reply[0]
 
     async def send(self, line: str, lines: Sequence[bytes] = ()) -> None:
-        """Send a request without waiting for a reply; `lines` follow its first line, `line`.
+        """Send a request without waiting for a reply. `line` is its first line, `lines` the others.
 
         Cancellation does not interrupt the sending. Raises `ControlLostError` if the channel is
         lost, or if the host does not read the lines within 10 s.
@@ -199,9 +199,9 @@ class Control:
 
 
 def _check_opened(words: str) -> bool:
-    """Return True if `words`, those of the first reply, say that the script is ready.
+    """Return True if the script's first reply, `words`, says that the script is ready.
 
-    Otherwise raise `ProviderError` with the error in the reply.
+    Raises `ProviderError`, with the error in the reply, if the script is not ready.
     """
     if not _READY.fullmatch(words):
         raise ProviderError(words.partition(" ")[2])

@@ -1,9 +1,9 @@
 r"""A job: the description of a program for the other host, as lines of text.
 
-The lines are: the working directory; the umask in octal digits, or nothing; the number of
-variables, and the variables; and for each command to try, the number of its words, and the words.
-In a line, `\0` and three octal digits replace each byte that is not printable ASCII, and each
-backslash.
+The lines are: the working directory; the umask in octal digits, or an empty line; the number of
+variables; the variables; and one or more alternative commands, each as the number of its words and
+the words. The first command whose program exists on the other host is executed. In a line, `\0`
+and three octal digits replace each backslash, and each byte that is not printable ASCII.
 """
 
 import os
@@ -51,9 +51,9 @@ def _commands(command: Command) -> list[Sequence[str]]:
 def remote_directory(directory: str, mapping: Mapping[str, str]) -> str:
     """Return the path on the other host that corresponds to the local path `directory`.
 
-    `mapping` has paths on the other host by the corresponding local paths. The longest local path
-    that is `directory`, or contains it, applies. If there is none, `directory` is returned,
-    normalised.
+    `mapping` maps local directories to directories on the other host. Of the local directories that
+    are equal to `directory` or contain it, the longest one is replaced. If there is none, the
+    result is `directory`, normalised.
     """
     directory = os.path.normpath(directory)
     for here in sorted(mapping, key=len, reverse=True):

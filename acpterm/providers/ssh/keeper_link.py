@@ -82,7 +82,8 @@ class KeeperLink:
 async def open_link(path: str, timeout_s: float) -> KeeperLink:
     """Connect through the forwarded local socket `path`; return the connection once it is open.
 
-    Raises `ProviderError` if no daemon answers within `timeout_s`, or if it refuses `initialize`.
+    Raises `ProviderError` if the daemon does not answer within `timeout_s`, or if the daemon
+    refuses `initialize`.
     """
     with trio.move_on_after(timeout_s):
         try:
@@ -120,7 +121,8 @@ def read_status(reply: str) -> tuple[str, str]:
     """Return acpterm's version and the path of the user's socket on the host.
 
     `reply` is the output of `acpterm status --json` on the host. Raises `UnusableError` if `reply`
-    is not valid, if the version does not fit this one, or if ssh cannot forward to the socket.
+    is not valid, if acpterm's version there does not work together with the version here, or if
+    ssh cannot forward to the socket.
     """
     try:
         status = json.loads(reply)

@@ -176,11 +176,11 @@ class Master:
 
 
 async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[str]]:
-    """Return the user's own master, None if none listens; and options to start another master.
+    """Return the user's own master, and options with which `Master.start` can start another one.
 
-    Both follow from the configuration of ssh (`config_options`). The user's master listens at its
-    `ControlPath`. The options, for `Master.start`, set `ServerAliveInterval` if the configuration
-    does not. Raises `ProviderError` if ssh is not installed, or cannot read the configuration.
+    The master is None if none listens at the `ControlPath` of ssh's configuration. The options set
+    `ServerAliveInterval` if the configuration does not set it; otherwise there are none. Raises
+    `ProviderError` if ssh is not installed, or cannot read the configuration.
     """
     if shutil.which("ssh") is None:
         raise ProviderError("there is no ssh on the PATH: install openssh-client")
@@ -217,7 +217,8 @@ def config_options(place: SshPlace) -> list[str]:
 def environment() -> dict[str, str]:
     """Return the environment of an ssh process that connects, and belongs to no terminal.
 
-    It is that of the daemon, with a mark: the process is never taken for a terminal's orphan.
+    It has the variables of the daemon's environment, and one more as a mark: by the mark, the
+    daemon knows that the process is no orphan of a terminal.
     """
     return {**os.environ, STARTED_DETACHED: "ssh"}
 
@@ -225,9 +226,9 @@ def environment() -> dict[str, str]:
 def client_of_master_environment() -> dict[str, str]:
     """Return the environment of an ssh process that uses a master, and belongs to no terminal.
 
-    It is `client_environment`, with the mark of `environment`. It has no other variables of the
-    daemon, since ssh replaces `${NAME}` in some of its arguments with the value of the variable.
-    The other host chooses one of these arguments: the path `there` of `forward`.
+    It has the variables of `client_environment`, and the mark that `environment` describes. It has
+    no other variables, because ssh replaces `${NAME}` in some arguments by the variable's value,
+    and the other host chooses one of these arguments (`there` of `forward`).
     """
     return {**client_environment({}), STARTED_DETACHED: "ssh"}
 

@@ -38,8 +38,8 @@ _EXIT_PAUSE_S: Final = 0.5
 class SshProgram:
     """A program that ssh runs in a session of a master connection.
 
-    `identifier` is the id of its job, and `master` is the path of the master's socket. The program
-    counts as a session of the master until `ended` is called.
+    `identifier` is the id of the program's job, and `master` is the path of the master's socket.
+    The program counts as a session of the master until `ended` is called.
     """
 
     def __init__(self, connections: Connections, identifier: str, master: str) -> None:
@@ -75,9 +75,9 @@ class SshProgram:
         return False
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Wait until cancelled, since the client of the program ends by itself.
+        """Wait until cancelled: when the program ends, its client ends by itself.
 
-        Never calls `changed`, since `host` and `is_queued` never change.
+        `changed` is never called, since `host` and `is_queued` never change.
         """
         del changed
         await trio.sleep_forever()
@@ -106,8 +106,8 @@ class SshProgram:
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are the exit status of ssh.
 
-        A code up to 127 is that of the program. Otherwise the host is asked, if it is connected. A
-        program that still runs is ended.
+        If `code` is at most 127, it is the exit code of the program. Otherwise ask the other host,
+        if the master connection is still alive. If the program still runs there, end it.
         """
         self.ended()
         if signal is None and code is not None and code <= _CERTAIN_MAX:
@@ -118,7 +118,7 @@ class SshProgram:
         return await self._read_exit(reply, code)
 
     async def _read_exit(self, reply: str | None, code: int | None) -> RemoteExit:
-        """Return how the program ended, from the host's `reply`; if that is None, from `code`.
+        """Return how the program ended, from the host's `reply`; if `reply` is None, from `code`.
 
         `reply` is None if the host could not be asked. `code` is the exit code of the client, such
         as ssh. Returns `LOST` if the exit remains unknown. A program that still runs is ended.
@@ -153,9 +153,9 @@ class SshProgram:
 class KeptProgram(SshProgram):
     """A program in a terminal of the other host's daemon. It survives the loss of the connection.
 
-    `identifier` is the id of its job. `keeper` keeps the route to that daemon open. `limit_s` is
-    the maximum time, in seconds, for which `exit` tries to reach the host. A program whose host
-    cannot be reached is *abandoned*: `keeper` ends it later.
+    `identifier` is the id of the program's job. `keeper` keeps the route to the other daemon open.
+    `limit_s` is the maximum time, in seconds, for which `exit` tries to reach the host. If the host
+    cannot be reached, the program is *abandoned*: `keeper` ends the program later.
     """
 
     def __init__(
@@ -189,9 +189,9 @@ class KeptProgram(SshProgram):
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended; `code` and `signal` are the exit status of the bridge.
 
-        A code up to 127 is that of the program. Otherwise the host is asked, repeatedly while it
-        cannot be reached: for `limit_s` seconds, or for a short time if a signal has ended the
-        bridge. If the host was not reached by then, the program is abandoned.
+        If `code` is at most 127, it is the exit code of the program. Otherwise ask the other host,
+        again and again until it replies: for at most `limit_s` seconds, or, if a signal has ended
+        the bridge, for at most `_CONNECT_TIMEOUT_S`. If there is no reply, abandon the program.
         """
         reply: str | None = None
         if signal is None and code is not None and code <= _CERTAIN_MAX:

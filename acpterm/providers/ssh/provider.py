@@ -44,10 +44,10 @@ _BRIDGE: Final = "acpterm.client.user.bridge"
 
 
 class SshProvider:
-    """Runs programs on the host of `place`; `name` is the provider's, such as `ssh:build1`.
+    """Runs programs on the host of `place`; `name` is the provider's name, such as `ssh:build1`.
 
-    `daemon` is the identity of this daemon, by which its next worker finds the connections. It is
-    None if only `check` is called.
+    `daemon` is the identity of this daemon, by which the next worker finds the connections. If only
+    `check` is called, `daemon` may be None.
     """
 
     isolation: Final[Isolation] = "none"
@@ -178,11 +178,11 @@ class SshProvider:
                 pass
 
     async def check(self) -> str:
-        """Connect to the host and send a request; return a line with the time that each takes.
+        """Connect to the host and send a request; return a line for the user.
 
-        With the setting `keeper`, the line also says whether the host keeps terminals. Raises
-        `ProviderError` if the host cannot be reached or does not answer, or if no directory for the
-        connection can be created.
+        The line says how long connecting and the request took. With the setting `keeper`, the line
+        also says whether the host keeps terminals. Raises `ProviderError` if the host cannot be
+        reached or does not answer, or if no directory for the connection can be created.
         """
         try:
             directory = tempfile.mkdtemp(prefix="acpterm-ssh-")

@@ -15,7 +15,7 @@ Roles:
 
 States of the route: *open*, while this worker has a connection through the forward (`keeper_link`);
 *lost*, otherwise. States of a program: *kept*, from its creation until it has exited; *abandoned*,
-if the route was lost when the program had to be ended, or its terminal removed.
+if the program has to be ended or its terminal removed, but the route is lost.
 
 A program that is no longer wanted must not run on without end. It is ended in one of these ways:
 
@@ -101,25 +101,25 @@ class RemoteKeeper:
 
     @property
     def is_open(self) -> bool:
-        """Whether the route is open. If it was lost silently, that may not be known yet."""
+        """Whether the route is open. Also true after a loss that was not noticed yet."""
         return self._link is not None and not self._link.closed.is_set()
 
     def keep(self, identifier: str) -> None:
-        """Record that the other host's daemon keeps a job's program: `run` keeps the route open."""
+        """Record that the other host's daemon keeps a job's program. `run` keeps the route open."""
         self._connections.kept.add(identifier)
         self._wanted.set()
 
     def let_go(self, identifier: str) -> None:
-        """Record that a job's program is no longer kept, unless it is abandoned. Idempotent."""
+        """Undo `keep` for a job; do nothing if the job's program is abandoned. Idempotent."""
         if identifier not in self._abandoned:
             self._connections.kept.discard(identifier)
 
     def abandon(self, identifier: str) -> None:
-        """Record that a job's program must be ended as soon as the route is open.
+        """Record that a program must be ended as soon as the route is open.
 
-        The program's terminal on the other host must then be removed too. The record is a file, so
-        that the next worker finds it. `run` drops the record after `lost_timeout`, since the host
-        has ended the program by then.
+        Then the program's terminal on the other host must be removed, too. `identifier` is the id
+        of the program's job. The record is a file, so that the next worker finds it. `run` drops
+        the record after `lost_timeout`, since the other host has ended the program by then.
         """
         with contextlib.suppress(OSError), open(self._marker(identifier), "w"):
             pass
@@ -238,9 +238,10 @@ class RemoteKeeper:
         self._nursery.start_soon(run_guarded, "link to a keeper", link.run)
 
     async def forget(self, identifier: str) -> None:
-        """Remove the terminal and the files of a job on the other host. Does not raise.
+        """Remove the terminal and the files of the job `identifier` on the other host.
 
-        If that fails, for example because the route is lost, abandons the program.
+        If they cannot be removed, for example because the route is lost, abandon the program
+        instead of raising an error.
         """
         is_forgotten = False
         try:

@@ -6,20 +6,22 @@ The login shell there may be any shell: it gets only command lines of plain word
 in a session without a PTY. The script creates a directory of mode 0700 in /tmp for this daemon,
 writes the other scripts into it, and then reads requests.
 
-The terminal of a program runs `wait.pl`, or `wait.sh` if there is no perl. That script reads its
-*job* (`ssh.job`) in the directory: the working directory, the environment and the arguments. So
-these are in no command line, where other users could read them. The job may arrive after the
-terminal's session has begun, so that the creation of a terminal need not wait for a reply.
+The terminal of a program runs `wait.pl`, or `wait.sh` if there is no perl. That script reads the
+program's *job* (`ssh.job`) from a file in the directory. The job has the working directory, the
+environment and the arguments. So these are in no command line, where other users could read them.
+The job may arrive after the terminal's session has begun, so that the creation of a terminal need
+not wait for a reply.
 
 The request `keeper` starts acpterm's daemon on the other host, and replies with its status. In a
 terminal of that daemon, the script `kept` runs a job with the environment and the umask of a login,
 instead of those of the daemon.
 
 The processes of a program are those of its session, those that have the job's id in their
-environment, and all their descendants. The script `end` ends them. It runs on request; when the PTY
-hangs up, since the connection is lost or the client was killed; when the daemon ends (`quit all`);
-and when no beat has arrived for too long (`watch`). Then `watch` also removes the directory and
-ends `control`, so that the next program gets a new directory and a new `control`.
+environment, and all their descendants. The script `end` ends them. It runs in four cases: on
+request; when the PTY hangs up, because the connection is lost or ssh was killed; when the daemon on
+this machine ends (`quit all`); and when no beat has arrived for too long. In the last case, the
+script `watch` runs `end`, removes the directory and ends `control`. The next program gets a new
+directory and a new `control`.
 """
 
 from typing import Final

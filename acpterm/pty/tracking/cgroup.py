@@ -113,10 +113,7 @@ class Cgroups:
         return CgroupTree.make(os.path.join(self._base, name))
 
     def existing(self, name: str) -> "CgroupTree":
-        """Return the tree of the terminal with id `name`, whose group a previous worker created.
-
-        If the group was removed, the tree is empty.
-        """
+        """Return the tree of a previous worker's terminal; empty if the group was removed."""
         return CgroupTree(os.path.join(self._base, name))
 
     def directory(self, name: str) -> str:
@@ -174,10 +171,10 @@ def terminals_of(pid: int | str) -> set[tuple[str, str]]:
 
 
 def _own_directory() -> str | None:
-    """Return the directory of the daemon's control group; None if no mount shows the group.
+    """Return the directory OWN of the module's docstring; None if no mount shows it.
 
-    It is OWN in the module's docstring: this process's control group; or, if the daemon's processes
-    have moved to `DAEMON_GROUP`, the parent of that group.
+    OWN is this process's control group. If the daemon's processes have moved to the group
+    `DAEMON_GROUP`, OWN is the parent of `DAEMON_GROUP`.
     """
     path = _own_path()
     return None if path is None else _directory_of(path)
@@ -249,10 +246,11 @@ def _lock(base: str, how: int) -> int:
 
 
 def stale_base_of(pid: int) -> str | None:
-    """Return the directory of a killed daemon, if process `pid` is in one of its control groups.
+    """Return the killed daemon's directory in which the control group of process `pid` is.
 
-    Returns None if the process is in no such group, or if the directory cannot be locked, such as
-    that of another user. Raises `OSError` if no file descriptor is free to find that out.
+    Returns None if the group is in no daemon's directory. Also returns None if the directory cannot
+    be locked: its daemon is running, or is another user's. Raises `OSError` if no file descriptor
+    is free.
     """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
@@ -273,9 +271,7 @@ def clear_stale(base: str) -> bool:
 
     `base` is the daemon's directory. Returns True if it was removed. Returns False if groups remain
     because the killed processes have not ended yet, or because no file descriptor is free; then
-    call this again later. If `base` cannot be locked for another reason, nothing is done, and the
-    result is True: it belongs to another user, or to a running daemon, perhaps in another
-    container.
+    call this again later. If `base` belongs to another user or a running daemon, returns True.
     """
     try:
         lock = _lock_stale(base)

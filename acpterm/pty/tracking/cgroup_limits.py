@@ -1,4 +1,4 @@
-"""The limits of one terminal's control group: sets them, and finds out whether one ended a program.
+"""Sets the limits of one terminal's control group, and finds out which limit has ended a program.
 
 The files are those of version 2 (Documentation/admin-guide/cgroup-v2.rst of Linux). A limit works
 only if its controller is enabled for the group, which `controllers.enable` does.
@@ -103,8 +103,9 @@ def enforce(
 
 
 def _set(directory: str, name: str, value: float) -> str | None:
-    """Set a limit of the control group `directory`; return None, or why that is impossible.
+    """Set a limit of the control group `directory`.
 
+    Returns None on success, otherwise the reason why the limit cannot be set.
     `name` is a key of `CONTROLLERS`, and `value` is as in `ResourceLimits`.
     """
     try:

@@ -24,11 +24,11 @@ _LAST_KILL_POLL_S: Final = 0.1
 
 
 class CgroupTree:
-    """The processes in one terminal's control group; has some methods of `tree.ProcessTree`.
+    """The processes in one terminal's control group.
 
-    `directory` is the path of the group. `cgroup` is an open descriptor of that directory; this
-    object owns the descriptor. None: no process will be started in the group. `trees.CombinedTree`
-    adds the methods that are missing.
+    `directory` is the path of the group. `cgroup` is an open descriptor of that directory, which
+    this object owns; None if no program will be started in the group. This class has some methods
+    of `tree.ProcessTree`; `trees.CombinedTree` has all of them.
     """
 
     def __init__(self, directory: str, cgroup: int | None = None) -> None:
@@ -76,8 +76,8 @@ class CgroupTree:
     async def signal(self, number: int) -> None:
         """Send the signal `number` to each process in the group and its subgroups.
 
-        Raises `OSError` if the processes cannot be read, or if not even one can be signalled for
-        lack of file descriptors.
+        Raises `OSError` if the processes cannot be read, or if too few file descriptors are free to
+        signal even one process.
         """
         pids = self.pids()
         size = _SIGNAL_BATCH_SIZE
@@ -96,8 +96,9 @@ class CgroupTree:
     async def kill(self) -> None:
         """Kill the processes in the group in rounds, until the group is empty.
 
-        Uses `cgroup.kill`, which also kills processes that are just being forked. If that fails,
-        such as before Linux 5.14, sends SIGKILL to each process.
+        Writes to the group's file `cgroup.kill`, which also kills processes that are just being
+        forked. If the file does not exist (before Linux 5.14) or cannot be written, sends SIGKILL
+        to each process instead.
         """
         pause = _FIRST_KILL_POLL_S
         while not await retry_on_oserror(self.empty):

@@ -5,16 +5,16 @@ it on (`cgroup.subtree_control`):
 
     OWN ──passes it on──▶ acpterm-PID-RANDOM ──passes it on──▶ TERMINAL
 
-Only the root of the hierarchy can both pass controllers on and have processes of its own; all other
-groups must choose (the rule of no internal processes). So when a limit needs a controller for the
-first time, the processes of the daemon are moved from OWN to the group `DAEMON_GROUP` below it. If
-the unit has `DelegateSubgroup=`, systemd has started them there. If OWN has other processes, such
-as the user's shell, nothing is moved, and the controller is not available.
+A group that has processes of its own cannot pass controllers on, unless it is the root of the
+hierarchy. So when a limit needs a controller for the first time, the processes of the daemon are
+moved from OWN to the group `DAEMON_GROUP` below OWN. If systemd's unit of the daemon has the option
+`DelegateSubgroup=`, systemd has already started them there. If OWN has other processes, such as the
+user's shell, nothing is moved, and the controller is not available.
 
-If the keeper is killed and programs outlive it, systemd starts the service again in OWN. Before
-version 254, which introduced `DelegateSubgroup=`, this fails if OWN passes a controller on. So the
-worker that loses its keeper calls `disable`, and the next worker enables the controllers and sets
-the limits again.
+If the keeper is killed and programs outlive it, systemd starts the service again in OWN. With
+systemd before version 254, which has no `DelegateSubgroup=`, the start fails if OWN passes a
+controller on. So a worker that loses its keeper calls `disable`. The next worker enables the
+controllers and sets the limits again.
 """
 
 import contextlib
@@ -30,8 +30,9 @@ _MOVE_ROUNDS_MAX: Final = 10
 
 
 def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
-    """Enable a controller for the groups in `base`; return None, or why that is impossible.
+    """Enable a controller for the groups in `base`.
 
+    Returns None on success, otherwise the reason why the controller cannot be enabled.
     `base` is the daemon's directory of control groups. `own_pids` are the pids of the daemon's
     processes; these and their children may be moved to another group.
     """
@@ -61,8 +62,9 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
 def disable(base: str) -> None:
     """Disable all controllers for the groups in `base`, which removes the groups' limits.
 
-    Then a process can be started in the parent group of `base`. If that group is the root of the
-    hierarchy, this is possible anyway, and nothing is disabled. Errors are ignored.
+    `base` is the daemon's directory of control groups. Afterwards, processes can be started in the
+    parent group of `base`. If the parent group is the root of the hierarchy, it can always have
+    processes, so nothing is disabled. Errors are ignored.
     """
     own = os.path.dirname(base)
     if _is_root(own):
@@ -75,7 +77,7 @@ def disable(base: str) -> None:
 
 
 def _is_root(directory: str) -> bool:
-    """Return whether a group is the root of the hierarchy, which can always have processes."""
+    """Return whether the group `directory` is the root of the hierarchy of control groups."""
     return not os.path.exists(f"{directory}/cgroup.events")
 
 

@@ -47,7 +47,7 @@ class Adopter(Protocol):
     def owner(self, orphan: ProcStat, closing: "DescendantTree") -> "DescendantTree | None":
         """Return the tree to which `orphan` belongs; None if that is not certain.
 
-        The trees considered are the open ones and `closing`, whose `close` may be running.
+        The tree is one of the open trees, or `closing`, which is no longer open during its `close`.
         """
 
     def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
@@ -91,7 +91,7 @@ class DescendantTree:
 
     @property
     def rlimits(self) -> Rlimits:
-        """The limits that mark the tree's processes, one at most (see `marks.rlimits`)."""
+        """The resource limit that marks the tree's processes; empty if none (`marks.rlimits`)."""
         return marks.rlimits(self.name)
 
     @property
@@ -100,7 +100,10 @@ class DescendantTree:
         return None if self._reaped_at is not None else self._pid
 
     def has(self, process: ProcStat) -> bool:
-        """Return whether the tree is known to contain `process`, without reading its marks."""
+        """Return whether it is known that `process` belongs to the tree.
+
+        The marks of the process are not read.
+        """
         identity = process.pid, process.started
         return self._is_root(process) or self._in_session(process) or identity in self._members
 
@@ -139,7 +142,7 @@ class DescendantTree:
         self._reaped_at = reaped_at
 
     def begins(self) -> None:
-        """Record that from now on the terminal's program may run, and start other processes."""
+        """Record that from now on the terminal's program may run, and may start processes."""
         self._program_started = processes.now()
 
     def reaped(self, at: float | None = None) -> None:
@@ -214,10 +217,10 @@ class DescendantTree:
         return members
 
     async def close(self) -> None:
-        """Remove the tree from the open trees, and kill the processes that still belong to it.
+        """Remove this tree from the open trees, and kill the processes that still belong to it.
 
-        Also kills orphans without marks that may belong to this tree but to no open tree. Gives up
-        after `_CLOSE_TIMEOUT_S` seconds.
+        An orphan without marks is killed, too, if it may come from this tree and cannot come from
+        any open tree. Gives up after `_CLOSE_TIMEOUT_S` seconds.
         """
         self._adopter.discard(self)
         with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):

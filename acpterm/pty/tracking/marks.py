@@ -10,7 +10,8 @@
 
 The daemon's identity is `PID-TICKS-NAMESPACE-PLACE`: its pid, its start time in clock ticks since
 boot, the inode number of the pid namespace to which the pid belongs, and a hash of the path of its
-socket (0 without a socket), by which the next daemon on that socket recognises its predecessor.
+socket (0 without a socket). By this hash, the next daemon on the socket recognises the processes
+that its predecessor has left.
 """
 
 import hashlib
@@ -69,9 +70,10 @@ class Daemon(NamedTuple):
 
     @classmethod
     def of(cls, pid: int, socket_path: str | None) -> "Daemon":
-        """Return the identity of the running process `pid`, as a daemon.
+        """Return the identity of the daemon whose programs the running process `pid` starts.
 
-        `socket_path` is the path of the socket on which the daemon listens; None without one.
+        `socket_path` is the path of the socket on which the daemon listens; None if it has no
+        socket.
         """
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)

@@ -29,7 +29,10 @@ class KnownTree(Protocol):
         """The soft `RLIMIT_LOCKS` that marks the tree's processes."""
 
     def has(self, process: ProcStat) -> bool:
-        """Return whether the tree is known to contain `process`, without reading its marks."""
+        """Return whether it is known that `process` belongs to the tree.
+
+        The marks of the process are not read.
+        """
 
 
 class Origin(NamedTuple):
@@ -79,9 +82,10 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
     """Return the process `pid` with its ancestors, and the pid at which the search for them ended.
 
-    The latter is `parent` (as in `find_origin`) or the pid of this process, if `pid` descends from
-    one of these two. Otherwise the latter is 0, or the pid of an ancestor that was not found. The
-    list of processes does not contain that pid.
+    The search goes from each process to its parent. It ends at the pid `parent` (as in
+    `find_origin`), at the pid of this process, at pid 0, or at an ancestor that cannot be read. The
+    list does not contain the process at which the search has ended. If this is process 1, the
+    returned pid is 0, since process 1 adopts orphans from everywhere.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):

@@ -111,7 +111,10 @@ class Subreaper:
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
-        """Record that `tree` is closed: `owner` then kills orphans with the marks of `tree`."""
+        """Record that `tree` is closed.
+
+        From now on, the method `owner` kills each orphan that it finds with the marks of `tree`.
+        """
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
 
@@ -182,9 +185,9 @@ class Subreaper:
     def owner(self, orphan: ProcStat, closing: DescendantTree) -> DescendantTree | None:
         """Return the tree to which `orphan` belongs; None if that is not certain.
 
-        The trees considered are the open ones and `closing`, whose `close` may be running. The
-        orphan is recorded in the tree. If the orphan's marks are those of a closed tree, kills the
-        orphan and returns None.
+        The tree is one of the open trees, or `closing`, which is no longer open during its `close`.
+        The orphan is recorded in the tree. If the orphan's marks are those of a closed tree, kills
+        the orphan and returns None.
         """
         trees = {*self.trees, closing}
         if owner := next((tree for tree in trees if tree.has(orphan)), None):
@@ -253,7 +256,7 @@ def _tree_with_marks(found: marks.Marks, trees: Iterable[DescendantTree]) -> Des
 
 
 def _ignore_signal(_number: int, _frame: object) -> None:
-    """Do nothing. `Subreaper.run` sets this handler of SIGCHLD if the default one is set."""
+    """Do nothing. `Subreaper.run` sets this handler of SIGCHLD in place of the default handler."""
 
 
 def _reap(pid: int) -> None:

@@ -30,8 +30,9 @@ Rlimits = tuple[tuple[int, int, int], ...]
 class ProcessTree(Protocol):
     """All processes of one terminal. The *first child* is the terminal's program.
 
-    A tree is created before its first child, which the caller starts with `cgroup`, `environment`
-    and `rlimits`. Order of calls: `begins` and `started`, in any order; `reaped`; `close`.
+    The caller first creates the tree, then starts the first child with the tree's `cgroup`,
+    `environment` and `rlimits`. It calls `begins` and `started`, in any order; then `reaped`; then
+    `close`.
     """
 
     @property
@@ -54,7 +55,10 @@ class ProcessTree(Protocol):
 
     @property
     def rlimits(self) -> Rlimits:
-        """Limits (resource, soft, hard) that the program gets; they override its other limits."""
+        """Limits (resource, soft, hard) that the program gets.
+
+        They override the program's other limits on the same resources.
+        """
 
     def started(self, pid: int, started: float | None = None) -> None:
         """Record that the program was started, with its pid.
@@ -63,7 +67,7 @@ class ProcessTree(Protocol):
         """
 
     def begins(self) -> None:
-        """Record that from now on the terminal's program may run, and start other processes."""
+        """Record that from now on the terminal's program may run, and may start processes."""
 
     def reaped(self, at: float | None = None) -> None:
         """Record that the program was reaped at the time `at`; None means now.

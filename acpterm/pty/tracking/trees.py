@@ -61,7 +61,7 @@ class CombinedTree:
 
     @property
     def rlimits(self) -> Rlimits:
-        """The limits that mark the tree's processes, one at most (see `marks.rlimits`)."""
+        """The resource limit that marks the tree's processes; empty if none (`marks.rlimits`)."""
         return self._descent.rlimits
 
     def started(self, pid: int, started: float | None = None) -> None:
@@ -70,7 +70,7 @@ class CombinedTree:
         self._descent.started(pid, started)
 
     def begins(self) -> None:
-        """Record that from now on the terminal's program may run, and start other processes."""
+        """Record that from now on the terminal's program may run, and may start processes."""
         self._descent.begins()
 
     def reaped(self, at: float | None = None) -> None:
@@ -197,10 +197,11 @@ class Trees:
         )
 
     def enforce_again(self, name: str, limits: ResourceLimits) -> Enforcement | None:
-        """Set again the limits that a previous worker had set for the terminal with id `name`.
+        """Set `limits` again for the terminal with the id `name`, after a take-over.
 
-        `release_controllers` may have removed them. If the terminal has no control group, set
-        nothing: the result then lists all limits as enforced. Returns None if `limits` has none.
+        An earlier call of `release_controllers` may have removed the limits. Returns None if
+        `limits` has no limit. If the terminal has no control group, nothing is set, and the result
+        says that all `limits` are enforced.
         """
         directory = None if self._cgroups is None else self._cgroups.directory(name)
         if directory is None or not os.path.isdir(directory):
@@ -208,11 +209,10 @@ class Trees:
         return self.enforce(name, limits)
 
     def release_controllers(self) -> None:
-        """Disable controllers, so that systemd can start the service again beside the terminals.
+        """Disable controllers, so that systemd can start the daemon's service again.
 
-        Call this if the keeper has died and the programs outlive it. Otherwise systemd could not
-        put a process into the service's own group (see `controllers`). The limits of control groups
-        are removed until the next worker calls `enforce_again`.
+        Call this if the keeper has died and the programs keep running (see `controllers`). The
+        limits of control groups have no effect until the next worker calls `enforce_again`.
         """
         if self._cgroups is not None:
             self._cgroups.disable_controllers()

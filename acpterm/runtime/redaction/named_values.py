@@ -1,4 +1,4 @@
-"""Redacts values after the name of a secret: of variables, options, JSON members and headers."""
+"""Redacts secrets that follow a name: values of variables, options, JSON members and headers."""
 
 import re
 from collections.abc import Callable
@@ -57,9 +57,9 @@ def _replace(
 ) -> str:
     """Redact the secret after each match of `pattern` in `text`; return the result.
 
-    `find` returns the start and end of the secret; None if the match is not before a secret. The
-    search for the next match continues after the secret; without a secret, after the match, because
-    the text that follows may contain other names.
+    `find` returns the start and end of the secret; None if no secret follows the match. The next
+    search begins after the secret. If there was no secret, it begins after the match, because the
+    text that follows may contain other names.
     """
     search = _compiled(pattern).search
     pieces, position, copied = [], 0, 0
@@ -108,9 +108,10 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _is_whole(text: str, value: re.Match[str], sign: str) -> bool:
-    """Return whether a value without quotes is a word, and not an option or a part of code.
+    """Return False if a value without quotes is an option (`-x`), a call (`f(`) or an index (`a[`).
 
-    `sign` is the sign between the name and the value, such as `=`; empty for spaces alone.
+    `value` is the match of the value in `text`. `sign` is the sign between the name and the value,
+    such as `=`; empty if there are only spaces. A value after a sign is never an option.
     """
     word, end = value[0], value.end()
     if not sign and word.startswith("-"):

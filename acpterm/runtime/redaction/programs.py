@@ -137,7 +137,10 @@ def secret_in_next(argument: str, options: Options) -> Form | None:
 
 
 def redact_value(value: str, form: Form) -> str:
-    """Return the option value `value` with its secret redacted; `form` says which part that is."""
+    """Return the value of an option with the secret redacted.
+
+    `form` says which part of the value is the secret.
+    """
     return value[: _kept(value, form)] + REDACTED if _is_secret(value, form) else value
 
 

@@ -145,10 +145,10 @@ _LITERALS: Final = tuple(dict.fromkeys(kind.literal for kind in _KINDS))
 
 
 def _by_mark() -> dict[str, list[str]]:
-    """Return the literals, grouped by a punctuation mark that each literal of a group contains.
+    """Return the literals of all kinds of tokens, grouped by a punctuation mark in them.
 
-    A text without the mark contains no literal of the group, and most texts have few marks. The
-    group of the empty string has the literals without a mark.
+    The keys are the marks. If a text lacks a mark, the literals of that group need not be searched
+    for. Literals without a mark have the key "".
     """
     found: dict[str, list[str]] = {}
     for literal in _LITERALS:
@@ -187,7 +187,7 @@ def redact_tokens(text: str, literals: list[str]) -> str:
     """Return `text` with the secret of each token replaced by `REDACTED`.
 
     `literals` must be the result of `literals_in` for this text. Only tokens with one of these
-    literals are redacted. Tokens of Discord are redacted if the list has an empty string.
+    literals are redacted. An empty string in the list stands for Discord's tokens.
     """
     for literal in literals:
         text = _pattern(literal).sub(rf"\1{REDACTED}", text)

@@ -40,16 +40,18 @@ _CHARS_CHECKED: Final = 4096
 def is_reference(value: str) -> bool:
     """Return whether `value` cannot be a secret itself.
 
-    That is so if `value` is empty, a variable, a placeholder, or redacted already.
+    This is true if `value` is empty, is redacted already, refers to a variable or to the output of
+    a command, or is text such as `<password>`, `***` or `...`.
     """
     return not value or value.endswith(REDACTED) or bool(_REFERENCE.fullmatch(value))
 
 
 def may_be_secret(value: str, certainty: Strength, *, is_certain: bool) -> bool:
-    """Return whether `value` is a secret. `certainty` is the strength of the name before `value`.
+    """Return whether `value`, which follows a name such as `password`, is a secret.
 
-    `is_certain` says whether `value` certainly belongs to that name: true for `NAME=value`, and
-    false for `name: value`, which can be prose or code.
+    `certainty` says how clearly the name indicates a secret. `is_certain` says whether the text is
+    certainly a name and its value: true for `NAME=value`, for example, but false for `name: value`,
+    which can be prose or code.
     """
     is_given = is_certain and certainty is not Strength.WEAK
     if not is_given and not _has_digit_and_letter(value, 6):

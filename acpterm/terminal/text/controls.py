@@ -170,10 +170,10 @@ class Controls:
         )
 
     def _begin(self, data: bytes) -> bytes:
-        """Return `data`, which begins with ESC and has no other ESC, without its escape sequence.
+        """Return `data` without the escape sequence at its beginning.
 
-        If the sequence is translated (EL, CHA), the character that stands for it takes its place.
-        If the sequence is incomplete, the next output continues it.
+        `data` begins with ESC and has no other ESC. A sequence that the module translates (EL, CHA)
+        is replaced by one character. If the sequence is incomplete, the next output continues it.
         """
         data = _mark_erasures(data)
         if data[0] != 0x1B:
@@ -275,10 +275,11 @@ def is_ground(data: bytes | bytearray) -> bool:
 
 
 def _strip_cut(data: bytes) -> bytes:
-    """Return `data` without escape sequences; EL and CHA become the characters they stand for.
+    """Return `data` without escape sequences.
 
-    `data` is empty or begins with ESC. In the output an ESC follows `data`, so the last sequence in
-    `data` ends there, even if it is incomplete.
+    Each sequence that the module translates (EL, CHA) is replaced by one character. `data` is empty
+    or begins with ESC. The output after `data` begins with ESC, too. So the last sequence in `data`
+    has ended, even if it is incomplete.
     """
     data = _mark_erasures(data)
     stripped = _CUT.sub(b"", data)
@@ -305,11 +306,11 @@ def _mark_erasures(data: bytes) -> bytes:
 
 
 def _unix(data: bytes) -> bytes:
-    """Replace CRLF by LF: a CR before an LF has no effect, since the line ends.
+    """Return `data` with an LF in place of each CRLF. A CR beside an LF has no effect.
 
-    A *run* is a sequence of only CRs and LFs. Fast path: if every run has as many CRs as LFs, all
-    CRs are dropped. The check compares two copies of `data`: one without LFs, the other without CRs
-    and then with CR in place of each LF.
+    If every sequence of CRs and LFs has as many CRs as LFs, all CRs are removed, which is faster.
+    To check this, two copies of `data` are compared: one from which the LFs are removed; and one
+    from which the CRs are removed, and in which each LF is then replaced by a CR.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

@@ -20,11 +20,11 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 
 
 def find_end(data: bytes) -> int:
-    """Return the length of `data` if all of it is simple output, otherwise 0.
+    """Return the length of the simple output in `data`; 0 if `data` has any other output.
 
-    Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. An incomplete SGR sequence
-    or a CR at the very end of `data` is left out of the check and of the length, because only the
-    next output shows whether that end is simple. `data` must not begin within an escape sequence.
+    Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. If `data` ends with a CR
+    or an incomplete SGR sequence, this end is neither checked nor counted: only the next output
+    shows whether the end is simple. `data` must not begin within an escape sequence.
     """
     end = len(data)
     if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):

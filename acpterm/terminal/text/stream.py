@@ -14,7 +14,7 @@ Rules:
   `feed`.
 - If much output is fed at once, the view skips its beginning and *restarts* at a line that does not
   depend on earlier output, provided that the text from that line on exceeds the limit. The
-  resulting text is the same.
+  text is the same as without a restart.
 - Simple output (`feed_simple`) is *deferred*: stored unprocessed until the text is read, or `flush`
   is called. Output that is followed by more deferred text than the limit is dropped unprocessed.
 - An incomplete character or escape sequence at the end of the output is not part of the text yet.
@@ -133,10 +133,10 @@ class TextView:
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Return the number of bytes of finished lines that are in the text, and the current line.
+        """Return how many bytes of finished lines the text has, and the current line.
 
-        These finished lines and the current line together fit into the limit. If the current line
-        alone exceeds the limit, its beginning is cut off, and the number is 0.
+        Only the last bytes of the finished lines may be in the text. If the current line alone
+        exceeds the limit, the beginning of that line is cut off, and the number is 0.
         """
         line = self._line.text().encode()
         if len(line) > self._limit:
@@ -270,10 +270,11 @@ class TextView:
             self._commit(self._line.write(text[end:].decode()))
 
     def _erase_right(self, program: bytes) -> None:
-        """Write `program` at the cursor of the current line.
+        """Write `program` at the cursor of the current line, and apply each ERASE_RIGHT in it.
 
-        The only controls in `program` are TAB, LF and ERASE_RIGHT. This method is fast for the
-        output of compilers and grep, which use ERASE_RIGHT at the end of a line, without effect.
+        The only other controls in `program` are TAB and LF. Only the current line can have text to
+        the right of the cursor. In later lines ERASE_RIGHT has no effect, and is dropped, which is
+        fast: compilers and grep print ERASE_RIGHT at the end of many lines.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")
@@ -290,8 +291,8 @@ class TextView:
 def fresh_start(data: bytes, keep: int) -> int:
     """Return an index in `data` at which a line begins, whatever output came before `data`.
 
-    Returns 0 if there is no such index. At least `keep` bytes follow the returned index. The LF
-    before the index certainly ends a line, and is not part of an escape sequence.
+    At least `keep` bytes follow the index. The byte before the index is an LF that is certainly not
+    part of an escape sequence. If no such index is found, return 0.
     """
     newline = data.rfind(b"\n", 0, max(0, len(data) - keep))
     if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):

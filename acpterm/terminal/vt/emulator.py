@@ -207,7 +207,7 @@ class Emulator:
         return fed
 
     def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
-        """Return which part of the simple output `data` surely scrolls off; None if none does."""
+        """Return the part of the simple output `data` that need not be fed; None if all must be."""
         if self._terminal is None or self._tail:
             return None
         library = native()

@@ -1,8 +1,8 @@
 """Calls of libghostty-vt: creates native terminals with their options and callbacks.
 
 A *native terminal* is a terminal object of libghostty-vt. All native terminals share the callbacks,
-because each callback takes memory. libghostty-vt passes the address of the native terminal to a
-callback, which finds by that address the `Feeding` of the terminal that is being fed.
+because each callback takes memory. libghostty-vt passes a callback the address of the native
+terminal that is being fed. By this address the callback finds that terminal's `Feeding`.
 
 `library` loads libghostty-vt, and `emulator` uses these calls.
 """

@@ -142,9 +142,9 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Yield sequences that set the modes, keypad, modifyOtherKeys, shape and title of `screen`.
+    """Yield the sequences that set the modes, the cursor's shape and the title of `screen`.
 
-    The shape is that of the cursor.
+    The modes include the keypad mode and xterm's modifyOtherKeys.
     """
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
@@ -178,8 +178,9 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
     """Yield the sequences that set the cursor of the viewer's terminal to the state `saved`.
 
-    The caller then saves that cursor (DECSC). The viewer's terminal must have no margins. `main` is
-    true for the cursor of the main screen.
+    The caller must then make the viewer's terminal save the cursor (DECSC). The viewer's terminal
+    must have no margins. `saved` is the saved cursor of the main screen if `main` is true, and of
+    the current screen if `main` is false.
     """
     if saved.origin:
         yield "\x1b[?6h"
@@ -213,14 +214,15 @@ def _cursor(
 ) -> Iterable[str]:
     """Yield the sequences that move the cursor to column `x` and row `y` of the screen.
 
-    The sequences address the cursor relative to `origin`. In two cases they write the character
-    before the cursor again:
+    The sequences address the cursor relative to `origin`, a column and a row. `main` is true for
+    the main screen, false for the current screen.
 
-    - if the cursor is past the last column (`x` is the screen's width), so that the next character
-      goes to the next row;
-    - if that character equals the last one printed, so that a later REP repeats it.
+    In two cases the sequences write the character to the left of the cursor again:
 
-    `main` is true for the cursor of the main screen, false for that of the current screen.
+    - The cursor is past the last column (`x` is the screen's width). After the character is
+      written, the next character goes to the next row.
+    - The character to the left equals the last character that the program printed. A later REP
+      repeats the character that was written last, so it must be this one.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []

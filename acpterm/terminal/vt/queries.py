@@ -180,10 +180,10 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop a control string from index `at` of `data` on.
+        """Drop the rest of a control string, which begins at index `at` of `data`.
 
         `ends` matches the end of the string. If the end is not in `data`, the next call of `feed`
-        continues to drop the string. Returns the index at which the caller continues.
+        continues to drop the string. Returns the index of the first byte that is not dropped.
         """
         self._dropping = None
         end = ends.search(data, at)
@@ -198,8 +198,8 @@ class QueryFilter:
         """Return whether a control string passes; None if that depends on bytes still to come.
 
         `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is the
-        beginning of the content, at most `INCOMPLETE_MAX` bytes, without control characters.
-        `is_whole` is true if the string's terminator has come.
+        first part of the string's content, at most `INCOMPLETE_MAX` bytes. Control characters were
+        removed from it. `is_whole` is true if the string's terminator has come.
         """
         if kind == b"]":
             return self._decide_osc(content, is_whole=is_whole)

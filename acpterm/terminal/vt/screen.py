@@ -60,8 +60,8 @@ class Screen:
     def cells(self, y: int, *, main: bool = False) -> list[Cell]:
         """Return the cells of row `y`, without blanks in default style at the end.
 
-        The first row has the number 0. Reads the screen that is shown; if `main` is true, always
-        the main screen.
+        The first row has the number 0. If `main` is true, the row is that of the main screen, even
+        while the alternate screen is shown. Otherwise it is the row of the screen that is shown.
         """
         page, at = self._row(y, main=main)
         if page is None:
@@ -147,7 +147,10 @@ class Screen:
 
     @property
     def last(self) -> str:
-        """The last character printed, which REP repeats; empty if none was printed."""
+        """The last character that the program printed; empty if there is none.
+
+        The control sequence REP repeats this character.
+        """
         return self._dump.last
 
     # The screen and its modes
@@ -179,7 +182,7 @@ class Screen:
 
     @property
     def tabs(self) -> tuple[int, ...]:
-        """The columns of tab stops, from 0."""
+        """The columns of the tab stops, counted from 0."""
         return self._dump.tabs
 
     def is_set(self, mode: int) -> bool:

@@ -1,4 +1,4 @@
-r"""Find output that scrolls off the screen before it can be seen, and need not be emulated.
+r"""Find output that scrolls off the screen before it can be seen, and so need not be emulated.
 
 In simple output (`text.simple_output`), the output after a CR LF begins at the left of a row,
 whatever output came before. Let the screen have N rows. When N lines have followed, the cursor is
@@ -9,8 +9,8 @@ their beginning, if two conditions hold:
 - the output does not begin within an escape sequence;
 - the whole screen scrolls: no margins are set.
 
-REP, an escape sequence, repeats the last character printed. So that later output may begin with
-REP, the last 2 N lines must print a character: if all of them are blank, nothing is skipped.
+Later output may begin with REP, an escape sequence that repeats the last character printed. So the
+last 2 N lines must print a character: if all of them are blank, nothing is skipped.
 Simple output changes neither modes nor tab stops, and the emulator has no scrollback.
 
 The skipped output is replaced by a CR LF, which ends the current line, and by the SGR sequences

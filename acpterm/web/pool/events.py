@@ -37,7 +37,8 @@ _KINDS: Final = frozenset({"created", "promoted", "exited", "released"})
 class EventFeed:
     """Sends the events of all terminals to one client on `channel`, from tasks in `nursery`.
 
-    `user` is the client's state, and `ids` has the ids of the terminals on the client's WebSocket.
+    `user` is the host's state of this client. `ids` maps the host's ids of terminals to the ids
+    that this client uses for them.
     """
 
     def __init__(
@@ -124,8 +125,8 @@ class _OpenTerminal:
     """A terminal in the state *open*: the client was sent `created`, but not yet `closed`.
 
     Sends the output after `position` to the client, on `channel`. `user` is the client's state, and
-    `terminal` is the terminal as the client was last sent it. `entry` is None if the host has
-    forgotten the terminal: then no output is sent.
+    `terminal` the description of the terminal that was last sent to the client. `entry` is None
+    if the host has forgotten the terminal: then no output is sent.
     """
 
     def __init__(

@@ -1,4 +1,7 @@
-"""The handlers of the HTTP requests of a PTY pool: `/ws` and `/pty/spawn`, for the user."""
+"""The HTTP interface of the PTY pool: the handlers of the paths `/ws` and `/pty/spawn`.
+
+Both are for the user's clients.
+"""
 
 from typing import Final
 

@@ -19,7 +19,7 @@ from acpterm.host.registry import TerminalRegistry
 
 
 class PoolIds:
-    """The terminals that one client was sent, with their ids on its socket."""
+    """Assigns ids on one client's socket to terminals, and finds terminals by these ids."""
 
     def __init__(self, registry: TerminalRegistry) -> None:
         self._registry: Final = registry

@@ -116,7 +116,8 @@ def encode(message: ServerMessage) -> str:
 class InvalidMessageError(Exception):
     """A frame is not a valid message, or what the message requests is not possible.
 
-    `str` says why. `id` is as in `ErrorMessage`.
+    The text of the error says why. `id` is the id in the message; empty if the message has no id,
+    or one that is too long.
     """
 
     def __init__(self, identifier: str, error: str) -> None:

@@ -54,10 +54,11 @@ class OutputText:
 
 
 def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, int]:
-    """Return the last bytes of the output after the position `since`, and the end of the output.
+    """Return the last bytes of the output, and the position at which the output ends.
 
-    At most `limit` bytes are returned. If output after `since` is left out, the bytes begin with a
-    whole line, or at least not within an escape sequence.
+    At most `limit` bytes are returned, and no bytes before the position `since`. If output after
+    `since` is left out, the bytes begin with a whole line, or at least not within an escape
+    sequence.
     """
     ring = terminal.ring
     end = ring.end
@@ -76,11 +77,16 @@ def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, 
 async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]:
     """Return the bytes that show a terminal to a client that attaches, and a position.
 
-    The bytes show the output up to that position. They are the end of the output, at most
-    `HISTORY_BYTES`; if earlier output is left out, sequences follow that set the terminal's current
-    modes. But if a full-screen program runs, the bytes are a snapshot of both screens, main and
-    alternate: output would not show both completely. Without an emulator, and if the screen is
-    too large for a snapshot, the bytes are only the end of the output. `user`: the client's state.
+    The bytes show the output up to that position. What they are depends on the terminal:
+
+    - If there is no emulator, or if the screen is too large for a snapshot: the end of the output,
+      at most `HISTORY_BYTES`.
+    - If a full-screen program runs: a snapshot of the main and the alternate screen, since output
+      would not show both completely.
+    - Otherwise: the end of the output, at most `HISTORY_BYTES`. If earlier output is left out,
+      sequences follow that set the terminal's current modes.
+
+    `user` is the state of the client's connection.
     """
     try:
         screen, position = await current_screen(user.sender, terminal)
@@ -138,7 +144,7 @@ class Attachment:
                 await terminal.wait_changed()
 
     async def _send_next(self, send: Send) -> None:
-        """Send the next chunk of output; at first, or if too much is unsent, send a history."""
+        """Send the next output; or the history, if the client is new or has fallen behind."""
         ring, position = self._terminal.ring, self._position
         if position is not None and ring.end - position <= BEHIND_BYTES:
             part = ring.read(position, CHUNK_BYTES)

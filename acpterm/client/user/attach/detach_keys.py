@@ -28,7 +28,7 @@ _PASTE_END: Final = b"\x1b[201~"
 
 
 class _Match(Enum):
-    """What the input begins with: the result of comparing it to one detach key (`_Step.match`)."""
+    """What the input begins with, according to the comparison with one detach key."""
 
     KEY = auto()
     """The detach key."""

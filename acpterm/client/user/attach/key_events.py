@@ -81,7 +81,7 @@ def key_event_of(name: str) -> KeyEvent:
 
 
 def find_key_event(typed: bytes) -> KeyEvents | None:
-    """Parse the report of a key event at the start of `typed`; return None if none starts there."""
+    """Parse the report with which `typed` begins; return None if `typed` begins with no report."""
     found = _REPORT.match(typed)
     if found is None:
         return None

@@ -1,13 +1,13 @@
 """Prints a program's output and forwards stdin to it: `acpterm run` in a script or a pipeline.
 
-The program runs in one of the user's own terminals, which no window is attached to. Its output is
-printed as it arrives. The program blocks while the reader of stdout is slow, as it would without a
-terminal. This command exits when the program does. The program is killed when stdout loses its
-reader, or when a shutdown signal arrives.
+The program runs in a terminal of the user; no window is attached to the terminal. The program's
+output is printed as it arrives. If the reader of stdout is slow, the program blocks, as it would
+without a terminal. This command exits when the program exits. The program is killed when stdout
+loses its reader, or when this command gets a shutdown signal.
 
-This process's stdin is forwarded to the program through a named pipe, up to its end, as ssh does.
-The program opens the named pipe as its standard input. As in a pipeline, the program's stdin is not
-a terminal: the program reads every byte unchanged, and the end of the input.
+This command's stdin is forwarded to the program through a named pipe, until stdin ends. The program
+opens the named pipe as its standard input. So the program's stdin is not a terminal: the program
+reads every byte unchanged, and then the end of the input, as in a pipeline.
 """
 
 import os
@@ -162,10 +162,10 @@ async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
 async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
-    """Print all output, converted by `output` if that is not None.
+    """Print all output; if `output` is not None, convert the output with it first.
 
-    Return how the program exited; None if, before that, stdout lost its reader or the terminal was
-    removed.
+    Return how the program exited. Return None if stdout lost its reader, or the terminal was
+    removed, before the program exited.
     """
 
     async def put_part(part: Part) -> None:

@@ -85,7 +85,8 @@ class Tty:
 class Printer:
     """A queue of data that `run` prints on the window `terminal`.
 
-    `drain` waits while the queue is long, so that a caller of `put` is not faster than the window.
+    `put` never waits. A task that puts much data must also await `drain`, which waits while the
+    queue is long.
     """
 
     def __init__(self, terminal: Tty) -> None:

@@ -26,7 +26,7 @@ def last_lines(text: str, number: int) -> str:
 
 
 class Lines:
-    """A converter of the changes of a text to the characters to print.
+    """Converts each change of a text to the characters to print.
 
     `width` is a function that returns the number of columns of the terminal on stdout; None if
     stdout is not a terminal.
@@ -70,10 +70,10 @@ class Lines:
         return output
 
     def _update(self, line: str, *, complete: bool) -> str:
-        """Return what to print so that the printed current line becomes `line`.
+        """Return what to print so that stdout shows `line` as the current line.
 
-        If the printed line cannot be overwritten, nothing is printed while `line` is incomplete;
-        once `line` is `complete`, it is printed below the printed line.
+        `complete` says whether `line` is complete. If the line on stdout cannot be overwritten, an
+        incomplete `line` is not printed, and a complete `line` is printed as another line.
         """
         printed = self._printed
         if not self._stale and line.startswith(printed):

@@ -49,13 +49,13 @@ def read_output(
     times: bool = False,
     stay: bool = True,
 ) -> Generator[TimedPart, None, None]:
-    """Yield a terminal's output from position `since` on; if None, from the oldest retained byte.
+    """Yield a terminal's output from position `since` on.
 
-    If `since_time` (milliseconds since 1970) is given, begin with the first byte printed at that
-    time or later. If `times`, each part has the time at which it was printed. If `stay`, also yield
-    live output until the program has ended; otherwise stop after the current output. Raises
-    `RpcError` if the daemon refuses the request, `DaemonError` if the daemon ends, and
-    `DeadlineError` at the time `client.deadline`.
+    If `since` is None, begin with the oldest retained byte. If `since_time` (milliseconds since
+    1970) is given, begin with the first byte printed at that time or later. If `times`, each part
+    has the time at which it was printed. If `stay`, also yield live output until the program has
+    ended; otherwise stop after the current output. Raises `RpcError` if the daemon refuses the
+    request, `DaemonError` if the daemon ends, and `DeadlineError` at the time `client.deadline`.
     """
     params = FollowRequest(
         terminal, client.token(), since, since_time=since_time, times=times, stay=stay

@@ -31,12 +31,12 @@ def while_stdout_is_read(client: BlockingClient) -> Iterator[None]:
 def print_text(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print a terminal's text from `since` on; if `stay`, also live text until the program ends.
+    """Print a terminal's current text from `since` on, or only the last `tail` lines of this text.
 
-    If `tail` is given, print only the last `tail` lines of the current text, which precedes the
-    live text. Missing output is reported on stderr. If stdout is a terminal, characters that
-    reorder or hide text are printed as escapes. Raises `RpcError` if a request fails, `DaemonError`
-    if the daemon ends, and `OSError` if stdout cannot be written to.
+    If `stay`, also print the live text that follows, until the program ends. Missing output is
+    reported on stderr. If stdout is a terminal, characters that reorder or hide text are printed as
+    escapes. Raises `RpcError` if a request fails, `DaemonError` if the daemon ends, and `OSError`
+    if stdout cannot be written to.
     """
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
@@ -68,11 +68,10 @@ def print_text(
 def print_raw(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print the unchanged bytes of a terminal's output from `since` on.
+    """Print a terminal's current output from `since` on, or only its last `tail` lines.
 
-    If `stay`, also print live output until the program ends. If `tail` is given, print only the
-    last `tail` lines of the current output, which precedes the live output. Missing output is
-    reported on stderr. Raises the errors of `print_text`.
+    The bytes are printed unchanged. If `stay`, also print the live output that follows, until the
+    program ends. Missing output is reported on stderr. Raises the errors of `print_text`.
     """
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []

@@ -92,9 +92,9 @@ class NewLines(NamedTuple):
 class _TextFollower:
     """A converter of output to text, which may begin with the daemon's retained text.
 
-    `parts` are the output as bytes. `output` contains the text that the daemon retains. The result
-    begins with that text, unless `parts` reach back further. If `output` is None, only `parts` are
-    converted.
+    `parts` are the output as bytes. `output` is the daemon's response with the retained text; None
+    to convert only `parts`. The result begins with the retained text, or with the text of `parts`
+    if `parts` begin earlier in the output.
     """
 
     def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
@@ -115,10 +115,11 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the text of `output`, or of the first parts if these reach back further.
+        """Return the first text: the text of `output`, or the text of the first parts.
 
-        Read the parts up to the one that contains the last byte of `output`. Text that follows
-        `output` in that part is returned too. `run` converts the later parts.
+        The text of the parts is returned if the parts reach back further than `output`. Parts are
+        read up to the position at which `output` ends. If the last part that was read extends
+        beyond this position, the rest of its text is returned too. `run` converts the later parts.
         """
         pieces: list[bytes] = []
         start = position = 0

@@ -1,6 +1,7 @@
 """Writes to stdout and stderr in trio; the module `blocking_stdout` does so without trio.
 
-It is not an error if stdout loses its reader: `while_stdout_is_read` then cancels its block.
+It is not an error if stdout loses its reader: the context manager `while_stdout_is_read` then
+cancels the code in its block.
 """
 
 import os

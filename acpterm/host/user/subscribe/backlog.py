@@ -33,9 +33,9 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 class UpdateBacklog:
     """The updates of tool calls that were not yet sent to one subscriber.
 
-    As a condition, a backlog is true if it has any updates. Once more than `bytes_max` bytes are
-    queued, the updates of each tool call are merged into one, whose values are read from `calls`,
-    the session's tool calls.
+    `calls` are the session's tool calls. Once more than `bytes_max` bytes are queued, the updates
+    of each tool call are merged into one update, whose values are read from `calls`. A backlog
+    without updates is false as a condition.
     """
 
     def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:
@@ -107,8 +107,7 @@ class UpdateBacklog:
 def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
     """Return the current members of a tool call: those in `names`, or all if `names` is None.
 
-    If `content` was too large to be retained, a list of the terminals that the call shows replaces
-    it.
+    If `content` was too large to be retained, it is replaced by a list of the call's terminals.
     """
     known: dict[str, Raw] = {
         name: call.fields[name]

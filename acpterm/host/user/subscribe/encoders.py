@@ -73,9 +73,10 @@ class UpdateEncoder(Protocol):
         """
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended; if `end` is None, that it is running again.
+        """Encode `end`, which says how a terminal's program ended.
 
-        `call` is the first tool call that showed the terminal.
+        If `end` is None, encode that the program is running again. `call` is the first tool call
+        that showed the terminal.
         """
 
     def forget(self, terminal: str) -> None:
@@ -163,8 +164,8 @@ class V1MetaEncoder:
 class V2Encoder:
     """Encodes updates for ACP v2.
 
-    `cwd` is the session's directory, to make paths absolute. None if it is unknown: diffs and
-    locations with a relative path are then dropped.
+    `cwd` is the session's directory, by which relative paths are made absolute. If `cwd` is None,
+    the directory is unknown, and diffs and locations with a relative path are dropped.
     """
 
     needs_whole_call: Final = False
@@ -196,7 +197,7 @@ class V2Encoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of a terminal as bytes: see `UpdateEncoder.output`."""
+        """Encode output of a terminal, as bytes in base64: see `UpdateEncoder.output`."""
         del call
         encoded = base64.b64encode(data).decode()
         if lost or replace:

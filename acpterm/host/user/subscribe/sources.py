@@ -86,7 +86,7 @@ class LocalSource:
 
     @property
     def is_over(self) -> bool:
-        """Whether no process of the terminal is left, so that none can print any more."""
+        """Whether all processes of the terminal have ended. Then there is no more output."""
         return self.entry.terminal.is_closed
 
     @property
@@ -144,9 +144,10 @@ class AgentSource:
 
 
 class Tombstone:
-    """Replaces `source`, the source of a forgotten terminal: keeps its length and end, no output.
+    """Replaces `source`, the source of a terminal that the host no longer retains.
 
-    `is_retained` is True, so that the tombstone is not replaced again.
+    Keeps the length of the output and how the program ended, but no output. `is_retained` is True,
+    so that no other tombstone replaces this one.
     """
 
     is_over: Final = True

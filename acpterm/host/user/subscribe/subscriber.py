@@ -120,7 +120,7 @@ class Subscriber:
         self._changed.set()
 
     def _add_terminals(self, call: str) -> None:
-        """Add a cursor for each terminal of the tool call `call` that has no cursor yet."""
+        """Add a `TerminalCursor` for each terminal of the tool call `call` that has none yet."""
         known = self._session.tool_calls.get(call)
         for terminal in known.terminals if known else ():
             if terminal in self._cursors:
@@ -131,10 +131,10 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Schedule an update of a terminal of the agent's own, if the client knows the terminal.
+        """Schedule an update of an own terminal of the agent, if a call that shows it was sent.
 
-        `cursor` is the cursor of the terminal with the id `terminal`. If the session had forgotten
-        the terminal, the cursor begins again with the terminal's new output.
+        `terminal` is the terminal's id, and `cursor` its cursor. If the session forgot the terminal
+        and has added it again, the cursor begins again with the terminal's new output.
         """
         if cursor.source is None or not cursor.source.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)

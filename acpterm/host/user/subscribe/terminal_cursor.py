@@ -35,10 +35,10 @@ class TerminalCursor:
         """Set when the updates for which the terminal was due have been sent."""
 
     def begin(self, call: str, source: Source) -> None:
-        """Let `step` encode output from now on: before this call, `step` returns no updates.
+        """Allow `step` to return updates. Until `begin` is called, `step` returns none.
 
         `call` is the id of the first tool call that shows the terminal; this tool call is about to
-        be sent. `source` is the cursor's attribute `source`, which is not None yet.
+        be sent. `source` is the value of the attribute `source`, and not None.
         """
         self.call, self._generation = call, source.generation
 
