@@ -4,10 +4,10 @@ A shell has a name, and starts with its first command. It is *idle*, or *busy* w
 has not ended. Its session can be continued like any session, also after the call that ran the
 command has returned. Calls that name the same shell take turns.
 
-The call decides what happens at the time limit of a command:
+The call decides what happens to a command that has not ended when the call returns:
 
 - The command *continues* in the busy shell.
-- The command is *killed*: interrupted, and if that does not end it, the shell is ended.
+- The command is *killed* at its time limit: interrupted; if it does not end, its shell is ended.
 - The shell is *set aside* as a background session: the name gets a new shell, and the old shell is
   closed once the end of the command was reported.
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from acpterm.mcp.call import Call
 
 AtLimit: TypeAlias = Literal["continue", "kill", "set_aside"]
-"""What happens to a command at its time limit: see the module."""
+"""What happens to a command that has not ended when its call returns: see the module."""
 
 CATCH_UP_S: Final = 0.3
 """How many seconds to wait for a busy shell before a call is refused.
@@ -86,12 +86,14 @@ class Shells:
         """Run a command in the shell `name`, which is started if it does not exist.
 
         Return the result when the command ends or waits for input, when it has run for `timeout_s`,
-        or when the call has to return. `at_limit` says what happens then to a command that has not
-        ended, also to one that waits for input: it continues, is killed once it has run for
-        `timeout_s`, or is set aside with its shell. `cwd` is the directory of the shell; None for
-        any directory (see `_get`). Raises `ToolError` if the shell is busy or in another directory,
-        or if the command has not begun when the call has to return. Raises `AcptermError` if the
-        command is refused.
+        or when the call has to return. If the command has not ended at this return, whether
+        `timeout_s` is over or not, `at_limit` decides. With "continue", the command continues. With
+        "set_aside", it continues too, but its shell is set aside at once. With "kill", it continues
+        until it has run for `timeout_s`, and is then killed, even if this method has returned.
+
+        `cwd` is the directory of the shell; None for any directory (see `_get`). Raises `ToolError`
+        if the shell is busy or in another directory, or if the command has not begun when the call
+        has to return. Raises `AcptermError` if the command is refused.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
@@ -99,12 +101,11 @@ class Shells:
         async with turn(lock, call.remaining, f"{busy}; call again"):
             named = await self._get(call, name, cwd)
             call.doing = f"running the command in the shell {name}"
-            began = anyio.current_time()
             completed = await self._run(call, named, command, timeout_s)
             session = named.record(call.sessions, command, completed)
             if not named.shell.busy:
                 return Ran(session, completed)
-            left = timeout_s - (anyio.current_time() - began)
+            left = timeout_s - completed.wall_seconds
             if at_limit == "set_aside":
                 self._directories[name] = named.cwd
                 self._aside.append(self._shells.pop(name))
@@ -264,10 +265,8 @@ class Shells:
     async def _end_command(self, named: NamedShell) -> dict[str, object]:
         """Interrupt the shell's command; if the command does not end, end the shell.
 
-        Return new values for fields of the command's earlier `Completed`. If this method has read
-        the end of the command, they are all fields. Otherwise they are `state` and `detail`, which
-        say that the shell was ended, or that another call has the result of the command. In the
-        second case the shell may already run the next command, which continues.
+        Return new values for fields of the earlier `Completed`: for all fields if this method has
+        read the end of the command, and otherwise only for `state` and `detail`.
         """
         completed: Completed | None = None
         runs = named.runs

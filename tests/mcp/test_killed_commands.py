@@ -5,6 +5,7 @@ from functools import partial
 import anyio
 import pytest
 
+from acpterm.api.shell import Shell
 from acpterm.mcp import server, shells
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
@@ -100,6 +101,27 @@ async def test_kill_at_the_limit_leaves_the_next_command_when_the_first_has_ende
             await kept_shells[0]._kill_after(named, 0)
         busy = await tools.call("terminal_bash", session="s", command="true")
     assert "a command still runs in the shell 's': 'sleep 600'" in busy.text
+
+
+async def test_time_for_the_start_of_the_shell_does_not_count_for_the_limit_of_its_command(
+    tmp_path, monkeypatch
+):
+    ready = Shell._ready
+
+    async def ready_late(shell):
+        await anyio.sleep(seconds)
+        return await ready(shell)
+
+    monkeypatch.setattr(Shell, "_ready", ready_late)
+    async with mcp_tools(tmp_path, tool_at_timeout="kill") as tools:
+        # On a busy machine, the shorter time may be over before the program waits.
+        for seconds in (2, 10):
+            waits = await tools.call(
+                "terminal_bash", session=f"s{seconds}", command="read x", timeout_seconds=seconds
+            )
+            if not waits.text.startswith("Command timed out"):
+                break
+    assert "The command waits for input, and continues." in waits.text
 
 
 async def test_shell_is_ended_when_its_command_ignores_the_interrupt(tmp_path, monkeypatch):
