@@ -1,7 +1,8 @@
 """Read the type annotations of a Struct, which say how `lenient` decodes each field.
 
-A `FieldSchema` says which invalid values are ignored instead of refused, and describes a valid
-value in words for error messages. It is derived once for each Struct.
+The `FieldSchema` of a field says which invalid values are ignored instead of refused, and describes
+a valid value in words for error messages. The schemas of a Struct's fields are derived once, and
+kept.
 """
 
 import functools

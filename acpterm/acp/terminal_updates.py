@@ -67,7 +67,10 @@ TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
 def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in `meta`, a tool call's `_meta`; apply them in this order."""
+    """Yield the terminal updates in `meta`, in the order in which the caller must apply them.
+
+    `meta` is the `_meta` of a `tool_call` or `tool_call_update`.
+    """
     found = members(meta)
     info = members(found.get("terminal_info"))
     if (terminal := text(info.get("terminal_id"))) is not None:
@@ -83,9 +86,10 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in a session update of ACP v2; apply them in this order.
+    """Yield the terminal updates in a session update of ACP v2.
 
-    `kind` is one of `V2_KINDS`, and `update` has the members of the session update.
+    The caller must apply them in the order in which they are yielded. `kind` is one of `V2_KINDS`,
+    and `update` has the members of the session update.
     """
     terminal = text(update.get("terminalId"))
     if terminal is None:

@@ -36,10 +36,10 @@ class Place(NamedTuple):
     """Where the terminals of a client are created.
 
     `session` is the id of the agent's session; None for the user. `cwd` and `provider` are the
-    defaults for terminals that name none; None if the host chooses. `directory` is the directory
-    that the client works in: even in a sandbox, an agent's programs can usually write to it.
-    `profile` is used only for the user: `Client.check` judges commands by the policy profile of
-    this name. If it is None, the settings select the profile.
+    defaults for terminals that name none; None if the host chooses. `directory` is the working
+    directory of the client. An agent's programs can usually read and write files in it, even if
+    they run in a sandbox. `profile` is used only for the user: `Client.check` judges commands by
+    the policy profile of this name. If it is None, the settings select the profile.
     """
 
     session: str | None

@@ -74,9 +74,9 @@ class ShellProcess:
 
     `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once a read has
     found that the shell has exited; some output may still be unread. `is_waiting` is true if the
-    last read ended because a program waits for input. `quiet_since` is the time of the last output,
-    or the start of the last command or of the last wait for a command, whichever is the latest. It
-    is on the clock `anyio.current_time`.
+    last read ended because a program waits for input. `quiet_since` is the time, on the clock
+    `anyio.current_time`, of the latest of these events: this object was created; output was read; a
+    command was given to the shell; a caller began to wait until a command ends.
     """
 
     def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:

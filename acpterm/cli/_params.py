@@ -180,8 +180,10 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
     ) -> list[CompletionItem]:
         """Return the names and ids of the daemon's terminals that begin with `incomplete`.
 
-        Each terminal has one completion: its name, or else its id. Terminals that the command line
-        already contains are left out. If `incomplete` begins with @, complete it to ``@last``.
+        If both the name and the id of a terminal begin with `incomplete`, return only its name. If
+        the name has characters that a shell could interpret, ignore the name. Leave out names and
+        ids that the command line already contains. If `incomplete` begins with @, complete it to
+        ``@last``.
         """
         if incomplete.startswith("@"):
             return [CompletionItem(LAST)] if LAST.startswith(incomplete) else []

@@ -102,8 +102,9 @@ async def connect_daemon(
     grants no token to a process that has already sent `initialize` on the agents' socket.
 
     Call this function before this process becomes a subreaper (see `daemon.connect`). Raises
-    `DaemonError` if the daemon cannot be started or used, or if `questions` has a profile and the
-    daemon grants no token.
+    `DaemonError` if the daemon cannot be started or used. If the daemon grants no token, the result
+    has none; but if the user has chosen a profile (`questions.request.profile`), `DaemonError` is
+    raised, since the daemon uses a chosen profile only for an approver.
     """
     stream = await connect(settings, config)
     recovery = DaemonRecovery(settings)

@@ -270,7 +270,8 @@ class HostState:
     def close_by(self, deadline: float) -> None:
         """Set the deadline for closing the host, on trio's clock.
 
-        A provider's clean-up after a terminal may take slightly longer; then it is cancelled.
+        If a provider still cleans up after a terminal `_CLEAN_UP_RESERVE_S` seconds after the
+        deadline, the clean-up is cancelled.
         """
         self.end_by = deadline
         for scope in self._clean_ups:

@@ -58,10 +58,11 @@ class Profiles:
     def select(self, programs: Collection[str] | None, directory: str) -> Profile:
         """Return the profile of an agent: that of the first matching table, or the default.
 
-        `programs` are the names of the agent's program (`programs_of`). If `programs` is None, the
-        tables that name an agent are skipped. `directory` is the absolute path of the directory
-        that the agent works in. Raises `RpcError` (-32603) if the first table that may match names
-        an agent, and `programs` does not say which program the agent is (`_are_known`).
+        `programs` are the names of the agent's program (`programs_of`). None means that the caller
+        has no particular agent in mind; then the tables that name an agent are skipped. `directory`
+        is the absolute path of the directory that the agent works in. Raises `RpcError` (-32603) if
+        `programs` is not None, but does not say which program the agent is (for example, because it
+        is empty: see `_are_known`), and the first table that applies in `directory` names an agent.
         """
         for selector, patterns in self._selectors:
             if not _is_in(directory, patterns):

@@ -211,13 +211,13 @@ class TerminalRegistry:
         self._on_change()
 
     def promote(self, entry: TerminalEntry, by: EndedBy = EndedBy.USER) -> None:
-        """Make the user the owner of a terminal. Idempotent.
+        """Make the user the owner of a terminal.
 
         The terminal's timeout is cancelled. If the terminal was to be released because the agent's
         turn was cancelled, the release is cancelled too. `by` is the cause: `USER` if the user
-        takes the terminal over, `AGENT` if the agent gives the terminal to the user. After an agent
-        has given a terminal (`TerminalEntry.is_given`), the user can still take the terminal over.
-        Raises `RpcError` (-32602) if the terminal was released.
+        takes the terminal over, `AGENT` if the agent gives the terminal to the user. If the user
+        already owns the terminal, nothing changes, except that `USER` makes
+        `TerminalEntry.is_given` false. Raises `RpcError` (-32602) if the terminal was released.
         """
         if entry.released_at is not None:
             raise RpcError(

@@ -1,8 +1,9 @@
 r"""Encode a message as one line of JSON.
 
-The rule: the result is one line with a single ``\n``, at its end, even if a raw value contains
-newlines. A value that cannot be encoded raises an error of msgspec or of Python, such as
-`TypeError`, or `UnicodeEncodeError` for half a surrogate pair.
+The rule: the result is one line with a single ``\n``, at its end, even if the message contains a
+`msgspec.Raw` (JSON that is already encoded) with newlines. A value that cannot be encoded raises an
+error of msgspec or of Python, such as `TypeError`, or `UnicodeEncodeError` for half a surrogate
+pair.
 """
 
 from typing import Any, Final

@@ -149,9 +149,8 @@ class Starts:
     async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
         """Ask the user by `ask` if the host has a question about the command of `launch`.
 
-        The caller sends the command to the host within the block. If the host has a question about
-        the command meanwhile, `decide` calls `ask`. If `ask` is None, because the client cannot ask
-        its user, `decide` returns None.
+        The caller sends the command to the host within the block. `ask` is None if the client
+        cannot ask its user: then the question stays open, and can be answered elsewhere.
         """
         start = Start(launch, ask)
         self._running.append(start)

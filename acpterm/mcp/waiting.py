@@ -64,8 +64,8 @@ async def wait_until(
     - `pattern` matches the output since the last input (if `pattern` is not None).
     - There was no output for `idle` seconds (if `idle` is not None).
     - The program waits for input (if `until_input` is true).
-    - `timeout_s` seconds have passed.
-    - The call has to return.
+    - `timeout_s` seconds have passed, or `call` has blocked as long as a tool call may
+      (`Call.remaining` is 0).
     """
     call.doing = f"waiting for {session.id}"
     return await session.terminal.wait_for(

@@ -9,13 +9,14 @@ are recognised by their modification time.
 A placeholder is in use while it is a mount point of a sandbox. If it were removed then, the kernel
 would remove the mount too, and the program could create the name. So a sandbox holds a read lock on
 its workspace (`bwrap --lock-file`) or on the placeholders, even while no acpterm runs. A sandbox
-that this process has prepared may not hold its lock yet, so `Placeholders` lists these sandboxes.
-The clean-up of the last sandbox in a workspace removes the placeholders. If the machine stops
-before that, they remain until the next terminal in the same workspace is cleaned up.
+that this process has prepared may not hold its read lock yet, so `Placeholders` lists these
+sandboxes. The clean-up of the last sandbox in a workspace removes the placeholders. If the machine
+stops before that, they remain until the next terminal in the same workspace is cleaned up.
 
-The methods are called in threads. Each workspace has its own lock. While one thread looks for the
-placeholders and adds its sandbox to the list, the lock keeps other threads from removing them. A
-workspace whose file system does not answer does not block other workspaces.
+The methods are called in threads. Apart from the read locks, this process has a `threading.Lock`
+for each workspace: only one thread at a time lists a sandbox of the workspace, or creates or
+removes the workspace's placeholders. A workspace whose file system does not answer does not block
+other workspaces.
 """
 
 import contextlib
@@ -110,9 +111,11 @@ class Placeholders:
 
 
 def _check_token(path: str, workspace: str) -> None:
-    """Raise `ProviderError` if `workspace` cannot be part of a token: too long, or not UTF-8.
+    """Raise `ProviderError` if the path `workspace` is longer than `_PATH_MAX`, or not UTF-8.
 
-    `workspace` is `path` with its symbolic links resolved. The error message names `path`.
+    `Placeholders.protect` returns a token that contains `workspace`. A token must be UTF-8, and its
+    length is limited. `workspace` is `path` with its symbolic links resolved. The error message
+    names `path`.
     """
     problem = None
     try:

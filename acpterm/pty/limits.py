@@ -37,10 +37,11 @@ class ResourceLimits(NamedTuple):
     def rlimits(self, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
         """Return `open_files` and `file_size`, if set, as limits for setrlimit(2).
 
-        `others` are the limits that the program would have otherwise; for a resource that is not in
-        `others`, this is the limit of this process. If that limit is lower than the field, it is
-        returned instead. The field applies to the soft and to the hard limit, since a program may
-        raise its soft limit up to the hard limit.
+        `others` are the limits that the program would have without these two fields. For a resource
+        that is not in `others`, the limit of this process is used instead. Each soft limit in the
+        result is the lower of two values: the field, and the soft limit without the field. The hard
+        limit is determined in the same way, since a program may raise its soft limit up to the hard
+        limit.
         """
         given = {number: (soft, hard) for number, soft, hard in others}
         found = []

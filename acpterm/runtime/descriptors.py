@@ -86,7 +86,7 @@ reserve: Final = DescriptorReserve()
 
 
 def check_available(count: int) -> None:
-    """Raise `OSError` (EMFILE) unless `count` more descriptors can be opened, at least one."""
+    """Raise `OSError` (EMFILE) if fewer than `count` more descriptors can be opened."""
     opened = [os.open(os.devnull, os.O_RDONLY)]
     try:
         while len(opened) < count:

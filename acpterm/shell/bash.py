@@ -17,15 +17,17 @@ Rules of the rc file, which must work whatever the user's commands change in the
 
 The typed line executes the command file by ``.``. The file consists of the command and a last line.
 The last line saves the pipe status, because ``.`` overwrites it. The last line also makes ``.``
-return 0, because ``set -e`` must not act on an exit code that it accepts in the command, as in
-``false && true``. There is no last line in three cases:
+return 0. If ``.`` returned the exit code of the command, ``set -e`` would end the shell after the
+command ``false && true``. Without ``.``, ``set -e`` does not end the shell after this command.
+There is no last line in three cases:
 
 - after an incomplete command: the shell could parse the line as a part of the command;
 - after an empty command: ``.`` returns 0 for it anyway;
 - with ``set -v``: the shell would print the line.
 
 With ``set -x``, the shell prints a trace of ``.`` after the mark C of the typed line. This trace is
-not output of the command. So the file then begins with a call that writes a second mark C.
+not output of the command. So, with ``set -x`` and without ``set -v``, the file begins with a call
+that writes the mark C of the typed line again: the output begins after the last mark C.
 """
 
 from acpterm.shell import posix

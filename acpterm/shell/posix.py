@@ -1,6 +1,7 @@
-r"""The typed line and the command file that bash and zsh have in common (`fish` has its own).
+r"""The typed line and the command file, by which acpterm runs a command in bash or zsh.
 
-The line and the file call functions such as ``__acpterm_begin``, which the shell's rc file defines.
+acpterm types the line into the shell. The line executes the file, which contains the command. Line
+and file call functions such as ``__acpterm_begin``, which acpterm's rc file for the shell defines.
 """
 
 from acpterm.shell.complete import is_complete

@@ -5,17 +5,18 @@ The letters of marks are those of `command_marks`. States of the shell: *startin
 States of a command: *typed* (`expect`), *begun* (a mark C has arrived), and *ended* (`outcome`
 returns an `Outcome`).
 
-- A command has two marks C. The shell's hook (PS0 or preexec) emits the first one before the shell
-  executes the typed line. This mark has the number of the previous command. The typed line emits
-  the second one, with the command's own number. The output begins after the last C. After the
-  second C, a C with another number has no effect, since a program may print a log that contains
-  such marks.
-- A command's end is exact if three conditions hold: the mark D with the command's number has
-  arrived; the report agrees with the mark; and a C has arrived. Otherwise the end is unknown, and
-  so are exit code, pipe status and directory.
+- A command has two or three marks C. The shell's hook (PS0 or preexec) emits the first one before
+  the shell executes the typed line. The first mark has the number of the previous command. The
+  others have the command's own number: the typed line emits one and, with ``set -x``, the command
+  file another one. The output begins after the last of these marks. Once a C with the command's own
+  number has arrived, a C with another number has no effect, since a program may print a log that
+  contains such marks.
+- A command's `Outcome.boundary` is exact if three conditions hold: the mark D with the command's
+  number has arrived; the report agrees with this D; and a C with any number has arrived. Otherwise
+  the boundary is unknown, and so are exit code, pipe status and directory.
 - A D may be missing, for example because the command has replaced PROMPT_COMMAND, or because the
-  terminal that the marks are written to was closed. Then the command ends when the shell displays
-  the prompt again, or when the report has arrived and no more output arrives.
+  terminal that the marks are written to was closed. Then the command counts as ended when the shell
+  displays the prompt again, or when the report has arrived and no more output arrives.
 - A shell that displays a prompt with the number of an earlier command has not executed the typed
   line: a key of the line was a signal to the terminal (``stty intr x``), or the shell was not
   editing a line.
@@ -68,14 +69,16 @@ class _Command:
     def is_skipped(self, prompt: CommandMark) -> bool:
         """Return whether the mark `prompt` shows that the shell has not run the typed line.
 
-        `prompt` has another number than `n`. When the shell runs the typed line, the line first
-        changes the number in the shell's marks to `n`. So the shell has not run the line, and the
-        result is True. There are three exceptions:
+        `n` is the number of this command. The caller passes as `prompt` a mark A, B or D with
+        another number. Return False in three cases:
 
-        - `prompt` is a mark D: it is not the mark of a prompt.
+        - `prompt` is a mark D, and not A or B, the marks of a prompt.
         - A mark C with the number `n` has arrived: the shell has run the line.
-        - `prompt` is a mark B, and no mark C has arrived: the shell also emits a B when a line is
-          edited.
+        - `prompt` is a mark B, and no mark C with any number has arrived since the line was typed:
+          the shell also emits a B when a line is edited.
+
+        In all other cases return True: the typed line, when it runs, first changes the number in
+        the shell's marks to `n`.
         """
         return prompt.letter != "D" and (
             prompt.letter == "A" if not self.has_begun else not self.has_own_begin

@@ -52,8 +52,9 @@ class RemoteProgram(Protocol):
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` after each change of `host` or `is_queued`; return once the program ends.
 
-        After the return, the caller kills the client if the client keeps running. If the client
-        always ends by itself when the program ends, this call may wait until it is cancelled.
+        After the return, the caller kills the client if the client keeps running. An implementation
+        whose client always ends by itself when the program ends need not return: it may wait until
+        the caller cancels it.
         """
 
     async def end(self, grace: float) -> bool:

@@ -4,16 +4,17 @@ Rules:
 
 - A *sample* is a position and a time: output from this position on came at this time or later.
   There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
-- The timeline of an adopted terminal begins with the sample `first`: the position from which this
-  worker consumes output, and the time of the adoption. Output before that position is not consumed
-  again, and gets the time of this sample.
+- The real times of output that was written before the adoption of a terminal are unknown. The
+  timeline of an adopted terminal begins with the sample `first`: the position from which this
+  worker consumes output, and the time of the adoption. Output before that position gets the time of
+  the adoption. Output from that position to the position `known_from` was in the ring at the
+  adoption, and gets the time at which this worker consumes it.
 - At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
-  longer has are removed. Then the newest `SAMPLES_MAX` / 4 samples are kept, and the older ones are
-  thinned out: samples that follow another one too closely are removed, and the minimum distance is
-  increased until at most `SAMPLES_MAX` / 4 older samples are left. So the times of recent output
-  are exact to `GRAIN_S` seconds, and those of older output to about 1 % of its age.
-- Output before the position `known_from` was written before the adoption, so its real times are
-  unknown. The samples of that output have the time at which this worker consumes it.
+  longer has are removed. Of the rest, the newest `SAMPLES_MAX` / 4 samples are kept. If there are
+  more than `SAMPLES_MAX` / 4 older ones, these are thinned out: samples that follow another one too
+  closely are removed, and the minimum distance is increased until at most `SAMPLES_MAX` / 4 older
+  samples are left. So the times of recent output are exact to `GRAIN_S` seconds, and those of older
+  output to about 1 % of its age.
 - The last `SIZES_MAX` changes of the terminal size are kept, each with its position.
 
 Times are seconds of `time.monotonic`, passed in by the caller. A sample takes 16 bytes.

@@ -8,8 +8,9 @@ A terminal's output has three views. This module has functions for the first two
   has the text of the whole output; `since` converts a part of the ring's bytes;
 - *screen*: the current screen, which `Terminal.emulator` (`vt`) has.
 
-Positions are always positions in the ring. The text of a part depends only on the bytes of that
-part: a carriage return in it does not overwrite text of earlier parts.
+A position is always an offset in bytes from the beginning of the raw output, even if a part is
+returned as text. The text of a part depends only on the bytes of that part: a carriage return in it
+does not overwrite text of earlier parts.
 """
 
 from typing import NamedTuple

@@ -6,7 +6,7 @@
 - an `Origin` that is not the server's: a page of another site;
 - a query: no path takes a query, and a secret in a query would end up in logs and histories;
 - a wrong bearer token;
-- HTTP/2, which no browser uses without TLS.
+- a version of HTTP other than 1.0 and 1.1.
 
 `Guard` determines what the request may use, its `Access`. `Protected` then refuses a request whose
 access is not enough for the path. A login (see `access`) is a cookie and a key, which the page has

@@ -1,9 +1,9 @@
 """`/mcp`: the tools of `acpterm mcp` over streamable HTTP, for clients with the bearer token.
 
-The path selects the set of tools: `/mcp/NAME`, or `/mcp` for `session`. Two headers have
-what `acpterm mcp` on stdio takes from its working directory and its command line: `Acpterm-Cwd` is
-the directory that the agent works in (percent-encoded; by default the home directory), and
-`Acpterm-Profile` is the name of an additional profile.
+The path selects the set of tools: `/mcp/NAME` selects the set NAME, and `/mcp` selects the set
+`session`. Two headers have what `acpterm mcp` on stdio takes from its working directory and its
+command line: `Acpterm-Cwd` is the directory that the agent works in (percent-encoded; by default
+the home directory), and `Acpterm-Profile` is the name of an additional profile.
 
 The SDK is large, and most daemons do not need it: the first request imports it, in a thread.
 """

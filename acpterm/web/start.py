@@ -35,12 +35,12 @@ def import_packages() -> None:
 def listening_socket(
     settings: Settings, wanted: HttpAddress | None, last: str | None
 ) -> socket.socket:
-    """Return a new listening socket.
+    """Return a socket that listens on `wanted`; if that is None, on the address `settings.http`.
 
-    It listens on the first of these addresses that is given: `wanted`, the setting `http`, `last`
-    (the address used last). If none is given, or if `last` cannot be used, it listens on a free
-    port of 127.0.0.1. Raises `StartError` if the system refuses `wanted` or the setting's address,
-    and `ValueError` if the settings forbid it.
+    Raises `ValueError` if the settings forbid this address (see `check_exposure`), and `StartError`
+    if the system refuses this address. If neither address is given, the socket listens on `last`,
+    the address used last. If `last` is None, forbidden or refused, the socket listens on a free
+    port of 127.0.0.1 instead.
     """
     chosen = wanted
     if chosen is None and settings.http is not None:

@@ -16,8 +16,9 @@ class ExecuteCommandOptions(Struct, rename="camel", frozen=True):
     """How a command is executed.
 
     `input` is the text that the command reads from its stdin; if `input` is None, stdin is the
-    terminal. The command is ended after `timeout_seconds`; the built-in providers set no time limit
-    for a session. `env` has variables to add; a variable whose value is None is not added.
+    terminal. `TerminalProvider.execute_command` and `run_script` end the command after
+    `timeout_seconds`. In `start_interactive_session`, the built-in providers ignore
+    `timeout_seconds`. `env` has variables to add; a variable whose value is None is not added.
     `working_directory` is a path; None means the `cwd` of `connect`, or the host's choice if
     `connect` was given none.
     """

@@ -75,8 +75,10 @@ class Display:
     def _ends_alike(self, complete: str, shown: str) -> bool:
         """Return whether the raw output `complete` and the text `shown` end with the same lines.
 
-        The first line of each text is left out, since it may be incomplete. Of the other lines, at
-        most the last `lines` are compared. Return False if `shown` has fewer than `lines` others.
+        The first line of each text is left out, since it may be incomplete. Return False if
+        `complete` then has no lines, or if `shown` then has fewer lines than the number `lines`.
+        Otherwise compare the last `lines` lines of both; if `complete` has fewer, compare all of
+        its lines with the same number of last lines of `shown`.
         """
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]

@@ -178,7 +178,7 @@ class Relay:
         self._to_agent(line)
 
     def _take_response(self, message: Envelope) -> bool:
-        """Handle the response to a request of the proxy; return False for an agent's request."""
+        """Handle the editor's response if the proxy sent the request; return whether it did."""
         if self._chat is not None and self._chat.take_response(message):
             return True
         return self._questions is not None and self._questions.take_response(message)

@@ -243,7 +243,11 @@ class UserClient:
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
-        """Pass a notification to the stream with the same token; wait while this stream is full."""
+        """Pass a notification to the `Stream` of the request that caused it.
+
+        A `Stream` is the iterator that the method `stream` yields. Wait while this iterator is
+        full. Do nothing if there is no such iterator, or if `event` is not a notification.
+        """
         match event:
             case NotificationReceived(_, Raw() as params):
                 if (stream := self._streams.get(token_of(params))) is not None:

@@ -114,10 +114,11 @@ class TypedNames:
             self._typed[answer.terminal_id] = typed
 
     def failure(self, name: str, error: RpcError, params: object) -> RpcError | DaemonError:
-        """Return `error` with the name that the user typed in place of the terminal's id.
+        """Return a copy of `error` whose message has the name that the user typed, not the id.
 
-        `params` are the params of the failed request. If the error means that the daemon is ending,
-        return a `DaemonError` instead; `name` is the name of the daemon in its message.
+        The name and the id are those of the terminal in `params`, the params of the failed request.
+        If the error means that the daemon is ending, return a `DaemonError` instead, whose message
+        refers to the daemon as `name`.
         """
         if error.code == REQUEST_CANCELLED:
             # The client never cancels a request that it waits for, so the daemon has cancelled it,

@@ -274,9 +274,11 @@ class AgentConnection:
         self.host.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
-        """Restore the agent's rights from a record: its program, directory, profiles and approver.
+        """Restore the values of `record` that decide which commands the agent may run.
 
-        The rights decide which commands the agent may run.
+        These are: the names of the agent's own program and the directory that the agent works in,
+        by which a profile is selected; the profile that the user has chosen; the profiles that the
+        client has requested; and, if the client is an approver, the kind of client.
         """
         if record.directory is not None:
             self.directory = unpack_text(record.directory)

@@ -44,7 +44,10 @@ class StateVersionError(StateError):
 
 
 class Record(Struct, kw_only=True, omit_defaults=True):
-    """The base of the records that are stored under a key. The others are parts of such a record.
+    """The base of the records that are stored under a key.
+
+    The record classes of this module that do not derive from `Record` are the types of parts of
+    such records.
 
     When a record is decoded, fields that this version of acpterm does not know are ignored.
     """
@@ -142,9 +145,10 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 
-    These values are in the record of the connection, of each of its sessions, and of each of its
-    terminals. The terminals' records have them because only these records are left if the keeper
-    dies. The connection is restored from them, and must not get more rights than it had.
+    The record of each terminal that the connection creates has these values. If the keeper dies,
+    all other records are lost, but the records of terminals can be left: each one is also in the
+    header of the terminal's ring. The connection is then restored from the record of a terminal,
+    with the rights that the connection had when it created the terminal.
     """
 
     programs: list[str] = []

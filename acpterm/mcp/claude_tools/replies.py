@@ -1,4 +1,7 @@
-"""Functions and limits that several tools of Claude Code use for their results."""
+"""Functions and limits for the results of the tools of `--tools claude`.
+
+These are acpterm's tools with the names and schemas of Claude Code's tools.
+"""
 
 from typing import Final
 
@@ -39,7 +42,8 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
 def crop_output(view: View) -> str:
     """Crop the output in `view` to `OUTPUT_CHARS_MAX`, and store the result in `view.cropped`.
 
-    Return `REST`, the note that says how to read the rest of the output.
+    Return `REST`, which says how to read output that was left out. `REST` is returned even if no
+    output was left out.
     """
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
     return REST

@@ -115,12 +115,13 @@ def _next_call(name: str, session: Session, completed: Completed) -> str:
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
-    """Replace the output in `view` by all text that the host retains, and return `view`.
+    """Set `view.text` to all output that the host retains as text, and return `view`.
 
-    The output in `view` comes from the bytes that the host retains. If a command prints much, the
-    host retains a longer part of the output as text. The new `view.cropped` has at most
-    `max_output` characters; if `max_output` is None, the setting `tool_crop_output` is the limit.
-    `view.lost` becomes 1 if the beginning of the text is not retained, otherwise 0.
+    Before the call, `view.text` comes from the output that the host retains as bytes. If a command
+    prints much, the host retains a longer part of the output as text than as bytes. `view.cropped`
+    becomes the new `view.text`, cropped to `max_output` characters; if `max_output` is None, to the
+    number in the setting `tool_crop_output`. `view.lost` becomes 1 if the beginning of the text is
+    not retained, otherwise 0.
     """
     whole = await session.terminal.output()
     view.text = whole.text

@@ -79,7 +79,10 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 def _command_reply(call: Call, session: Session, completed: Completed) -> Reply:
-    """Return the result about a command in a persistent shell."""
+    """Return the reply of `terminal_wait` about a command in the persistent shell of `session`.
+
+    `completed` has the command's state and output.
+    """
     is_waiting = completed.state == "waiting_for_input"
     tool = "terminal_continue" if is_waiting else "terminal_wait"
     return command_reply(

@@ -46,7 +46,7 @@ def uniq(arguments: Sequence[str]) -> str:
 
 
 def diff(arguments: Sequence[str]) -> str:
-    """Return the reason if an option makes `diff` execute the program `pr`; otherwise empty."""
+    """Return why `diff` executes a program, `pr`; empty if it does not."""
     return because(matching_option(arguments, "l", ("--paginate",), "UCIWDFSxX"))
 
 

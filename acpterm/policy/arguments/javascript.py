@@ -90,7 +90,12 @@ def yarn(arguments: Sequence[str]) -> str:
 
 
 def bun(arguments: Sequence[str]) -> str:
-    """Return why bun could execute code, or change the installation; else empty."""
+    """Return why bun is not safe with these arguments; empty if it is safe.
+
+    bun is not safe if an option may make it execute code, if an option may change where it writes,
+    if there are no arguments, if an argument is `-`, or if the subcommand is one of `exec`, `link`,
+    `publish`, `repl` and `upgrade`.
+    """
     command = next((one for one in arguments if not one.startswith("-")), "")
     if not arguments or command in ("exec", "upgrade", "repl", "link", "publish", "-"):
         return f"bun {command} may execute code or change the installation"

@@ -34,7 +34,11 @@ class Command(NamedTuple):
 
 
 class Script(NamedTuple):
-    """A parsed line: its commands; and the reason if the line is not plain or is dangerous."""
+    """A parsed line: its commands, whether it is plain, and whether the line itself is dangerous.
+
+    A line is *plain* if it has no variables, substitutions, redirections to files or other complex
+    syntax. The package's docstring defines the term exactly.
+    """
 
     commands: tuple[Command, ...]
     problem: str

@@ -131,10 +131,10 @@ class SlurmProgram:
             await trio.sleep(_NODE_POLL_S)
 
     async def _wake(self) -> bool:
-        """Run a short step in the job; when this step ends, srun requests the program's step again.
+        """Run a short step in the job, so that srun requests the program's step again; return True.
 
-        Return False if no short step can be run now: the caller must then try again later. Return
-        True otherwise. If a short step was run a few seconds ago, run no other.
+        If a short step began in the job a few seconds ago, run no other, and return True. If none
+        can be run now, return False: the caller must then try again later.
         """
         job, limits = self._now.job, self._limits
         if job is None:

@@ -193,11 +193,10 @@ class SlurmProvider:
         return self._programs[token]
 
     def _record_refusal(self, allocation: str, user: str) -> None:
-        """Record that an allocation may have ended, or could not run the program `user`.
+        """Record that an allocation may have ended, or could not run a program.
 
-        The allocation is then checked before it is used again. `allocation` is the allocation's
-        name; if the job serves only one program, the name is empty, and nothing is recorded. `user`
-        is the program's identifier: the program no longer uses the allocation.
+        Remove the program, whose identifier is `user`, from the allocation's users. Cause a check
+        of the allocation before its next use. If the allocation's name is empty, do nothing.
         """
         self._allocations.distrust(allocation)
         if allocation and self._nursery is not None:
@@ -258,8 +257,9 @@ class SlurmProvider:
         """Ask the controller which nodes are up; return their number and the reply time as text.
 
         Raises `ProviderError` if Slurm's configuration cannot be read, if the controller does not
-        answer, if no node is up, if the job in the settings of the place is not known to run, or if
-        Slurm refuses the options in these settings.
+        answer, if no node is up, or if the place's settings are unusable. Settings with the id of a
+        job (`job`) are unusable if that job has ended, or if its state is unknown. Settings without
+        the id of a job are unusable if Slurm refuses their options.
         """
         require_config(self._place)
         began = time.monotonic()

@@ -121,7 +121,8 @@ class SshProgram:
         """Return how the program ended, from the host's `reply`; if `reply` is None, from `code`.
 
         `reply` is None if the host could not be asked. `code` is the exit code of the client, such
-        as ssh. Returns `LOST` if the exit remains unknown. A program that still runs is ended.
+        as ssh. If the reply says that the program still runs on the host, first ends the program
+        there. Returns `LOST` if the exit remains unknown.
         """
         if reply is None and code is not None and code != _UNKNOWN_CODE:
             return RemoteExit(code, None)
@@ -153,9 +154,10 @@ class SshProgram:
 class KeptProgram(SshProgram):
     """A program in a terminal of the other host's daemon. It survives the loss of the connection.
 
-    `identifier` is the id of the program's job. `keeper` keeps the route to the other daemon open.
-    `limit_s` is the maximum time, in seconds, for which `exit` tries to reach the host. If the host
-    cannot be reached, the program is *abandoned*: `keeper` ends the program later.
+    `identifier` is the id of the program's job. `keeper` is an object of this worker, and keeps the
+    connection to the other host's daemon open. `exit` tries for at most `limit_s` seconds to reach
+    the other host. If `end` or `exit` does not reach the other host, the program is *abandoned*:
+    `keeper` ends the program once there is a connection again.
     """
 
     def __init__(

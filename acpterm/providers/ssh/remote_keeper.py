@@ -110,7 +110,10 @@ class RemoteKeeper:
         self._wanted.set()
 
     def let_go(self, identifier: str) -> None:
-        """Undo `keep` for a job; do nothing if the job's program is abandoned. Idempotent."""
+        """Record that the route need not be kept open for a job's program any more.
+
+        The program itself is not ended. Do nothing if it is abandoned. Idempotent.
+        """
         if identifier not in self._abandoned:
             self._connections.kept.discard(identifier)
 

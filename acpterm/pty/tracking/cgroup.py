@@ -269,9 +269,10 @@ def stale_base_of(pid: int) -> str | None:
 def clear_stale(base: str) -> bool:
     """Kill all processes in a killed daemon's control groups, and remove the groups.
 
-    `base` is the daemon's directory. Returns True if it was removed. Returns False if groups remain
-    because the killed processes have not ended yet, or because no file descriptor is free; then
-    call this again later. If `base` belongs to another user or a running daemon, returns True.
+    `base` is the path of the killed daemon's directory. If the directory does not exist, belongs to
+    another user, or is locked by a running daemon, does nothing and returns True. Returns False if
+    groups remain because the killed processes have not ended yet, or because no file descriptor is
+    free; then call this again later. Returns True if the directory was removed.
     """
     try:
         lock = _lock_stale(base)

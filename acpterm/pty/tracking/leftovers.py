@@ -10,7 +10,7 @@ A process is a leftover in either of two cases:
 
 All processes in the control groups of a killed daemon are killed. Outside of these groups, the
 following are never killed: processes of other users, this process, its ancestors, and the processes
-of terminals that outlived their daemon (`held`).
+of this daemon's terminals, including those that it has taken over from a killed daemon (`held`).
 """
 
 import os
@@ -39,8 +39,9 @@ _log = structlog.get_logger("acpterm.leftovers")
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
     """Kill the processes that killed daemons have left; return their number.
 
-    `daemon` is the identity of this daemon. `held` are the ids of terminals that outlived a killed
-    daemon; their processes are not killed, unless they are in a control group of a killed daemon.
+    `daemon` is the identity of this daemon. `held` are the ids of this daemon's terminals,
+    including those that it has taken over from a killed daemon. A process of these terminals is
+    killed only if it is in a control group of a killed daemon.
     Gives up after 10 seconds on processes that do not end.
     """
     if not linux.AVAILABLE:

@@ -70,10 +70,11 @@ class Daemon(NamedTuple):
 
     @classmethod
     def of(cls, pid: int, socket_path: str | None) -> "Daemon":
-        """Return the identity of the daemon whose programs the running process `pid` starts.
+        """Return the identity of a daemon.
 
-        `socket_path` is the path of the socket on which the daemon listens; None if it has no
-        socket.
+        `pid` is the pid of the running process that starts the daemon's programs, such as the
+        keeper. `socket_path` is the path of the socket on which the daemon listens; None if the
+        daemon has no socket.
         """
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)

@@ -82,10 +82,10 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
     """Return the process `pid` with its ancestors, and the pid at which the search for them ended.
 
-    The search goes from each process to its parent. It ends at the pid `parent` (as in
+    The search goes from each process to its parent. It ends at the pid `parent` (see
     `find_origin`), at the pid of this process, at pid 0, or at an ancestor that cannot be read. The
-    list does not contain the process at which the search has ended. If this is process 1, the
-    returned pid is 0, since process 1 adopts orphans from everywhere.
+    list does not contain the process at which the search ended. If the search ended at process 1,
+    the returned pid is 0, since process 1 adopts orphans from everywhere.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):

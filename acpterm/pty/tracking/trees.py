@@ -201,7 +201,7 @@ class Trees:
 
         An earlier call of `release_controllers` may have removed the limits. Returns None if
         `limits` has no limit. If the terminal has no control group, nothing is set, and the result
-        says that all `limits` are enforced.
+        lists all `limits` as enforced, even those that only a control group could enforce.
         """
         directory = None if self._cgroups is None else self._cgroups.directory(name)
         if directory is None or not os.path.isdir(directory):

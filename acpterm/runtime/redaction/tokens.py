@@ -147,8 +147,9 @@ _LITERALS: Final = tuple(dict.fromkeys(kind.literal for kind in _KINDS))
 def _by_mark() -> dict[str, list[str]]:
     """Return the literals of all kinds of tokens, grouped by a punctuation mark in them.
 
-    The keys are the marks. If a text lacks a mark, the literals of that group need not be searched
-    for. Literals without a mark have the key "".
+    A literal is the fixed text by which tokens of a kind are found, such as `ghp_`. The keys are
+    the marks. A text that lacks a mark contains no literal of the mark's group. Literals without a
+    mark have the key "".
     """
     found: dict[str, list[str]] = {}
     for literal in _LITERALS:

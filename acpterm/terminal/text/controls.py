@@ -306,11 +306,16 @@ def _mark_erasures(data: bytes) -> bytes:
 
 
 def _unix(data: bytes) -> bytes:
-    """Return `data` with an LF in place of each CRLF. A CR beside an LF has no effect.
+    """Return `data`, a line program, with an LF in place of each CRLF.
 
-    If every sequence of CRs and LFs has as many CRs as LFs, all CRs are removed, which is faster.
-    To check this, two copies of `data` are compared: one from which the LFs are removed; and one
-    from which the CRs are removed, and in which each LF is then replaced by a CR.
+    If every sequence of CRs and LFs has as many CRs as LFs, removes all CRs, which is faster. Then
+    more CRs may be removed than those of each CRLF, such as the CR of LF CR. The line program still
+    results in the same text. An LF at the beginning of `data` and a CR at the end of `data` are not
+    counted, and are kept.
+
+    To compare the numbers of CRs and LFs, two copies of `data` are compared: one from which the LFs
+    are removed; and one from which the CRs are removed, and in which each LF is then replaced by a
+    CR.
     """
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")

@@ -133,10 +133,10 @@ class TextView:
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Return how many bytes of finished lines the text has, and the current line.
+        """Return how many bytes of finished lines are within the limit, and the current line.
 
-        Only the last bytes of the finished lines may be in the text. If the current line alone
-        exceeds the limit, the beginning of that line is cut off, and the number is 0.
+        These bytes are the last ones of the finished lines. If the current line alone exceeds the
+        limit, the beginning of that line is cut off, and the number is 0.
         """
         line = self._line.text().encode()
         if len(line) > self._limit:
@@ -270,11 +270,11 @@ class TextView:
             self._commit(self._line.write(text[end:].decode()))
 
     def _erase_right(self, program: bytes) -> None:
-        """Write `program` at the cursor of the current line, and apply each ERASE_RIGHT in it.
+        """Write `program`, a part of the output, at the cursor of the current line.
 
-        The only other controls in `program` are TAB and LF. Only the current line can have text to
-        the right of the cursor. In later lines ERASE_RIGHT has no effect, and is dropped, which is
-        fast: compilers and grep print ERASE_RIGHT at the end of many lines.
+        The only controls in `program` are TAB, LF and ERASE_RIGHT. ERASE_RIGHT erases the text to
+        the right of the cursor. There is no such text after the first LF of `program`, so each
+        ERASE_RIGHT there is dropped. This is fast: compilers and grep end many lines with it.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")

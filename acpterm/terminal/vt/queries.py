@@ -180,7 +180,7 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop the rest of a control string, which begins at index `at` of `data`.
+        """Drop the rest of a control string; the rest begins at index `at` of `data`.
 
         `ends` matches the end of the string. If the end is not in `data`, the next call of `feed`
         continues to drop the string. Returns the index of the first byte that is not dropped.

@@ -131,10 +131,11 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Schedule an update of an own terminal of the agent, if a call that shows it was sent.
+        """Schedule that the client gets the new output of a terminal that the agent runs itself.
 
-        `terminal` is the terminal's id, and `cursor` its cursor. If the session forgot the terminal
-        and has added it again, the cursor begins again with the terminal's new output.
+        `terminal` is the terminal's id, and `cursor` is the terminal's cursor. If the session has
+        forgotten the terminal and added it again, first set `cursor` to the beginning of the new
+        output. Schedule nothing if no tool call that shows the terminal was sent to the client.
         """
         if cursor.source is None or not cursor.source.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)

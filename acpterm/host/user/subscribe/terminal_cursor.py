@@ -38,7 +38,7 @@ class TerminalCursor:
         """Allow `step` to return updates. Until `begin` is called, `step` returns none.
 
         `call` is the id of the first tool call that shows the terminal; this tool call is about to
-        be sent. `source` is the value of the attribute `source`, and not None.
+        be sent. `source` is `self.source`, which the caller has found not to be None.
         """
         self.call, self._generation = call, source.generation
 
