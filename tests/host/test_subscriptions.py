@@ -19,6 +19,7 @@ from acpterm.host.entry import AgentInfo
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
+from acpterm.host.user.subscribe.sources import Tombstone
 from acpterm.host.user.subscribe.subscriber import Subscriber
 from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 from acpterm.jsonrpc import RpcError, encode_notification
@@ -433,6 +434,39 @@ async def same_for_all(form, room, steps):
                 reader.go()
             session.closed.set()
     check(session, readers)
+
+
+async def test_output_of_a_terminal_that_was_forgotten_and_described_again_is_sent(autojump_clock):
+    def describe(name):
+        info, output = {"terminal_id": name, "cwd": "/p"}, {"terminal_id": name, "data": "old"}
+        meta = {"terminal_info": info, "terminal_output": output}
+        say(session, ("tell", f"call {name}", {"terminals": [name], "_meta": meta}))
+
+    names = [f"t{number}" for number in range(20)]
+    session = Session(
+        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates()
+    )
+    reader = Reader("meta")
+    subscriber = Subscriber(reader, session, V1MetaEncoder(), "t")
+    with trio.fail_after(100):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(subscriber.run)
+            await trio.testing.wait_all_tasks_blocked()
+            describe(names[0])
+            await trio.sleep(1)
+            assert reader.model.terminals[names[0]].output == b"old"
+            reader.stop()
+            session.agent_terminals.forget()
+            for name in names[1:]:
+                describe(name)
+                session.agent_terminals.forget()
+            assert isinstance(subscriber._cursors[names[0]].source, Tombstone)
+            output = {"terminal_output": {"terminal_id": names[0], "data": "new"}}
+            say(session, ("tell", f"call {names[0]}", {"_meta": output}))
+            reader.go()
+            await trio.sleep(1)
+            assert reader.model.terminals[names[0]].output.endswith(b"new")
+            session.closed.set()
 
 
 def check(session, readers):

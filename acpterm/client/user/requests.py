@@ -113,17 +113,17 @@ class TypedNames:
         if isinstance(answer, TerminalInfo) and answer.terminal_id != typed:
             self._typed[answer.terminal_id] = typed
 
-    def failure(self, name: str, error: RpcError, params: object) -> RpcError | DaemonError:
-        """Return a copy of `error` whose message has the name that the user typed, not the id.
+    def failure(self, daemon: str, error: RpcError, params: object) -> RpcError | DaemonError:
+        """Return a copy of `error` whose message has the typed name of the terminal, not its id.
 
-        The name and the id are those of the terminal in `params`, the params of the failed request.
-        If the error means that the daemon is ending, return a `DaemonError` instead, whose message
-        refers to the daemon as `name`.
+        The terminal is the one in `params`, the params of the failed request. If the error means
+        that the daemon is ending, return a `DaemonError` instead. `daemon` is what the message of
+        the `DaemonError` calls the daemon.
         """
         if error.code == REQUEST_CANCELLED:
             # The client never cancels a request that it waits for, so the daemon has cancelled it,
             # which it does when it ends.
-            return DaemonError(f"{name} is gone")
+            return DaemonError(f"{daemon} is gone")
         terminal = getattr(params, "terminal_id", None)
         if not isinstance(terminal, str):
             return error

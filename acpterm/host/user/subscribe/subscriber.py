@@ -137,7 +137,8 @@ class Subscriber:
         forgotten the terminal and added it again, first set `cursor` to the beginning of the new
         output. Schedule nothing if no tool call that shows the terminal was sent to the client.
         """
-        if cursor.source is None or not cursor.source.is_retained:
+        old = cursor.source
+        if old is None or isinstance(old, Tombstone) or not old.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
             if source is not None:
                 # The session has forgotten the terminal meanwhile, so its output begins again.
