@@ -270,8 +270,7 @@ class HostState:
     def close_by(self, deadline: float) -> None:
         """Set the deadline for closing the host, on trio's clock.
 
-        If a provider still cleans up after a terminal `_CLEAN_UP_RESERVE_S` seconds after the
-        deadline, the clean-up is cancelled.
+        Clean-ups of terminals by their providers are cancelled `_CLEAN_UP_RESERVE_S` seconds later.
         """
         self.end_by = deadline
         for scope in self._clean_ups:

@@ -1,8 +1,8 @@
 """Persistent shells: commands that share directory, variables and functions.
 
 A shell has a name, and starts with its first command. It is *idle*, or *busy* with a command that
-has not ended. Its session can be continued like any session, also after the call that ran the
-command has returned. Calls that name the same shell take turns.
+has not ended. The shell's terminal is a session of the tools (`sessions`), which can be continued
+like any other, also after the call that ran the command. Calls that name the same shell take turns.
 
 The call decides what happens to a command that has not ended when the call returns:
 
@@ -13,8 +13,8 @@ The call decides what happens to a command that has not ended when the call retu
 
 A command whose call is cancelled is killed.
 
-A shell belongs to a connection to the host, and to a session. If the connection was lost, or the
-session removed, the next command starts another shell.
+If the connection to the host was lost, or the shell's session was removed, the next command starts
+another shell.
 """
 
 import os

@@ -1,7 +1,7 @@
 r"""The typed line and the command file, by which acpterm runs a command in bash or zsh.
 
-acpterm types the line into the shell. The line executes the file, which contains the command. Line
-and file call functions such as ``__acpterm_begin``, which acpterm's rc file for the shell defines.
+acpterm types the line into the shell. The line executes the file, which contains the command. Both
+call functions that acpterm's rc file for the shell defines, such as ``__acpterm_begin``.
 """
 
 from acpterm.shell.complete import is_complete

@@ -5,12 +5,12 @@ The letters of marks are those of `command_marks`. States of the shell: *startin
 States of a command: *typed* (`expect`), *begun* (a mark C has arrived), and *ended* (`outcome`
 returns an `Outcome`).
 
-- A command has two or three marks C. The shell's hook (PS0 or preexec) emits the first one before
-  the shell executes the typed line. The first mark has the number of the previous command. The
-  others have the command's own number: the typed line emits one and, with ``set -x``, the command
-  file another one. The output begins after the last of these marks. Once a C with the command's own
-  number has arrived, a C with another number has no effect, since a program may print a log that
-  contains such marks.
+- To run a command, acpterm types a line, which executes a file with the command. A command has two
+  or three marks C. The shell's hook (PS0 or preexec) emits the first one before the shell executes
+  the typed line. The first mark has the number of the previous command. The others have the
+  command's own number: the typed line emits one. With ``set -x``, the file emits another one. The
+  output begins after the last of these marks. Once a C with the command's own number has arrived, a
+  C with another number has no effect, since a program may print a log that contains such marks.
 - A command's `Outcome.boundary` is exact if three conditions hold: the mark D with the command's
   number has arrived; the report agrees with this D; and a C with any number has arrived. Otherwise
   the boundary is unknown, and so are exit code, pipe status and directory.

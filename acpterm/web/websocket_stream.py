@@ -6,9 +6,9 @@ frame is only white space between JSON tokens, and is replaced by a space.
 States: *open*; *ended*, after the peer has closed the WebSocket or sent a frame that is too large:
 `receive_some` returns b"", and nothing can be sent; *closed* by `aclose`.
 
-One received frame is stored here until `receive_some` has returned all of it, and the next one in
-the HTTP server's queue. While both are stored, the HTTP server stops reading from the network.
-`send_all` waits while the peer does not read.
+One received frame is stored here until `receive_some` has returned all of it. The frame after it is
+stored in the HTTP server's queue. While both are stored, the HTTP server stops reading from the
+network. `send_all` waits while the peer does not read.
 """
 
 import contextlib

@@ -145,10 +145,10 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
 class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """What decides which commands an agent's connection may run, and how the user is asked.
 
-    The record of each terminal that the connection creates has these values. If the keeper dies,
-    all other records are lost, but the records of terminals can be left: each one is also in the
-    header of the terminal's ring. The connection is then restored from the record of a terminal,
-    with the rights that the connection had when it created the terminal.
+    The record of each terminal that the connection creates has these values. When the keeper dies,
+    only the records of terminals may survive, since each one is also in the header of the
+    terminal's ring. The connection is then restored from the record of a terminal, with the rights
+    that the connection had when it created the terminal.
     """
 
     programs: list[str] = []

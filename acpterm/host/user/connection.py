@@ -125,8 +125,8 @@ class UserConnection:
         """Register an ongoing request under its token during the block.
 
         The client chooses the token; the request's notifications contain the token. For an attach
-        request, `attached` is the pair of terminal and window, which the method `window` returns
-        during the block. For other requests, `attached` is None.
+        request, `attached` has its terminal and its window. During the block, the method `window`
+        returns `attached`. For other requests, `attached` is None.
 
         When the connection closes, the block is cancelled, and `RpcError` (-32800) is raised. Also
         raises `RpcError` (-32602) if another ongoing request of the connection has the same token.

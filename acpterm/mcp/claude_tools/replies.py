@@ -40,10 +40,9 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
 
 
 def crop_output(view: View) -> str:
-    """Crop the output in `view` to `OUTPUT_CHARS_MAX`, and store the result in `view.cropped`.
+    """Crop the output in `view` to `OUTPUT_CHARS_MAX` characters, and store it in `view.cropped`.
 
-    Return `REST`, which says how to read output that was left out. `REST` is returned even if no
-    output was left out.
+    Return `REST`, even if no output was left out: it says how to read output that was left out.
     """
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
     return REST

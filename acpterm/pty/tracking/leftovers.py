@@ -1,4 +1,4 @@
-"""Leftovers: finds and kills the processes that killed daemons have left.
+"""Leftovers: finds and kills the processes that a daemon left behind when it was killed.
 
 A process is a leftover in either of two cases:
 
@@ -37,12 +37,12 @@ _log = structlog.get_logger("acpterm.leftovers")
 
 
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
-    """Kill the processes that killed daemons have left; return their number.
+    """Kill the processes that daemons left behind when they were killed; return their number.
 
     `daemon` is the identity of this daemon. `held` are the ids of this daemon's terminals,
     including those that it has taken over from a killed daemon. A process of these terminals is
-    killed only if it is in a control group of a killed daemon.
-    Gives up after 10 seconds on processes that do not end.
+    killed only if it is in a control group of a killed daemon. Gives up after 10 seconds on
+    processes that do not end.
     """
     if not linux.AVAILABLE:
         return 0

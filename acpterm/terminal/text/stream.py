@@ -274,7 +274,7 @@ class TextView:
 
         The only controls in `program` are TAB, LF and ERASE_RIGHT. ERASE_RIGHT erases the text to
         the right of the cursor. There is no such text after the first LF of `program`, so each
-        ERASE_RIGHT there is dropped. This is fast: compilers and grep end many lines with it.
+        ERASE_RIGHT there is dropped. The method is for speed: many programs use ERASE_RIGHT.
         """
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")
