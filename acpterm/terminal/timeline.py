@@ -66,10 +66,10 @@ class Timeline:
     """The times of one terminal's output. `start` is the time at which the terminal was created.
 
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
-    `size` is the columns and rows at the start. `first` is the first sample of an adopted terminal:
-    only output from the position of this sample on is recorded. If `first` is None, all output is
-    recorded. Output before the position `known_from` was written before the adoption, so the real
-    times of that output are unknown.
+    `size` is the columns and rows when the timeline begins. `first` is the first sample of an
+    adopted terminal: the timeline has no times for output before this sample. If `first` is None,
+    it has times for all output. Output before the position `known_from` was written before the
+    adoption, so the real times of that output are unknown.
     """
 
     __slots__ = (

@@ -98,9 +98,9 @@ class Terminals:
         """Clear the word `ARMED` in all rings with new output; return whether it was set in any.
 
         A consumer in the worker sets `ARMED` in the ring's header before it waits for output. So if
-        the result is True, the worker must be woken. After output has come into a ring, the ring
-        has new output in two calls of this method: the consumer may set `ARMED` just after the
-        first of them, without having seen the output.
+        the result is True, the worker must be woken. A ring counts as one with new output for two
+        calls after the output has come: a consumer that has not seen the output yet may set `ARMED`
+        just after the first call.
         """
         wake = False
         for terminal, checks in tuple(self._written.items()):

@@ -143,7 +143,7 @@ class Walk:
             self._visit(self._stack.pop())
 
     def _check(self, node: "Node", kind: str) -> None:
-        """Set `problem` if `node` is not plain, and `problem` is still empty.
+        """If `node` is of a type that a plain line must not have, set `problem`, if it is empty.
 
         `kind` is the type of `node`.
         """

@@ -1,6 +1,6 @@
-"""One terminal's process tree, tracked by descent: by parent, session, identity and marks.
+"""One terminal's process tree, tracked by descent: by parents, sessions, start times and marks.
 
-`subreaper` describes which processes belong to a tree, and the limits of these rules. `cgroup_tree`
+`subreaper` has the rules by which a process belongs to a tree, and their limits. `cgroup_tree`
 tracks the same processes by control group.
 """
 

@@ -187,8 +187,9 @@ def literals_in(text: str) -> list[str]:
 def redact_tokens(text: str, literals: list[str]) -> str:
     """Return `text` with the secret of each token replaced by `REDACTED`.
 
-    `literals` must be the result of `literals_in` for this text. Only tokens with one of these
-    literals are redacted. An empty string in the list stands for Discord's tokens.
+    `literals` are the fixed texts, such as `ghp_`, by which tokens are found: the result of
+    `literals_in` for this text. An empty string in the list stands for Discord's tokens, which have
+    no such text.
     """
     for literal in literals:
         text = _pattern(literal).sub(rf"\1{REDACTED}", text)

@@ -57,8 +57,8 @@ class TextStream:
 def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
     """Return the complete lines of `text`, and a `TextStream` to convert the output that follows.
 
-    The `TextStream` has already converted the incomplete last line of `text`. `stream` contains the
-    bytes from which `text` was converted, or only the last of these bytes.
+    The current line of the `TextStream` is the incomplete last line of `text`. `stream` has the
+    bytes from which `text` was converted; the beginning of these bytes may be missing.
     """
     # The state of a conversion is known only at the beginning of a line, so the current line is
     # converted again.
