@@ -1,27 +1,34 @@
-"""Commands as one line of text, for lists, titles and messages."""
+"""Commands with their arguments as one text.
 
-import os
+`command_line` returns a text for lists, titles and messages, `shell_line` a text for a shell.
+"""
+
 import re
 import shlex
 from collections.abc import Sequence
 from typing import Final
 
-_SHELL: Final = re.compile(r"(|ba|da|k|z)sh")
-_COMMAND_OPTION: Final = re.compile(r"-[a-z]*c")
+# A shell found by PATH, or in a directory of the system: `./bash` may be any program.
+_SHELL: Final = re.compile(r"((/usr)?/bin/|/usr/local/bin/|/opt/homebrew/bin/)?(|ba|da|k|z)sh")
+# Options that neither take a value nor change what the shell executes.
+_OPTION: Final = re.compile(r"-[eiluvx]+")
+_COMMAND_OPTION: Final = re.compile(r"-[eiluvx]*c")
 
 
 def command_line(command: str, args: Sequence[str] | None) -> str:
-    """Return a command as one line, as a user would type it.
+    """Return a command as a user would type it; the text may have several lines.
 
-    A command such as `sh -c LINE` or `bash -l -c LINE` is returned as LINE, because some agents
-    wrap every command in a shell. Without `args`, `command` may be shell text, and is returned
-    unchanged.
+    If `args` is None or empty, `command` may be shell text, and is returned unchanged. Otherwise,
+    the words are quoted for a shell. However, `sh -c LINE` or `bash -l -c LINE` is returned as
+    LINE, unchanged, because some agents wrap every command in a shell. This is done only if exactly
+    LINE is executed, since the user permits the command by this text.
     """
     args = args or ()
     if (
         len(args) > 1
-        and _SHELL.fullmatch(os.path.basename(command))
+        and _SHELL.fullmatch(command)
         and _COMMAND_OPTION.fullmatch(args[-2])
+        and all(map(_OPTION.fullmatch, args[:-2]))
     ):
         return args[-1]
     return shlex.join([command, *args]) if args else command
