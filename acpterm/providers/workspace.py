@@ -175,11 +175,12 @@ def _add_repository(
 
 
 def submodules_of(repository: str) -> tuple[list[str], bool]:
-    """Return the directories of a repository's submodules, and whether all were found.
+    """Return the directories of the repositories of submodules, and whether all were found.
 
-    The second value is False if there are too many submodules, if one is nested too deep, or if a
-    directory cannot be read. Raises `ProviderError` if a directory for submodules is a symbolic
-    link.
+    `repository` is the directory of a repository, such as `.git`. The repositories of its
+    submodules are below its directory `modules`; those of nested submodules are found too. The
+    second value is False if there are too many submodules, if one is nested too deep, or if a
+    directory cannot be read. Raises `ProviderError` if one of the directories is a symbolic link.
     """
     found: list[str] = []
     count = 0
@@ -192,7 +193,8 @@ def submodules_of(repository: str) -> tuple[list[str], bool]:
             return found, False
         try:
             with os.scandir(directory) as entries:
-                is_directory = {one.name: one.is_dir(follow_symlinks=False) for one in entries}
+                # A link to a directory counts as one, so that it is refused in its turn.
+                is_directory = {one.name: one.is_dir() for one in entries}
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError:

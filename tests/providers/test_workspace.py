@@ -43,6 +43,18 @@ def test_hooks_of_nested_submodules_are_protected(tmp_path):
     assert str(inner) in found.pinned
 
 
+@pytest.mark.parametrize("link", ["modules", "modules/inner", "modules/outer/modules/inner"])
+def test_workspace_with_a_link_to_the_repository_of_a_submodule_is_refused(tmp_path, link):
+    git = repository(tmp_path, ".git")
+    repository(tmp_path, "elsewhere")
+    if link != "modules":
+        repository(git, "modules", "outer", "modules", "other")
+        (git / "modules" / "outer" / "config").touch()
+    (git / link).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ProviderError, match="is a symbolic link"):
+        Workspace.of(str(tmp_path))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "depth"), [("a", 1100), ("n" * 250, 20), ("modules", 40)], ids=["deep", "long", "odd"]
