@@ -108,10 +108,11 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
-    With the `scope` `always`, the answer also applies to later commands of the session with the
-    same `prefix`. The decision `allow` then applies only in the same directory. If the question has
-    no prefix, a refusal applies to the same command. `reason` is a text for the agent, such as why
-    the command is refused.
+    If the `scope` is `always`, the answer also applies to other commands of the same session, both
+    those that wait for an answer and later ones. If the question has a `prefix`, `deny` applies to
+    all commands with the same `prefix`, and `allow` to those of them in the same directory. If the
+    `prefix` of the question is null, `deny` applies only to exactly the same command, and a request
+    with `allow` fails. `reason` is a text for the agent, such as why the command is refused.
     """
 
     approval_id: ApprovalId

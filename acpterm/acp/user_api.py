@@ -208,8 +208,8 @@ class UserWriteRequest(Wire, omit_defaults=True):
 class UserResizeRequest(Wire):
     """The params of ``_acpterm/terminal/resize``: set the size of a terminal, in cells.
 
-    While windows that are not read-only are attached, the smallest of them determines the size, and
-    the requested size applies when the last of them detaches.
+    While windows that are not read-only are attached, the terminal has the minimum of their columns
+    and the minimum of their rows. It gets the requested size when the last of them detaches.
     """
 
     terminal_id: TerminalName

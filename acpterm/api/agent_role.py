@@ -181,8 +181,8 @@ class AgentRole(Caller):
     ) -> CommandCheck:
         """Judge a command as `create` would, without running it.
 
-        With `ask`, the user is asked if the user has to decide. Raises `CommandRefused` if `ask` is
-        true and the command may not run.
+        If `ask` is true and the policy leaves the decision to the user, the user is asked for it.
+        Raises `CommandRefused` if `ask` is true and the command may not run.
         """
         params = CheckRequest(
             self.session, command, None if args is None else list(args), cwd, ask=ask

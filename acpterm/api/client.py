@@ -104,11 +104,12 @@ class Client:
         """Start a program in a new terminal; return the terminal.
 
         Without `args`, `command` is shell text; with `args`, even an empty list, it is a program.
-        `shell` (true or false) overrides this. `env` is added to the environment of this process.
-        `cwd` is relative to the `cwd` of `connect`. `name` is shown to the user; ``-#`` at its end
-        becomes a dash and the first free number. `cols` and `rows` are the size in cells, by
-        default that of the host's settings. `provider` is the name of the provider that runs the
-        program, by default that of `connect`.
+        `shell` (true or false) overrides this. The program inherits the environment of the process
+        that called `connect`; `env` has variables to add for the program. `cwd` is relative to the
+        `cwd` of `connect`. `name` is shown to the user; ``-#`` at its end becomes a dash and the
+        first free number. `cols` and `rows` are the size in cells, by default that of the host's
+        settings. `provider` is the name of the provider that runs the program, by default that of
+        `connect`.
 
         For agents only: the program is killed after `timeout` seconds, and the last `output_bytes`
         of text are retained (by default 1 MiB). Raises `ValueError` if a client of the user passes

@@ -1,8 +1,9 @@
 """Judges commands in this process, without a daemon, by the user's settings and rules.
 
-`Client.check` of the user uses this, because the daemon does not judge the user's own commands, and
-`service` uses it to determine the level of a command. The user is not asked, and nothing is written
-to the audit log.
+The user is not asked, and nothing is written to the audit log.
+
+`Client.check` uses this module if the client is connected as the user, because the daemon judges
+only agents' commands. `acpterm.api.service` uses this module to determine the level of a command.
 """
 
 import os

@@ -176,7 +176,10 @@ def decode(connection: Connection, method: str, answer: Raw, into: type[_W]) -> 
 
 
 def exit_of_info(info: ExitInfo | None) -> Exit | None:
-    """Convert an exit status of the user's API; return None if the program has not exited."""
+    """Convert `info`, an exit status from one of the user's wire methods, to an `Exit`.
+
+    If the program has not exited, `info` is None, and so is the result.
+    """
     if info is None:
         return None
     limit = None if isinstance(info.limit, UnsetType) else info.limit

@@ -5,7 +5,8 @@ in `main.py`. docs/HACKING.md, "The map of a change", lists the tests and pages 
 
 - `main`: the group of all commands, which imports a command's module when the command is used.
 - `_options`: options that several commands share, loading of the settings, and `fail`. `_params`:
-  parameter types. `_mcp`: the options of `--mcp`.
+  parameter types. `_mcp`: the options of the MCP server that `proxy --mcp` and `prompt --mcp` add
+  to sessions.
 - `_daemon`: connects to the daemon and sends requests, for most commands. `_async`: the same in
   trio.
 - `_output`: prints on stdout. `_tables`: the table of terminals.

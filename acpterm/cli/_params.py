@@ -37,7 +37,10 @@ class Finite(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the number `value`; fail unless it is a finite number in the range."""
+        """Return `value` as a number; fail if it is not finite, or outside the type's range.
+
+        The range is the one with which the type was created, as with `click.FloatRange`.
+        """
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is no number", param, ctx)

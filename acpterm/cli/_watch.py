@@ -134,8 +134,9 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
 async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
     """Attach to a terminal until the user detaches or its program ends.
 
-    Return a note to show below the list: the terminal's state, or why it cannot be attached to.
-    Raises `RpcError`, perhaps in an exception group, if the daemon refuses a request.
+    Return a note to show below the list, with the terminal's state. If the program has already
+    ended, or if stdin is not a terminal, do not attach; the note then says so. Raises
+    `RpcError`, perhaps in an exception group, if the daemon refuses a request.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     if info.state not in ACTIVE:

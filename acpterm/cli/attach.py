@@ -47,8 +47,9 @@ def command(
     repaints it, for at most resume_timeout seconds. Keys typed meanwhile ring the bell and are
     discarded; text that was pasted at that moment may be sent in part.
 
-    Exit status: 0; 1 if there is no such terminal, its program has ended, or stdin or stdout is not
-    a terminal.
+    Exit status: 0 if you detach, or if the program ends while you are attached; 1 if there is no
+    such terminal, if its program had ended before, if the daemon is lost, or if stdin or stdout is
+    not a terminal.
     """
     # The user may type a password.
     linux.forbid_inspection()

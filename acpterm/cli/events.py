@@ -25,8 +25,9 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     """Print events as they happen, one per line.
 
     Each line has the time, the event, the terminal's id and name, its owner, the agent and its
-    session, and the command, its exit status or the agent's tool call. With --json each line has
-    the params of the daemon's notification _acpterm/event.
+    session. The end of the line depends on the event: for example the command, its exit status, or
+    the agent's tool call. With --json each line has the params of the daemon's notification
+    _acpterm/event.
 
     After the daemon's worker was replaced, events may be missing. The event "reconnected" marks
     this; in JSON it has only token, event and at.

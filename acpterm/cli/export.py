@@ -33,7 +33,7 @@ _ENDINGS: Final = {
     "--format",
     "form",
     type=click.Choice(["asciicast", "text", "html", "svg"]),
-    help="Output format.  [default: by FILE's extension, or else asciicast]",
+    help="Output format.  [default: by FILE's extension; asciicast on stdout]",
 )
 @click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE, not stdout.")
 @at_daemon
@@ -47,8 +47,9 @@ def command(
     is written unchanged; its unreadable lines are reported. Text is that of acpterm logs; html and
     svg show the current screen.
 
-    Without --format, .cast means asciicast, .txt and .log mean text, .html and .htm mean html, and
-    .svg means svg. A FILE with another extension requires --format.
+    Without --format, FILE's extension selects the format: .cast means asciicast, .txt and .log mean
+    text, .html and .htm mean html, and .svg means svg. Any other extension requires --format. A
+    FILE without an extension, a pipe, a device and stdout get an asciicast.
 
     Only you can access FILE, and an existing file is replaced only when the new one is complete. A
     pipe or a device is written to. If stdout is a terminal, characters in text that reorder or hide

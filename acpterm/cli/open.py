@@ -1,4 +1,4 @@
-"""`acpterm open`: open the page in a browser."""
+"""`acpterm open`: open the daemon's web page, which shows all terminals, in a browser."""
 
 import os
 

@@ -20,9 +20,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command() -> None:
     """List the providers of terminals, and select one.
 
-    A provider runs the programs of agents' terminals: local without isolation, bubblewrap and
-    landlock in a sandbox, podman and docker in a container, and the places of the settings, such as
-    ssh:NAME, on another host.
+    A provider runs the programs of agents' terminals: local runs them without isolation; bubblewrap
+    and landlock use a sandbox; podman and docker use a container; a place of the settings, such as
+    ssh:NAME, is another host.
     """
 
 

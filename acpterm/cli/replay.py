@@ -39,8 +39,8 @@ def command(
 ) -> None:
     """Replay a terminal's output with its original timing, or a recording (an asciicast).
 
-    Space pauses and resumes, . shows the next output and pauses, Right and Left skip 5 seconds
-    forward and back, Up and Down double and halve the speed, q quits.
+    Space pauses and resumes; the full stop (.) shows the next output, and pauses; Right and Left
+    skip 5 seconds forward and back; Up and Down double and halve the speed; q quits.
 
     If FILE exists, it is played, even if a terminal has the same name. An argument that contains /
     is always a file. The replayed output controls this window as it controlled the original one.

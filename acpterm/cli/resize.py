@@ -16,8 +16,8 @@ from acpterm.cli._params import Size, terminal_argument
 def command(terminal: str, size: tuple[int, int], config: str | None, socket: str | None) -> None:
     """Resize TERMINAL to COLSxROWS, such as 120x40.
 
-    While windows are attached, the smallest of them determines the size. The given size is used
-    when the last window detaches.
+    While windows that can type are attached, the terminal has the minimum of their columns and the
+    minimum of their rows. It gets the given size when the last of them detaches.
 
     Exit status: 0; 1 if there is no such terminal or its program has ended; 2 for an invalid size.
     """

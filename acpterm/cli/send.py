@@ -140,10 +140,11 @@ def command(
 ) -> None:
     """Type TEXT into TERMINAL, and press keys, in the order of the command line.
 
-    TEXT is typed unchanged; a newline is added only by --enter. Several words are joined by spaces;
-    - is all of stdin; after -- every argument is text. Keys have the names that tmux uses: Enter,
-    Tab, BTab, Escape, Space, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, Insert,
-    Delete, F1 to F12, or a character. The prefixes C-, M- and S- mean Ctrl, Alt and Shift.
+    TEXT is typed unchanged; a newline is added only by --enter. Several words are joined by spaces.
+    The word - stands for all of stdin. After -- every argument is text. Keys have the names that
+    tmux uses: Enter, Tab, BTab, Escape, Space, BSpace, Up, Down, Left, Right, Home, End, PageUp,
+    PageDown, Insert, Delete, F1 to F12, or a character. The prefixes C-, M- and S- mean Ctrl, Alt
+    and Shift.
 
     The command waits until the terminal has accepted all input.
 

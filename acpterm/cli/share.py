@@ -31,8 +31,9 @@ def command(
     acpterm unshare ends it. With --write they can also type, but only into a terminal that is
     yours: what they type runs with your rights, as if you had typed it.
 
-    The page is the daemon's, as with acpterm open. Other machines can only reach it through a
-    reverse proxy or a tunnel, or if the settings let the daemon listen on another address.
+    The daemon serves the page, as it does for acpterm open. Other machines can reach the page only
+    through a reverse proxy or a tunnel, or if the settings let the daemon listen on another
+    address.
 
     Exit status: 0; 1 if the terminal cannot be shared, or the HTTP server cannot be started.
     """

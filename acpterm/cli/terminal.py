@@ -47,7 +47,7 @@ def command() -> None:
 @command.command("list")
 @at_daemon
 def list_terminals(config: str | None, socket: str | None) -> None:
-    """List all active terminal sessions.
+    """List all terminal sessions.
 
     A session is a terminal, yours or an agent's. It stays in the list after its program has ended,
     until it is removed.

@@ -52,9 +52,10 @@ async def relay_stdio(
     running; `config` is the path of the settings file given on the command line, if any.
     `connect_timeout_s` is how long the daemon may take to respond to our `initialize`, and
     `close_timeout_s` how long pending requests may take after stdin has ended, in seconds. While
-    requests of more than `unanswered_bytes_max` bytes in all have no response, nothing is read from
-    the agent. The descriptors stay open, since a thread may still be reading from `stdin_fd`.
-    Raises `DaemonError` if the daemon cannot be started or used, or ends before the agent.
+    the total size of the requests without a response is more than `unanswered_bytes_max` bytes,
+    nothing is read from the agent. The descriptors stay open, since a thread may still be reading
+    from `stdin_fd`. Raises `DaemonError` if the daemon cannot be started or used, or ends before
+    the agent.
     """
     context = exec_context.current()
     restore_signal_defaults()

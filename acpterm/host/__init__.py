@@ -11,7 +11,7 @@ Starting and supervising:
 - `host`: serves each connection until the host is closed.
 - `host_state`: the objects that all connections of a host share.
 - `restore`: restores the connections, sessions and terminals of the previous worker.
-- `web_interface`: the interface of the daemon's HTTP server, which the host does not import.
+- `web_interface`: the interface through which the host uses the daemon's HTTP server.
 
 Commands that agents request:
 

@@ -43,9 +43,9 @@ class AuditTrail:
     def terminal(
         self, event: str, entry: TerminalEntry, by: str | None, share: str | None = None
     ) -> None:
-        """Record an event about a terminal, if the audit log has events of this kind.
+        """Record an event about a terminal; ignore events of kinds that are not audited.
 
-        `event` is the name of the event on the event bus. `by` is the event's cause, such as
+        `event` is the event's kind, such as `killed`. `by` is the event's cause, such as
         `user`; None if no cause is given. If a visitor is the cause, `share` is the id of the
         visitor's share.
         """

@@ -219,18 +219,18 @@ class HostState:
             self.start_task(self._clean_up, entry)
 
     def start_task(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Run `work(*arguments)` in a task that outlives a connection; log the error if it fails.
+        """Start a task that runs `work(*arguments)`, and that outlives connections.
 
-        Such a task may handle what an agent's program has made, so its failure must not end the
-        host.
+        If `work` raises an exception, the exception is logged, and the host's other tasks continue.
         """
         self.nursery.start_soon(_run_guarded, work, arguments)
 
     async def _clean_up(self, entry: TerminalEntry) -> None:
-        """Remove what the provider has left of a terminal, once its processes have ended.
+        """Wait until a terminal's processes have ended; remove what the provider has left of it.
 
-        When the host is closed, do not wait for the processes. If the removal fails, the terminal's
-        record keeps the clean-up token, with which the next worker tries again.
+        If the host is closed during the wait, end the wait and do the removal at once. If the
+        removal fails, the terminal's record keeps the clean-up token, with which the next worker
+        tries again.
         """
         token = entry.record.clean_up_token
         try:

@@ -1,4 +1,9 @@
-"""Names of terminals: which names may be given, and which terminal a name means."""
+"""Names of terminals: which names may be given, and which terminal a name means.
+
+A terminal is *over* if it is released, or if the user owns it and its program has exited and is not
+being restarted (`TerminalEntry.is_over`). The name of a terminal that is over may be given to
+another terminal.
+"""
 
 import itertools
 import re
@@ -65,8 +70,8 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
 def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
     """Return the entry with this name; None if there is none.
 
-    A name may be reused once its terminal is over. If several entries have the name, return the one
-    that is not over, or the newest if all are over.
+    If several entries have the name, return the one whose terminal is not over; if all of their
+    terminals are over, return the newest entry.
     """
     found = [entry for entry in entries if entry.name == name]
     return max(found, key=lambda entry: (not entry.is_over, entry.created_at), default=None)

@@ -15,10 +15,9 @@ limit forbids. The terminal is started within `starting`, which checks again, be
 terminals may have been started before the user answered.
 
 The times of a connection's starts are stored with the connection (`ConnectionRecord.starts`), so
-they survive a take-over; running terminals are counted again when they are restored. If the keeper
-dies too, connections are restored from their terminals, and the times are lost. After a take-over,
-a terminal that an agent had given away before it disconnected counts only for `terminals`, the
-limit for all agents together.
+the times survive a take-over. They are lost if the keeper dies. Running terminals are counted again
+when they are restored. After a take-over, a terminal that an agent had given to the user before the
+agent disconnected counts only for `terminals`, the limit for all agents together.
 """
 
 import math
@@ -66,8 +65,9 @@ class Starter(Protocol):
     def starts(self) -> list[float]:
         """When the agent started its latest terminals over this connection, oldest first.
 
-        The times are in seconds of the boot clock. `Quotas.starting` adds each time if a profile
-        has the limit `starts_per_minute`, and drops the oldest times, which no limit needs.
+        The times are in seconds of the boot clock. `Quotas.starting` changes this list: it appends
+        the time of each start for which a profile has the limit `starts_per_minute`, and removes
+        the oldest times if there are more than this limit.
         """
 
     def mark_changed(self) -> None:

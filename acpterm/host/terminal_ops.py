@@ -54,7 +54,7 @@ class ReadParams(Protocol):
 
 
 class Reader(Protocol):
-    """The connection that reads from a terminal: an agent's, or that of a client of the user."""
+    """A connection whose peer, an agent or a client of the user, reads from a terminal."""
 
     @property
     def sender(self) -> Sender:

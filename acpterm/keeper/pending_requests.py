@@ -1,4 +1,4 @@
-"""A worker's requests to its keeper that have no response yet: program starts and restarts.
+"""A worker's requests to its keeper that have no response yet: program starts, worker restarts.
 
 A task waits for its response by `trio.lowlevel.wait_task_rescheduled` and not by a `trio.Event`:
 when the task is cancelled, `wait_task_rescheduled` at once calls a function, which records the
@@ -85,9 +85,9 @@ class PendingRequests:
         return None if spawn is None or spawn.is_cancelled else spawn
 
     async def wait_restarted(self, request: int) -> None:
-        """Wait until the restart request with the number `request` fails, and raise the error.
+        """Wait until a request to restart this worker fails; raise the error. Never returns.
 
-        Never returns: if the restart succeeds, this process is killed.
+        `request` is the request's number. If the restart succeeds, the keeper kills this worker.
         """
         self._restarts[request] = trio.lowlevel.current_task()
 

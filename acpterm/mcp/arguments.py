@@ -85,11 +85,11 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
 
 
 def _unquoted(value: str, kind: Any) -> Any:
-    """Convert the argument `value` for a parameter of the type `kind`.
+    """Return the argument `value`, prepared for the conversion to the type `kind`.
 
-    For a list, JSON text is decoded to a list of strings. For a number, `term-1` becomes `1`, since
-    a model may pass the name of a session in place of its number. Any other string is returned
-    unchanged.
+    If `kind` is a list, JSON text is decoded to a list of strings. If `kind` is a number, the
+    string `term-1` becomes the string `1`, since a model may pass the name of a session in place of
+    its number. Any other string is returned unchanged.
     """
     if "list" in str(kind) and value.lstrip().startswith("["):
         with suppress(ValueError):

@@ -1,9 +1,9 @@
-"""One call of a tool: how long it may block, its progress, and the MCP client's sessions.
+"""One call of a tool: how long it may block, its progress, and the MCP client's terminal sessions.
 
 MCP clients give up on a request after a minute, and report to the user that the command has failed.
-So a call returns after `BLOCK_MAX_S` at most, with a state and an id to continue with. A client
-that has sent a progress token is sent progress every `PROGRESS_INTERVAL_S`, so that it does not
-give up, and the call may take up to `PROGRESS_MAX_S`.
+So a call returns after `BLOCK_MAX_S` at most, with a state and an id with which a later call can
+continue. A client that has sent a progress token is sent progress every `PROGRESS_INTERVAL_S`, so
+that it does not give up, and the call may take up to `PROGRESS_MAX_S`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,9 +28,10 @@ Report: TypeAlias = Callable[[float, str], Awaitable[None]]
 class Call:
     """A call of a tool.
 
-    `sessions` and `shells` have the client's sessions and persistent shells. `starts` starts the
-    client's programs. `settings` are the tool settings for this client. `report` sends progress;
-    None if the client does not want progress. `ask` asks the user; None if the client cannot ask.
+    `sessions` has the terminal sessions of the MCP client, and `shells` has the client's persistent
+    shells. `starts` starts the client's programs. `settings` are the tool settings for this client.
+    `report` sends progress; None if the client does not want progress. `ask` asks the user; None if
+    the client cannot ask.
     """
 
     def __init__(

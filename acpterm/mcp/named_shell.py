@@ -1,4 +1,4 @@
-"""One persistent shell of `shells`, with its session. The result of each command updates both."""
+"""A persistent shell (see `shells`), and the `sessions.Session` of the shell's terminal."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -87,9 +87,10 @@ class ModelPattern:
 def _length(pattern: str) -> int:
     """Return an estimate of the length of the shortest match, in characters.
 
-    Repetitions are multiplied out. Alternatives are added up, so the result may be too large. It is
-    too small if a comment of the verbose syntax (`(?x)`) stands before a repetition count, or if a
-    backreference or a call of a group matches more characters than it is written with.
+    Repetitions are multiplied out. Alternatives are added up, so the result may be too large. The
+    result is too small if a comment of the verbose syntax (`(?x)`) stands before a repetition
+    count. A backreference or a call of a group, such as `(?1)`, counts at most as many characters
+    as its notation in the pattern has. If it matches more characters, the result is too small.
     """
     groups = [0]
     last = 0

@@ -1,8 +1,9 @@
 """The MCP server: lists the tools of one set, and executes calls.
 
-One server serves one client. The first call opens the connection to the host, with the name that
-the client has sent. An error that the model can correct is a result with `isError`. A call of a
-tool that does not exist is an error of the protocol.
+One server serves one client, which is an agent to the host. The agent's name is the name that the
+client has sent as its own (`clientInfo.name`). The first call that needs the connection to the host
+opens it. An error that the model can correct is a result with `isError`. A call of a tool that does
+not exist is an error of the protocol.
 """
 
 from collections.abc import AsyncIterator, Mapping

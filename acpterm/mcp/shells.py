@@ -157,8 +157,8 @@ class Shells:
         """Wait for the command in the shell of `session`; return its result and its new output.
 
         The wait ends when the command ends, after `timeout_s`, or when the program waits for input,
-        unless `until_input` is false. Return None if no shell of this session runs a command.
-        Raises `ToolError` if another call waits for the same command during all this time.
+        unless `until_input` is false. Return None if `is_busy(session)` is false. Raises
+        `ToolError` if another call waits for the same command during all this time.
         """
         await self._sweep(call, await call.sessions.client())
         named = next((each for each in self._all() if each.session is session), None)
@@ -187,7 +187,7 @@ class Shells:
                 each.reported -= len(text.encode())
 
     def is_busy(self, session: Session) -> bool:
-        """Return whether a shell of this session runs a command."""
+        """Return whether `session` is the terminal of a shell that is running a command."""
         return any(each.session is session and each.shell.busy for each in self._all())
 
     async def close(self) -> None:

@@ -223,7 +223,11 @@ class Starts:
 
 
 async def _is_asked(start: Start, sessions: Sessions) -> bool:
-    """Return whether the host asks the user about the program of `start`."""
+    """Return whether the program of `start` needs the user's approval.
+
+    True if the host has already sent its question about `start`, or if the host's policy says that
+    the user must be asked. An error of the request for the policy's decision is ignored.
+    """
     launch = start.launch
     try:
         client = await sessions.client()

@@ -95,7 +95,7 @@ def _decide(
 
 
 def _blocked(classifier: Classifier, line: str) -> str:
-    """Return which entry of the profile's lists blocks the command `line`; empty if none does."""
+    """Return which entry of the profile's lists denies the command `line`; empty if none does."""
     lists = classifier.lists
     for part in classifier.found:
         if part.words:

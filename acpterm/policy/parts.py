@@ -1,4 +1,8 @@
-"""A part of a command as the classifier finds it, and the texts that lists and rules match."""
+"""`FoundPart`: one command that a judged command line executes. `Lists`: a profile's lists.
+
+`pattern_text` and `rule_words` return a part in the two forms that are compared with the profile's
+lists and with the user's rules.
+"""
 
 import re
 from typing import Final, NamedTuple

@@ -13,9 +13,10 @@ identifies the daemon that started it.
 
 Differences from other providers: background processes end with the program; a program that is ended
 by signal n is reported as exit code 128+n; and exit code 125 means that the engine failed. In the
-first milliseconds after its start, podman does not pass on signals and new sizes. If the terminal
-is killed in this time, it is reported as ended by the signal. If it is resized in this time, the
-program gets no new size until the terminal is resized again.
+first milliseconds after podman has started, podman does not pass on signals and new sizes. If the
+terminal is killed in this time, the signal ends podman itself, and the exit is reported with the
+signal, not with exit code 128+n. If the terminal is resized in this time, the program gets no new
+size until the terminal is resized again.
 """
 
 import hashlib

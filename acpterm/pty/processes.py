@@ -40,7 +40,7 @@ def read_all() -> Iterator[ProcStat | None]:
 
 
 def portable_read_all() -> Iterator[ProcStat | None]:
-    """Yield the processes of the system that psutil can read, on systems without `/proc`."""
+    """Yield the processes that psutil can read, on systems without `/proc`; never yield None."""
     import psutil  # noqa: PLC0415  installed only on systems that need it
 
     for process in psutil.process_iter():

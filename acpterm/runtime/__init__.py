@@ -9,6 +9,6 @@
 - `threads`: blocking calls in a thread;
 - `descriptors`: a reserve of file descriptors;
 - `exec_context`: environment, directory, umask and limits that programs are started with;
-- `command_line`: a command as one line of text;
+- `command_line`: a command with its arguments as one text;
 - `bounded_dict`: a dict with a maximum size.
 """

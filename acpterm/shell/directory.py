@@ -1,4 +1,6 @@
-"""The private directory through which the driver and its shell exchange files.
+"""The private directory through which a shell and its driver exchange files.
+
+The driver is the code that types commands into the shell's terminal (`acpterm.api.shell`).
 
 The directory has mode 0700 and a random name. The driver writes rc files and command files, and
 deletes them once they were read; the shell writes one report for each command.
@@ -28,7 +30,8 @@ class ShellDirectory:
     """One shell's private directory.
 
     `path` is the directory's path, and `nonce` the random text that authenticates the shell's marks
-    and reports. `is_in_workspace` is true if the directory was created in a given `parent`.
+    and reports. `is_in_workspace` is true if `__init__` was called with a `parent`, in which the
+    directory was then created; false if no `parent` was passed.
     """
 
     def __init__(self, parent: str | None = None) -> None:

@@ -224,7 +224,10 @@ class Tracker:
 
     @property
     def output_begin(self) -> int:
-        """The number of bytes (UTF-8) of the current command's text that precede `output`."""
+        """The number of bytes (UTF-8) dropped from the beginning of the current command's output.
+
+        The bytes are those of the output converted to text; `output` is the text that is left.
+        """
         return self._command.text.dropped_bytes if self._command else 0
 
     @property

@@ -144,7 +144,7 @@ class Consumer:
     async def caught_up(self) -> None:
         """Wait until all output written to the ring before this call is consumed.
 
-        When the call returns, the text view has no output stored unprocessed.
+        When the call returns, the text view has processed all output that it was fed.
         """
         await trio.lowlevel.checkpoint()
         target = self._ring.head

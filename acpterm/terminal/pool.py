@@ -159,11 +159,11 @@ class Pool:
         spec: TerminalSpec,
         limits: ResourceLimits = NO_LIMITS,
     ) -> Terminal:
-        """Return a `Terminal` for a terminal that an earlier worker created.
+        """Return a `Terminal` with the parameters `spec`, for a terminal of an earlier worker.
 
-        `found` is what the keeper knows about the terminal, and `tree` tracks the terminal's
-        processes. `spec` has its parameters. `limits` are set again. Text and screen are rebuilt
-        from the retained output. Raises `OSError` or `RingError` if the ring cannot be mapped.
+        `found` is what the keeper knows about the terminal, and `tree` tracks the processes.
+        `limits` are set again on the control group, if any. Text and screen are rebuilt from the
+        retained output. Raises `OSError` or `RingError` if the ring cannot be mapped.
         """
         spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
         enforcement = self._trees.enforce_again(found.name, limits)

@@ -220,7 +220,8 @@ class SharedRing:
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
         """Return the readable bytes from position `since` on: at most `max_bytes`; None for all.
 
-        Raises `ValueError` if `since` is negative or after `end`, or if `max_bytes` is negative.
+        Raises `ValueError` if `since` is negative or after `end` (the position just past the last
+        readable byte), or if `max_bytes` is negative.
         """
         position, length = bounds(since, max_bytes, self.start, self.end)
         return Slice(self._copy(position, length), position, position - since)

@@ -187,7 +187,8 @@ class _Connecting:
     """Connects a session's agent to the host in this process. Implements `mcp.host_link.Connect`.
 
     A task in `nursery` serves the host's end of the connection. The task ends when the host has
-    noticed that the agent has closed its end. `options` are those of the session.
+    noticed that the agent has closed its end. `options` has the set of tools, working directory and
+    additional profile that the client has chosen for the session.
     """
 
     def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:

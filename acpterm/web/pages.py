@@ -1,7 +1,7 @@
 """The files of the page, and the headers of every response.
 
-The page holds no secret, so it needs no access. It loads nothing from other hosts, and no other
-site may show it in a frame, where a user could be made to click on it.
+The page holds no secret, so a browser may load it without a login. The page loads nothing from
+other hosts, and no other site may show it in a frame, where a user could be made to click on it.
 """
 
 import os

@@ -1,10 +1,11 @@
-"""The built-in providers of the service, which run programs in terminals of the daemon.
+"""`DaemonProvider`: runs commands, scripts and sessions of a `TerminalService` in terminals.
 
-A session is a terminal, whose name is the session's id (``term-1``). The terminal runs the
-session's command itself, so that its exit is known.
+The terminals belong to acpterm's daemon. A session is one terminal, whose program is the session's
+command. The name of the terminal is the session's id (``term-1``).
 
-A command that is cancelled or takes too long is ended with its terminal. If the user has removed
-the terminal of a session, the status of the session is None.
+Each call of `execute_command` or `run_script` uses a new terminal. When the call returns, reaches
+its time limit or is cancelled, the terminal is released, which ends its processes. If the user has
+removed the terminal of a session, `get_session_status` returns None.
 """
 
 import shlex

@@ -26,9 +26,9 @@ _COMMAND_CHARS_MAX: Final = 16 * 1024
 class CommandQuestions:
     """Asks the user the questions in `questions`, and sends the answers to `host`.
 
-    `permissions` applies the rule or asks the user. `calls` counts the refusals. `show` is awaited
-    before the user is asked; it waits until earlier output was printed, so that the question
-    appears below that output. `notice` prints a line for the user.
+    `permissions` applies `--allow`, or asks the user. `calls` counts the refusals. `show` is
+    awaited before the user is asked; it waits until earlier output was printed, so that the
+    question appears below that output. `notice` prints a line for the user.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class CommandQuestions:
             self._notice(f"no longer asked: {title} (answered elsewhere, or withdrawn)")
 
     async def _choose(self, info: ApprovalInfo) -> str | None:
-        """Return the id of the option that the rule or the user has chosen.
+        """Return the id of the option that `--allow` selects or that the user has chosen.
 
         Return `reject_once` if the turn was cancelled. If there is no terminal to ask at, decline
         the question and return None.

@@ -61,8 +61,9 @@ class Outcome:
         """Record that the turn has ended with the stop reason `reason`.
 
         The exit status is set, unless a signal, a timeout or a write error has set it before.
-        `refusals` is the number of permissions that the agent was refused; above 0, a normal end
-        has the status `NOT_ALLOWED`. Pass 0 if the agent has acted despite the refusals.
+        `refusals` is 0 if the agent has done anything that counts as acting (`ToolCalls.acted`),
+        such as running a command. Otherwise it is the number of permissions that the agent was
+        refused. If `refusals` is above 0, a normal end has the status `NOT_ALLOWED`.
         """
         self.stop_reason = reason
         status = _STATUS.get(reason, FAILED)
@@ -80,10 +81,10 @@ class Outcome:
             )
 
     async def watch(self, signals: AsyncIterator[int]) -> None:
-        """End the run on a signal; set the exit status, unless an earlier cause has set it.
+        """End the run on a signal. Before that, set the exit status if no earlier cause has set it.
 
-        There is one exception: if the first cause is a SIGINT during the turn, only the turn is
-        cancelled. `signals` yields the numbers of the signals.
+        If a SIGINT during the turn sets the exit status, cancel the turn instead of ending the run.
+        `signals` yields the numbers of the signals.
         """
         async for number in signals:
             if self.stop_reason is not None:
@@ -100,8 +101,8 @@ class Outcome:
     async def expire(self, seconds: float) -> None:
         """Wait for `seconds`; then cancel the turn, and end the run `CANCEL_TIMEOUT_S` later.
 
-        If the turn has not begun after `seconds`, end the run without the second delay. Do nothing
-        if the turn ends within `seconds`, or if `seconds` is infinite.
+        If the turn has not begun after `seconds`, end the run without waiting `CANCEL_TIMEOUT_S`.
+        Do nothing if the turn ends within `seconds`, or if `seconds` is infinite.
         """
         if seconds == math.inf:
             return

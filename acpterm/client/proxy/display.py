@@ -55,10 +55,12 @@ class Display:
         self.feed(data)
 
     def add_raw_output(self, output: str) -> None:
-        """Show `output`, the tool call's `rawOutput`, unless the same text is shown already.
+        """Add `output`, the tool call's `rawOutput`, to the kept text.
 
-        If `output` contains all of the text that is shown, replace this text by `output`, and show
-        `output` in full. Otherwise append `output` to the text.
+        If the kept text contains `output`, or ends with the same lines as `output` (see
+        `_ends_alike`), do nothing. Otherwise, if `output` contains all of the kept text, replace
+        the kept text by `output`, and show `output` in full. In all other cases, append `output` to
+        the kept text.
         """
         raw = TextView(RAW_OUTPUT_BYTES)
         raw.feed(output.encode(errors="replace"))

@@ -51,7 +51,7 @@ _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 
 
 class _Terminal:
-    """A terminal of the host (`ours`), or the agent's own.
+    """A terminal of the host if `ours` is true, otherwise one that the agent runs itself.
 
     `cwd` is the terminal's directory; None if unknown. `call` is the tool call that introduced the
     terminal to the editor; None before that. For a terminal of the agent, `pending` is the output

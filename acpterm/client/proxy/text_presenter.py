@@ -3,11 +3,12 @@
 A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
 has output; all other items of the content keep their place. While the terminal prints, the call's
 complete content is sent again and again, as the protocol requires, but only when it has changed,
-and at most once per `RENDER_INTERVAL_S` for each call. A call is kept as long as its content embeds
-a terminal.
+and at most once per `RENDER_INTERVAL_S` for each call. A call is dropped when it gets new
+content that embeds no terminal.
 
-Bounds: the text of a display is limited, the oldest displays and calls are dropped, and no update
-of the agent is ever delayed.
+Bounds: the text of a display is limited. If there are more than `DISPLAYS_MAX` displays or more
+than `CALLS_MAX` calls, the oldest are dropped, even if they are still shown. No update of the agent
+is ever delayed.
 """
 
 import math

@@ -1,7 +1,10 @@
 """The socket of one session, and its clients.
 
-States: *listening*, from the beginning; *bound*, once the id of the session is known; *closed*: the
-socket file is removed, the clients are disconnected, and their terminals end.
+The socket accepts clients until it is closed. States:
+
+- *unbound*, from the beginning: the id of the session is not known yet.
+- *bound* to the session, from the call of `bind`: the id is known.
+- *closed*: the socket file is removed, the clients are disconnected, and their terminals end.
 """
 
 import os

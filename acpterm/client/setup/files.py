@@ -120,9 +120,9 @@ def delete(path: str, before: bytes | None) -> None:
 
 
 def remove_directories(paths: list[str]) -> None:
-    """Remove those of the directories `paths` that are empty.
+    """Remove the directories `paths`, the last one first; keep each that is not empty by then.
 
-    In `paths`, a directory comes before the directories inside it.
+    In `paths`, the caller must put a directory before the directories inside it.
     """
     for path in reversed(paths):
         with suppress(OSError):

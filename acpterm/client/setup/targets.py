@@ -58,8 +58,9 @@ class EntriesTarget:
     """The permission bits of a new settings file."""
 
     def own(self, content: bytes | None) -> dict[Path, Any]:
-        """Return acpterm's entries in the file's contents `content`, by their paths.
+        """Return acpterm's entries in the file's contents `content`.
 
+        Each key is the path of an entry in the settings, such as `("mcpServers", "acpterm")`.
         Raises `SetupError` if the contents are not valid.
         """
         return dict(self._own(self._decode(content)))

@@ -164,7 +164,7 @@ class BlockingClient(BlockingConnection):
         return self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a new token for the params of a request that `stream` sends.
+        """Return a new token for the params of a request that is sent by the method `stream`.
 
         The daemon puts the token into each notification that this request causes. So a client can
         assign the notifications to its requests.

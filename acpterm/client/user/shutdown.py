@@ -18,7 +18,7 @@ _POLL_S: Final = 0.02
 
 
 class ShutdownResult(NamedTuple):
-    """The outcome of a shutdown: whether the daemon has exited, and how many programs it ran."""
+    """The outcome of a shutdown of the daemon."""
 
     pid: int
     """The daemon's process id."""

@@ -7,7 +7,7 @@ terminal ids are looked up in the session that a request names, so any other id 
 the setting `agents_read_user_terminals`, it can also read terminals that the user created.
 
 States: *open*, then *closed* by `close`, which releases all terminals that the user does not own.
-A terminal that is still being created then is released as soon as it exists.
+If a terminal is being created when `close` is called, it is released as soon as it exists.
 
 Longer than 300 lines because the connection's rights (its profiles and approvers) are in the same
 record as the rest of its state, and depend on the processes that use the connection (`holders`). A
@@ -230,7 +230,7 @@ class AgentConnection:
 
     @property
     def approver(self) -> Approver | None:
-        """The observer that sends questions to an approver; None if the client is no approver."""
+        """The observer that sends questions to the client; None if the client is no approver."""
         return self._approver
 
     @property
@@ -257,8 +257,8 @@ class AgentConnection:
     def add_approver(self, request: ApproverRequest) -> None:
         """Make the client the connection's approver, which asks the user questions. Idempotent.
 
-        `request` has the kind of client, the agent's command, and the profile that the user has
-        chosen, if any.
+        `request` has the kind of client, the command with which the client started the agent, and
+        the profile that the user has chosen, if any.
         """
         if self._approver is None and not self._closed:
             self.programs = program_names(request.agent)

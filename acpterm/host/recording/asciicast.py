@@ -138,8 +138,9 @@ def header(
 ) -> bytes:
     """Return the first line of an asciicast.
 
-    `size` is the terminal's columns and rows, `command` the title, and `env` the program's
-    environment, of which only `TERM` and `SHELL` are in the line.
+    `size` is the terminal's columns and rows. `command` is the terminal's command line, which
+    becomes the member `title`. `env` is the program's environment, of which only `TERM` and `SHELL`
+    are in the line.
     """
     members = {
         "version": 2,

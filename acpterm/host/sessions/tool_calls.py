@@ -173,7 +173,7 @@ class ToolCalls:
         return changed
 
     def forget(self) -> list[int]:
-        """Drop all tool calls; return their numbers."""
+        """Drop all tool calls; return the `ToolCall.number` of each."""
         numbers = self.numbers()
         self._calls.clear()
         self._sizes.clear()

@@ -247,7 +247,10 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
-    """A tool call of a session: see `sessions.tool_calls.ToolCall`. Its members are raw JSON."""
+    """A tool call of a session: see `sessions.tool_calls.ToolCall`.
+
+    The values in `fields` and `meta` are raw JSON.
+    """
 
     KIND: ClassVar[str] = "tool call"
 

@@ -1,6 +1,6 @@
 """The entries that a worker stores in the keeper for the next worker, by key.
 
-An *entry* is a value, bytes that the keeper does not interpret, with descriptors.
+An *entry* has a value and descriptors. The value is bytes, which the keeper does not interpret.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 States: *starting*; *restoring* once it has sent `hello` and was sent the state (all terminals and
 stored entries); *ready* once it has sent `ready`; *serving* once it was sent `go`; *ended* once the
-process was reaped and all its messages were received.
+process was reaped.
 
 A worker whose socket closes while the process lives cannot serve any more. It gets
 `CLOSED_TIMEOUT_S` seconds to exit by itself; then it is killed.
@@ -47,7 +47,7 @@ class Worker:
     Calls `receive` with each message of the worker. Calls `gone` once, with the wait status, when
     the process was reaped and all its messages were received. The supervisor sets `hello_received`
     and `is_ready` when it receives `hello` and `ready`. `ended` is true once the process was
-    reaped.
+    reaped, even if messages of the worker are not received yet.
     """
 
     def __init__(

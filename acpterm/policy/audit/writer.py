@@ -186,7 +186,7 @@ def _rotate(directory: int, files: int) -> None:
 
 
 def _write_lines(fd: int, size: int, start: bytes, batch: Batch) -> None:
-    """Append the unwritten rest of a batch to a file of `size` bytes, after the bytes `start`.
+    """Append the bytes `start` and then the unwritten rest of a batch to a file of `size` bytes.
 
     `start` is a newline if the file ends in the middle of a line, otherwise empty. The caller has
     locked the directory. Raises `OSError` if not all can be written; then the file is cut after the

@@ -126,7 +126,7 @@ def wrapper_argv(log: str, granted: str, argv: Sequence[str]) -> list[str]:
 
 
 def node_argv(pieces: int) -> list[str]:
-    """Return the argv of the task on the node: a shell that evaluates the task's shell text.
+    """Return the argv that srun starts on the node: a shell that evaluates a shell text.
 
     The text is in the variables that `node_environment` has returned; `pieces` is their number.
     """
@@ -137,7 +137,7 @@ def node_argv(pieces: int) -> list[str]:
 def node_environment(command: Command, directory: str, identifier: str) -> dict[str, str]:
     """Return variables for srun's environment: the pieces of a shell text that runs `command`.
 
-    `directory` is the working directory on the node. `identifier` marks the task's processes.
+    `directory` is the working directory on the node. `identifier` marks the program's processes.
     """
     text = _text(command, directory, identifier)
     starts = range(0, len(text), _PIECE_CHARACTERS)
@@ -185,7 +185,7 @@ def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def end_argv(identifier: str, grace: float) -> list[str]:
-    """Return the argv that, run on the node, ends the processes of a task.
+    """Return the argv that, run on the node, ends the processes of a program.
 
     The processes get SIGTERM, and SIGKILL after `grace` seconds. `identifier` is the mark by which
     they are found (`node_environment`).
@@ -194,9 +194,9 @@ def end_argv(identifier: str, grace: float) -> list[str]:
 
 
 def signal_argv(identifier: str, name: str) -> list[str]:
-    """Return the argv that, run on the node, sends a signal to a task's foreground process group.
+    """Return the argv that, run on the node, signals a program's foreground process group.
 
     `name` is the signal's name without `SIG`, or its number. `identifier` is the mark by which the
-    task's processes are found (`node_environment`).
+    program's processes are found (`node_environment`).
     """
     return ["/bin/sh", "-c", _SIGNAL, "acpterm", identifier, name]

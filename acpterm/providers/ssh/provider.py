@@ -95,7 +95,7 @@ class SshProvider:
             nursery.start_soon(keeper.run)
 
     def end_session(self, session: str) -> None:
-        """Do nothing: connections do not belong to sessions."""
+        """Do nothing: this provider has no resources that only one agent's session uses."""
 
     async def prepare(self, command: Command) -> Prepared:
         """Send the job to the host, and return the argv of the client: ssh, or a bridge.

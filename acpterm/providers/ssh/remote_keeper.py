@@ -262,8 +262,10 @@ class RemoteKeeper:
     async def _settle(self) -> None:
         """End all abandoned programs, and remove their terminals on the other host.
 
-        If the route is lost meanwhile, return early: the remaining programs stay abandoned. Raises
-        `ProviderError` or `ControlLostError` if the host cannot be reached.
+        If a terminal cannot be removed because the route is lost, return: the programs whose
+        terminals were not removed stay abandoned. Raises `ProviderError` if the control channel
+        cannot be opened, and `ControlLostError` if the channel is lost or the host does not answer
+        in time.
         """
         for identifier in list(self._abandoned):
             control = await self._connections.control()

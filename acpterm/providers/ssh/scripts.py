@@ -257,9 +257,9 @@ def control(name: str, limit_s: int, beat: str) -> bytes:
     The first reply of the script has the command that runs a job; the job's id must be appended.
 
     A beat is a text that the daemon sends as a sign of life (`Connections.run`). If no beat arrives
-    for `limit_s` seconds, all programs are ended. `beat` is the text that the script itself writes
-    as the first beat. A text counts as a beat only if it differs from the last one, so `beat` must
-    be different in each script.
+    for `limit_s` seconds, all programs are ended. The script itself makes the first beat, whose
+    text contains `beat`. A beat counts only if its text differs from the text of the beat before,
+    which may be from an earlier script. So each call of this function needs another `beat`.
     """
     files = "".join(
         f"cat >\"$d/{file}.tmp\" <<'ACPTERM'\n{text.strip()}\nACPTERM\n"

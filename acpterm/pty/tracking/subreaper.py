@@ -134,12 +134,17 @@ class Subreaper:
             return scan.found
 
     def has_orphans_of(self, tree: DescendantTree) -> bool | None:
-        """Return whether any running orphan belongs to `tree`; None if that is unknown.
+        """Return whether any running orphan belongs to `tree`, as far as that can be determined.
+
+        - True: a running orphan belongs to `tree`; or orphans appear and end faster than they can
+          be read, so that one that belongs to `tree` may still run.
+        - None: the children of the process `self.parent` cannot be read; or a running orphan for
+          which `owner` returns None was found before any running orphan of `tree`.
+        - False: no running orphan belongs to `tree`.
 
         Orphans are the children of the process `self.parent`, except the programs of open trees and
         the excluded processes. A program that is just being started is in no tree yet, so it counts
-        as an orphan. Orphans of closed trees are killed if any are found (see `owner`). If orphans
-        appear and end faster than they can be read, returns True, since one may still run. Raises
+        as an orphan. Orphans of closed trees are killed if any are found (see `owner`). Raises
         `OSError` if no file descriptor is free.
         """
         if not linux.AVAILABLE or self.parent == 1:

@@ -1,12 +1,12 @@
-"""`Trees`: creates and adopts all process trees of a process, and chooses how to track them.
+"""`Trees`: creates and adopts process trees of programs, and chooses how to track them.
 
 Each tree is tracked by descent, and also by a control group if one can be created (`CombinedTree`).
 
 Orphans become children of one process, the *parent*, which starts the programs and reaps orphans.
 In a worker, the parent is the keeper, and `Trees.run` returns at once; elsewhere, this process is
 the parent, and `run` reaps. To attribute an orphan to the right tree, `Trees` must know all trees,
-and all children of the parent that belong to no tree (`exclude`). So all code of a process that
-starts programs uses the same `Trees`.
+and all children of the parent that belong to no tree (`exclude`). So a process that runs several
+programs uses one `Trees` for all of them.
 
 At a take-over, the new worker passes the old worker's `handover` to its own `Trees` as `inherited`,
 and calls `adopt` for each terminal.
@@ -257,7 +257,7 @@ class Trees:
         self._busy.append(busy)
 
     async def end_leftovers(self) -> int:
-        """Kill the processes that killed daemons have left; return their number.
+        """Kill the processes left by daemons that were killed; return the number of processes.
 
         Processes of open trees are not killed, so call this after all trees were adopted. Gives up
         after 10 seconds on processes that do not end.

@@ -79,8 +79,9 @@ class Line:
     def run(self, program: str) -> str:
         """Apply `program`, a line program, to the line.
 
-        A line program is text whose only controls are TAB, LF, CR, BS and one character for each
-        erasure in the line (see `controls`).
+        A line program is text whose only controls are TAB, LF, CR, BS, and the characters
+        `ERASE_RIGHT`, `ERASE_LEFT` and `ERASE_LINE`, each of which erases a part of the line or the
+        whole line.
 
         Returns the text of the lines that ended. A line that was ended by LF has a newline; a line
         that ended because it was full has none.

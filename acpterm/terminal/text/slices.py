@@ -1,7 +1,7 @@
 """Conversion of slices of the raw output to text, for readers that read the output in slices.
 
 `text_of` returns the text of one slice. `resync` returns where to begin if the output before a
-slice is lost. `stream` converts the whole output, and keeps the text.
+slice is lost.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ States and rules:
   (Unicode 3.9, "substitution of maximal subparts"). One invalid byte becomes three bytes of text.
 - When the stream ends, an incomplete character becomes one U+FFFD.
 
-At the limit of the output, `tail` cuts finished lines, `stream` the current line, and `views` raw
-output; `slices` cuts at the end of a slice. `boundary` and `whole` return where they may cut.
+`boundary` returns where a piece of UTF-8 may begin, and `whole` where a piece may end, so that no
+character is divided.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Frames of a screen: paint the screen in an attached window whose size is not the terminal's.
 
-A *frame* is a sequence of bytes that makes the window show the current screen. `paint` serves
-passthrough windows, which have the terminal's size.
+A *frame* is a sequence of bytes that makes the window show the current screen. For windows that
+have the terminal's size (passthrough windows), the module `paint` is used instead.
 
 Rules:
 

@@ -98,7 +98,10 @@ class Page:
         return len(self._rows)
 
     def words(self, y: int) -> bytes:
-        """Return the encoded cells of row `y` of this page; the first row has the number 0."""
+        """Return the cells of row `y` of this page as they are stored, in 1, 2, 4 or 8 bytes each.
+
+        The first row has the number 0.
+        """
         flags, count, at = self._rows[y]
         return bytes(self._data[at : at + (count << (flags >> 4 & 3))])
 

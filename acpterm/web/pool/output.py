@@ -4,10 +4,10 @@
 `Attachment` sends history and output to one client that is attached:
 
 - `pty:attached` is sent first, with the history up to a position. Then each `pty:output` begins
-  where the message before it ended. No byte is sent twice.
+  where the message before it ended.
 - A client that has fallen behind by more than `BEHIND_BYTES`, or by more than the ring retains, is
-  sent another `pty:attached` instead of the output that it missed. The history in it begins with a
-  full reset (`ESC c`).
+  sent another `pty:attached` instead of the output that it missed. The history in it may repeat
+  output that the client was sent before, so it begins with a full reset (`ESC c`).
 - `pty:exit` is the last message, once the program has exited and all its output was sent.
 
 A message is made only when it can be sent (`Channel.turn`): for a client that stops reading, at

@@ -194,8 +194,7 @@ def _check_permissions(directory: str) -> CheckResult | None:
 async def daemon(chosen: Settings, config: str | None) -> CheckResult:
     """Check whether a daemon runs, and whether its version is that of this command.
 
-    `config` is the path of the settings file that a new daemon would read. This check never starts
-    a daemon, so `config` has no effect.
+    `config` is ignored: this check starts no daemon that would read this settings file.
     """
     name = "daemon"
     lock = read_lock(chosen)

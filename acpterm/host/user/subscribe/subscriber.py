@@ -24,8 +24,9 @@ call is sent after the output that the call's terminals have printed so far.
 The subscription ends when the session is closed and everything is sent. A terminal that the user
 owns keeps running; its output is sent up to the end of the subscription.
 
-Longer than 300 lines because the updates of calls and of output must be sent in one order: when a
-call is sent determines which output is sent, and the other way round.
+Longer than 300 lines because calls and output wait for each other: a terminal's output is sent
+after the first call that shows the terminal, and the status that completes a call is sent after the
+output of the call's terminals.
 """
 
 import math
