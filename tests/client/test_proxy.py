@@ -309,19 +309,16 @@ async def test_all_output_is_shown_when_the_terminal_is_released_at_once():
 
 
 async def test_terminal_released_while_running_is_shown_as_ended(tmp_path):
-    printed = tmp_path / "printed"
-    async with proxied() as editor:
+    printed, go = tmp_path / "printed", tmp_path / "go"
+    shown_end = "begun\n[ended by SIGTERM]\n```"
+    async with proxied() as editor, trio.open_nursery() as nursery:
         await editor.open("/tmp")
-        await editor.prompt(
-            tool_call(),
-            create(f"echo begun; >{printed}; sleep 60"),
-            tool_update(content=[embed()]),
-            until(printed),
-            of("release"),
-        )
-        # On a busy machine, the program may end after the turn.
-        shown_end = "begun\n[ended by SIGTERM]\n```"
-        await editor.until(lambda: editor.texts()[-1].endswith(shown_end))
+        # The turn ends once the end is shown: afterwards, the proxy waits for it only shortly.
+        steps = create(f"echo begun; >{printed}; sleep 60"), tool_update(content=[embed()])
+        ends = until(printed), of("release"), until(go)
+        nursery.start_soon(editor.prompt, tool_call(), *steps, *ends)
+        await editor.until(lambda: "".join(editor.texts()[-1:]).endswith(shown_end))
+        go.touch()
 
 
 async def test_console_block_is_bounded():
