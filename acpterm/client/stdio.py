@@ -95,9 +95,10 @@ async def _connect(
 ) -> tuple[socket.socket, Welcome, bytes]:
     """Connect to the daemon, and send our `initialize` with the execution context `context`.
 
-    `path` is the path of the socket, for the error message. Return a blocking socket, the parsed
-    response, and the bytes received after it. Raises `DaemonError` if the daemon cannot be started,
-    refuses `initialize`, or has not responded after `timeout_s` seconds.
+    `path` is only used in messages of errors: it is the path of the daemon's socket. Return a
+    blocking socket, the parsed response, and the bytes received after it. Raises `DaemonError` if
+    the daemon cannot be started, refuses `initialize`, or has not responded after `timeout_s`
+    seconds.
     """
     try:
         stream = await connect(settings, config)

@@ -53,7 +53,7 @@ class Session:
     in later output. `began` is the time of the start (`anyio.current_time`). `exit` is set once a
     read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
     is the last line of output. `argv` is the command as words, if it was given as words. `unread`
-    is text before `position` that belongs to the next result: the beginning of a line.
+    is the incomplete last line that was read, but not returned yet: the next result begins with it.
     """
 
     id: str

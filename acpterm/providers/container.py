@@ -108,8 +108,8 @@ class ContainerProvider:
     async def check(self) -> str:
         """Run a trial in a container; return a line that describes the container's isolation.
 
-        From then on, `prepare` uses the engine's options that this trial has found. Raises
-        `ProviderError` if the engine does not work.
+        The trial finds out with which options the engine works here, and `prepare` uses these from
+        then on. Raises `ProviderError` if the engine does not work.
         """
         async with self._trying:
             self._setup, description = await self._try()

@@ -12,8 +12,8 @@ The ids of these requests begin with random text, so that they differ from the i
 chooses for its own requests. Every response with such an id is handled here, even if it comes late,
 and is not passed on to the agent.
 
-If the editor responds with an error, or with something that is not an answer, the question is
-declined. It can then be answered elsewhere.
+If the editor responds with an error, or with something that is not an answer, the host is notified
+that the user cannot answer the question here. The user can still answer it elsewhere.
 """
 
 import itertools

@@ -1,6 +1,6 @@
-"""The result of the tools of Codex: a chunk of output, and the session if the program continues.
+"""The result of the tools for Codex: a chunk of output, and a number if the program continues.
 
-To Codex, a session has a number: the one in its name, 7 for `term-7`.
+The number identifies the terminal session: 7 for the session `term-7`.
 """
 
 import secrets

@@ -37,7 +37,7 @@ class Done(NamedTuple):
 
     @property
     def problem(self) -> str:
-        """The last part of the output, as one line; the exit status if there is no output."""
+        """The end of `text`, with its lines joined to one; the exit status if `text` is empty."""
         return "; ".join(self.text.splitlines())[-_TEXT_MAX:] or f"exit status {self.status}"
 
     @property

@@ -146,7 +146,7 @@ class Master:
         _remove(self.path)
 
     async def forward(self, path: str, there: str) -> None:
-        """Forward connections to the local socket `path` to the socket `there` on the other host.
+        """Listen at the local socket `path`; connect its clients to `there` on the other host.
 
         Raises `ProviderError` if ssh cannot listen at `path`.
         """
