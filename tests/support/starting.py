@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from acpterm.keeper import startup
+from acpterm.pty.tracking import marks
 from tests.support.ready import ANSWER
 
 ACPTERM = [sys.executable, "-m", "acpterm"]
@@ -145,7 +146,9 @@ class Started(subprocess.Popen[bytes]):
         key = self._keeper, _locale(env)
         with _lock:
             if key not in _ready:
-                _ready[key] = _Ready(env, keeper=self._keeper)
+                # Marks of a terminal would be found in /proc for all later children, too.
+                unmarked = {n: v for n, v in env.items() if n not in (marks.TERMINAL, marks.DAEMON)}
+                _ready[key] = _Ready(unmarked, keeper=self._keeper)
         asked = {
             "words": [os.fsdecode(word) for word in given["args"][len(ACPTERM) :]],
             "env": env,
