@@ -10,5 +10,6 @@
 - `descriptors`: a reserve of file descriptors;
 - `exec_context`: environment, directory, umask and limits that programs are started with;
 - `command_line`: a command with its arguments as one text;
+- `lines`: lines of text, which end at line feeds only;
 - `bounded_dict`: a dict with a maximum size.
 """

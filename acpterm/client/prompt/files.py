@@ -8,7 +8,6 @@ keeps its owner, mode and hard links.
 """
 
 import errno
-import io
 import os
 import stat
 import sys
@@ -18,6 +17,7 @@ from typing import Final
 
 from acpterm.acp.agent import ReadTextFileRequest, WriteTextFileRequest
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+from acpterm.runtime.lines import split_lines
 
 FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
@@ -61,8 +61,7 @@ class Files:
             return text
         first = max(0, (params.line or 1) - 1)
         end = None if params.limit is None else first + params.limit
-        # Only a line feed ends a line, as for editors and grep.
-        return "".join(io.StringIO(text, newline="\n").readlines()[first:end])
+        return "".join(split_lines(text)[first:end])
 
     def write(self, params: WriteTextFileRequest) -> None:
         """Write the file `params.path`; create it and its parent directories if missing.

@@ -1,6 +1,5 @@
 """`terminal_output`: return all retained output of a session, a page of it, or matching lines."""
 
-from io import StringIO
 from typing import Annotated, Final
 
 from msgspec import Meta, Struct, field
@@ -12,6 +11,7 @@ from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_all
+from acpterm.runtime.lines import split_lines
 
 PAGE_CHARS_MAX: Final = 30_000
 
@@ -68,8 +68,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     session = await call.get(params.session_id)
     retained = await _read(session, params.since)
     is_paged = (params.offset, params.limit, params.grep) != (None, None, None)
-    # `str.splitlines` would also end lines at characters such as U+2028.
-    lines = StringIO(retained.text, newline="\n").readlines()
+    lines = split_lines(retained.text)
     numbered = list(enumerate(lines))
     if params.grep is not None:
         numbered = await ModelPattern(params.grep).matching(lines)

@@ -16,7 +16,6 @@ survive the loss of the connection: see `remote_keeper`.
 import os
 import shutil
 import sys
-import tempfile
 import time
 from itertools import pairwise
 from typing import Final
@@ -26,6 +25,7 @@ import trio
 from acpterm.config.places import SshPlace
 from acpterm.providers.place_client import client_environment, private_directory
 from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.sandbox_trial import trial_directory
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
 from acpterm.providers.ssh.job import lines, remote_directory
@@ -184,18 +184,13 @@ class SshProvider:
         also says whether the host keeps terminals. Raises `ProviderError` if the host cannot be
         reached or does not answer, or if no directory for the connection can be created.
         """
-        try:
-            directory = tempfile.mkdtemp(prefix="acpterm-ssh-")
-        except OSError as error:
-            raise ProviderError(
-                f"{self._host}: the connection needs a directory for temporary files, and none can "
-                f"be created: {error.strerror}: set TMPDIR to a directory that is writable"
-            ) from error
-        try:
-            connections = Connections(self._place, self._host, directory)
-            return await self._check(connections, RemoteKeeper(self._place, connections, directory))
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
+        async with trial_directory(self._host) as directory:
+            try:
+                connections = Connections(self._place, self._host, directory)
+                keeper = RemoteKeeper(self._place, connections, directory)
+                return await self._check(connections, keeper)
+            finally:
+                shutil.rmtree(directory, ignore_errors=True)
 
     async def _check(self, connections: Connections, keeper: RemoteKeeper) -> str:
         failure: Exception | None = None

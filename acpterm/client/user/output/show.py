@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from io import StringIO
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.sanitize import escape_invisible_text
@@ -14,6 +13,7 @@ from acpterm.client.user.output.blocking_stdout import note, put, window_size
 from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.read import Since, read_output
 from acpterm.client.user.output.text_follow import UNKNOWN, TextStream, follow_text
+from acpterm.runtime.lines import split_lines
 from acpterm.terminal.text.slices import resync
 
 
@@ -145,8 +145,7 @@ def _stamped(
         if part.lost:
             stream, data = TextStream(), data[resync(data) :]
         # Feed bytes without a time too: they may begin a line that a byte with a time completes.
-        # `str.splitlines` would also end lines at characters such as U+2028.
-        over = StringIO(stream.feed(data), newline="\n").readlines()
+        over = split_lines(stream.feed(data))
         if part.at is not None:
             at = part.at
         elif part.position - len(part.data) >= info.position:
@@ -160,11 +159,8 @@ def _stamped(
         untimed = lost = 0
     last = stream.finish() + stream.line
     if last and at:
-        yield (
-            info.position,
-            [f"{_stamp(at)} {line}\n" for line in last.removesuffix("\n").split("\n")],
-            "",
-        )
+        lines = (line.removesuffix("\n") for line in split_lines(last))
+        yield info.position, [f"{_stamp(at)} {line}\n" for line in lines], ""
     if gap := _gap(lost, untimed):
         # Print this note even with `tail`, since it may be the only explanation for no output.
         note(gap)
