@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import trio
 
@@ -111,8 +112,8 @@ class Daemon:
         self.process.send_signal(number)
 
     def log(self):
-        self._log.seek(0)
-        return self._log.read().decode()
+        # By its path: the keeper shares the offset of the file that was opened for it.
+        return self._log.read_text()
 
     async def wait(self):
         """Wait until the keeper exits; return its status."""
@@ -132,14 +133,14 @@ async def daemon(tmp_path, *, mode="worker", env=None, pass_fds=(), prefix=()):
     path = str(tmp_path / f"control{secrets.token_hex(4)}")
     command = [*prefix, *stub.PYTHON, stub.HERE, "launch", path, mode]
     listener = trio.socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    log = open(f"{path}.log", "w+b")  # noqa: ASYNC230, SIM115  closed below
-    with listener, log:
+    log = Path(f"{path}.log")
+    with listener, log.open("wb") as stderr:  # noqa: ASYNC230  a new file, at once
         await listener.bind(path)
         listener.listen(10)
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stderr=log,
+            stderr=stderr,
             start_new_session=True,
             env={**os.environ, **(env or {})},
             pass_fds=pass_fds,
