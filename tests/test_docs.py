@@ -1,6 +1,7 @@
 """The pages in docs/ agree with the code."""
 
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+import trio
 
 from acpterm.acp import agent_api, agent_meta
 from acpterm.acp.base import Wire
@@ -19,7 +21,7 @@ from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
 from tests.support.cases import each_case
 from tests.support.hosts import agent_here
-from tests.support.polling import poll, poll_blocking
+from tests.support.polling import DEADLINE_S, poll, poll_blocking
 from tests.support.processes import environment
 
 ROOT = Path(__file__).parents[1]
@@ -32,6 +34,8 @@ VARIES = re.compile(
     r'"(\w+At|wallMs|cpuMs|maxRssBytes|pid|resume|waitingForInput)": '
     r'(\d+|true|false|"[0-9a-f]{64}")'
 )
+# Ids of requests that are not on the page.
+_OWN_IDS = itertools.count(1000)
 
 
 def load(name, monkeypatch):
@@ -204,15 +208,29 @@ async def test_protocol_examples_match_a_real_host():
     async with agent_here() as agent:
         for example in EXAMPLES:
             messages = [json.loads(line) for line in example.splitlines()]
+            positions = {m["id"]: m["result"].get("position") for m in messages if "result" in m}
             for message in messages:
                 if "method" in message:
-                    await agent.send(with_real_ids(json.dumps(message)).encode() + b"\n")
+                    request = json.loads(with_real_ids(json.dumps(message)))
+                    await _wait_for_output(agent, request, positions.get(message.get("id")))
+                    await agent.send_message(**request)
                     agent.methods[message.get("id")] = message["method"]
                     continue
                 answer = await poll(lambda m=message: agent.responses.get(m["id"]))
                 if "terminalId" in message.get("result", {}):
                     ids[message["result"]["terminalId"]] = answer["result"]["terminalId"]
                 assert normalize(answer) == with_real_ids(normalize(message))
+
+
+async def _wait_for_output(agent, request, position):
+    """Wait until the terminal of `request` has the output that the page's response reports."""
+    with trio.fail_after(DEADLINE_S):
+        while position is not None:
+            params = {name: request["params"][name] for name in ("sessionId", "terminalId")}
+            id_ = await agent.start("_acpterm/terminal/get", params, next(_OWN_IDS))
+            if (await agent.result(id_))["position"] >= position:
+                return
+            await trio.sleep(0.005)
 
 
 def test_protocol_examples_have_a_response_for_every_request():
