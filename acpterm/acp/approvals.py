@@ -108,11 +108,11 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
-    If the `scope` is `always`, the answer also applies to other commands of the same session, both
-    those that wait for an answer and later ones. If the question has a `prefix`, `deny` applies to
-    all commands with the same `prefix`, and `allow` to those of them in the same directory. If the
-    `prefix` of the question is null, `deny` applies only to exactly the same command, and a request
-    with `allow` fails. `reason` is a text for the agent, such as why the command is refused.
+    With the `scope` `always`, the answer also applies to other commands of the same session, both
+    those that wait for an answer and later ones. `always` with `deny` applies to all commands with
+    the question's `prefix`; if the `prefix` is null, to exactly the same command. `always` with
+    `allow` applies to all commands with the question's `prefix` and `cwd`; if the `prefix` is null,
+    the request fails. `reason` is a text for the agent, such as why the command is refused.
     """
 
     approval_id: ApprovalId

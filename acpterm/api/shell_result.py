@@ -31,9 +31,9 @@ class Command(NamedTuple):
 def completed_of(
     tracker: Tracker, command: Command, state: ShellState, outcome: Outcome | None = None
 ) -> Completed:
-    """Return the result of `command` in the state `state`.
+    """Return the result of `command`, with the value `state` for its member `state`.
 
-    `outcome` says how the command has ended; None if it has not ended.
+    `outcome` says how the command or the shell has ended; None if neither has ended.
     """
     outcome = outcome or Outcome(
         "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]

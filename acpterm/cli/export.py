@@ -1,4 +1,4 @@
-"""`acpterm export`: write a terminal to a file."""
+"""`acpterm export`: write a terminal's output or its current screen to a file."""
 
 import os
 import tempfile

@@ -51,9 +51,9 @@ def command(
     TIME is a span before now, such as 90s, 5m, 1h30m or 2d, or a point in time; 10:30 is today, or
     yesterday if 10:30 is still to come today. A position is a number of bytes of output, as acpterm
     inspect shows it. With --timestamps each line starts with the time at which it was completed,
-    accurate to 0.01 seconds; if there is much output, older times are coarser. Text whose time is
-    unknown is omitted: text older than the retained bytes, and output from before the daemon's
-    worker was replaced. --since TIME also omits output from before the worker was replaced.
+    accurate to 0.01 seconds; if there is much output, older times are coarser. --timestamps omits
+    text whose time is unknown: text that is still retained although its bytes are not, and output
+    from before the daemon's worker was replaced. --since TIME omits only such earlier output.
 
     The command continues when the daemon's worker is replaced.
 

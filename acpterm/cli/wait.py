@@ -68,10 +68,10 @@ def command(
 ) -> None:
     """Wait until the program of each TERMINAL has ended, or with --for until its output matches.
 
-    REGEX is a Python regular expression, in which ^ and $ also match at the ends of lines. The
-    whole text that acpterm logs prints is searched, including the incomplete last line. The line
-    that matches is printed; on a terminal, characters that reorder or hide text are printed as
-    escapes.
+    REGEX is a Python regular expression, in which ^ and $ also match at the ends of lines. It is
+    searched for in the whole text that the command acpterm logs would print, including the
+    incomplete last line. The line that matches is printed; on a terminal, characters that reorder
+    or hide text are printed as escapes.
 
     Exit status: that of the program, or 128 + n if signal n ended it. With --for, 0 if the output
     matches, or 1 if the program has ended without a match. With several terminals, the first of

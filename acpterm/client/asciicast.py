@@ -57,8 +57,8 @@ class Report:
     def summary(self, what: str) -> str:
         """Return a text: how many lines were skipped, and what is wrong with the first of them.
 
-        `what` completes "N lines …" in the text: `left out`, for example. Call this only if
-        `unread` is not 0.
+        `what` completes "N lines …" in the text: `left out`, for example. Call this only if at
+        least one line was skipped.
         """
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"

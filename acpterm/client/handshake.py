@@ -188,7 +188,8 @@ def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
 class ReconnectAttempts:
     """Decides after each failed attempt to reconnect to a daemon whether to try again.
 
-    `seconds` is the caller's time limit for all attempts, for the error message.
+    `seconds` is the time limit for all attempts. The caller enforces the limit; this class only
+    names it in an error message.
     """
 
     def __init__(self, settings: Settings, seconds: float) -> None:

@@ -14,10 +14,11 @@ connection counts as one. An agent can evade `session_terminals` by using more s
 limit forbids. The terminal is started within `starting`, which checks again, because other
 terminals may have been started before the user answered.
 
-The times of a connection's starts are stored with the connection (`ConnectionRecord.starts`), so
-the times survive a take-over. They are lost if the keeper dies. Running terminals are counted again
-when they are restored. After a take-over, a terminal that an agent had given to the user before the
-agent disconnected counts only for `terminals`, the limit for all agents together.
+The times at which an agent has started terminals over a connection are stored with the connection
+(`ConnectionRecord.starts`), so these times survive a take-over. They are lost if the keeper dies.
+Running terminals are counted again when they are restored. After a take-over, a terminal that an
+agent had given to the user before the agent disconnected counts only for `terminals`, the limit for
+all agents together.
 """
 
 import math

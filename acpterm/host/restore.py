@@ -1,9 +1,9 @@
-"""Restore the connections, sessions and terminals of the previous worker.
+"""Restore the connections, sessions and terminals of the previous worker from its records.
 
-First the connections of the snapshot are restored, with their sessions and their questions to the
-user. A restored connection has no transport until its client resumes it (`agent.resumption`). Then
-each terminal that the keeper holds is restored with its record. If a terminal's record cannot be
-read, the terminal's owner is unknown, so its processes are ended.
+First the agents' connections are restored, with their sessions and their questions to the user. A
+restored connection has no transport until its client resumes it (`agent.resumption`). Then each
+terminal that the keeper holds is restored with its record. If a terminal's record cannot be read,
+the terminal's owner is unknown, so its processes are ended.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Operations on a terminal that agents and the user share: read, write, signal, screen.
+"""What both agents and the user can do: read, write, resize or signal a terminal, get its screen.
 
 A failure raises an `RpcError` that names the terminal.
 

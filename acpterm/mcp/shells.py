@@ -181,7 +181,7 @@ class Shells:
         return completed, new
 
     def unread(self, session: Session, text: str) -> None:
-        """Make the next `wait` return `text` again: the end of the output of the last `wait`."""
+        """Make the next `wait` repeat `text`, the end of the output that the last one returned."""
         for each in self._all():
             if each.session is session:
                 each.reported -= len(text.encode())

@@ -1,7 +1,7 @@
 """The sets of tools, of which `acpterm mcp --tools NAME` provides one.
 
-Each set gives access to the same terminals, by tools whose names and schemas models know from one
-agent program.
+All sets give access to the same terminals. The names and schemas of the tools differ: each set has
+those that language models know from another product.
 """
 
 from collections.abc import Mapping

@@ -96,7 +96,8 @@ class StdioStream(trio.abc.Stream):
 class FileStream(trio.abc.SendStream):
     """A stream that sends to `fd`, a file or any other descriptor. Writes run in a thread.
 
-    `fd` may be shared with other processes, so it stays open and blocking.
+    The caller owns `fd`: closing the stream does not close it. `fd` stays blocking, because other
+    processes may share it.
     """
 
     def __init__(self, fd: int) -> None:

@@ -9,11 +9,11 @@
 - a version of HTTP other than 1.0 and 1.1.
 
 `Guard` determines what the request may use, its `Access`. `Protected` then refuses a request whose
-access is not enough for the path. A login (see `access`) is a cookie and a key, which the page has
-made. A cookie without the key of its login does not count. So if a browser sends a cookie of the
-user and one of a share, the key selects the login. Nor does a cookie count without an `Origin`,
-which browsers send with each WebSocket and each POST. `host.user.shared_terminal` decides which
-methods a share may call.
+access is not enough for the path. A login (see `access`) consists of a cookie, which the server has
+set, and a key, which the page has made. A cookie without the key of its login does not count. So if
+a browser sends a cookie of the user and one of a share, the key selects the login. Nor does a
+cookie count without an `Origin`, which browsers send with each WebSocket and each POST.
+`host.user.shared_terminal` decides which methods a share may call.
 """
 
 from typing import Final

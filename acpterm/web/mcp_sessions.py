@@ -54,7 +54,10 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class _Options(NamedTuple):
-    """What a client has chosen: set of tools, working directory, and additional profile, if any."""
+    """What a client has chosen for its session: tools, working directory, and perhaps a profile.
+
+    `profile` applies in addition to the profile that the settings select; None for no such profile.
+    """
 
     tools: ToolSetName
     cwd: str
@@ -90,8 +93,10 @@ class McpSessions:
     ) -> None:
         """Serve one request; `tools`, `cwd` and `profile` apply if the request begins a session.
 
-        `tools` is the name of a set of tools, `cwd` the directory that the agent works in, and
-        `profile` an additional profile; None for no additional one.
+        `tools` is the name of a set of tools, and `cwd` the directory that the agent works in.
+        `profile` is the name of a policy profile that the client has chosen; None if it has chosen
+        none. This profile applies in addition to the one that the settings select for the agent;
+        the stricter decision counts.
         """
         if not _is_tool_set(tools):
             known = ", ".join(TOOL_SET_NAMES)
@@ -187,8 +192,8 @@ class _Connecting:
     """Connects a session's agent to the host in this process. Implements `mcp.host_link.Connect`.
 
     A task in `nursery` serves the host's end of the connection. The task ends when the host has
-    noticed that the agent has closed its end. `options` has the set of tools, working directory and
-    additional profile that the client has chosen for the session.
+    noticed that the agent has closed its end. `options` has what the client has chosen for the
+    session.
     """
 
     def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:

@@ -23,10 +23,11 @@ _PROMPT: Final = re.compile(rf"\s*/{NAME}(?!\S)(.*)", re.DOTALL)
 def words_of(prompt: Raw | None) -> str | None:
     """Return the text after `/terminal` in the content blocks of a prompt.
 
-    Return None if the first block of text does not begin with `/terminal`. If the user mentions a
-    file, editors send it as a resource between two blocks of text. If a space precedes such a
-    resource, the quoted path of the file is part of the returned text. All other blocks are context
-    that the editor has added, and are left out.
+    Return None if there is no text block, or if the first one does not begin with `/terminal`. The
+    text of all text blocks is joined. If a resource follows text that ends with a space, the
+    resource is a file that the user mentions, and its quoted path is inserted at this place. All
+    other resources, and blocks of other kinds, are context that the editor has added: they are left
+    out.
     """
     words: str | None = None
     for block in map(members, items(prompt)):

@@ -186,7 +186,8 @@ def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
 def _start_of_line(text: str, at: int) -> int:
     """Return `at`, moved back over blanks, and then over a line end if one precedes the blanks.
 
-    So if `at` is the first text of its line, the whole beginning of the line is skipped.
+    So if only blanks precede `at` in its line, the result is the end of the previous line, before
+    the line end.
     """
     at = len(text[:at].rstrip(" \t"))
     if text[:at].endswith("\n"):

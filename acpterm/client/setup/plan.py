@@ -1,10 +1,11 @@
 """Plans a change of one file, and carries it out.
 
-A target (see `targets`) is the file, and what acpterm writes into it. A `Plan` has the contents of
-the file before and after the change. Nothing is written until `apply`, which fails if the file has
-changed since the plan was made. `plan_setup` first removes the entries of an earlier setup from the
-contents. So a second setup replaces the first one, and `--undo` then restores the contents that the
-file had before the first setup.
+A target (see `targets`) is the file, and what acpterm writes into it: entries among other settings,
+or the whole file if the file is acpterm's skill (instructions for an agent). A `Plan` has the
+contents of the file before and after the change. Nothing is written until `apply`, which fails if
+the file has changed since the plan was made. `plan_setup` first removes the entries of an earlier
+setup from the contents. So a second setup replaces the first one, and `--undo` then restores the
+contents that the file had before the first setup.
 """
 
 from dataclasses import dataclass
@@ -74,10 +75,12 @@ def plan_setup(target: Target, journal: Journal) -> Plan:
 
 
 def plan_undo(target: Target, journal: Journal) -> Plan:
-    """Return the plan to remove acpterm's entries from the target's file, or to remove the skill.
+    """Return the plan to undo the setup of `target`.
 
-    `journal` has the record of the setup, if any. Raises `SetupError` if the file cannot be read or
-    written, is not valid, or is a skill that the user has changed.
+    If the target's file is acpterm's skill, the plan removes the file; otherwise it removes
+    acpterm's entries from the file. `journal` has the record of the setup, if any. Raises
+    `SetupError` if the file cannot be read or written, is not valid, or is a skill that the user
+    has changed.
     """
     before = files.read(target.path)
     original, directories = _original(target, before, journal.load(target.name))

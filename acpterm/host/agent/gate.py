@@ -185,11 +185,11 @@ def placement(
 ) -> Placement:
     """Return the placement of a program.
 
-    `resources` are what the request asks of a cluster; None if it asks for nothing.
-    The program may write in one directory, whatever directory the request names: see
-    `AgentConnection.workspace`. Raises `RpcError`: -32600 if the provider isolates the program, but
-    there is no such directory; -32603 if the provider cannot be used; -32602 if the agent may not
-    ask for `resources`.
+    `resources` are what the request asks of a cluster; None if it asks for nothing. If the provider
+    isolates the program, the program may write in the directory that `AgentConnection.workspace`
+    returns, even if the request names another directory. Raises `RpcError`: -32600 if the provider
+    isolates the program, but `AgentConnection.workspace` returns None; -32603 if the provider
+    cannot be used; -32602 if the agent may not ask for `resources`.
     """
     provider, workspace = judgement.provider, connection.workspace(session)
     if workspace is None and provider != "local" and not is_place(provider):

@@ -6,10 +6,11 @@ The peer is an agent or a client of the user. The connection gets the peer's sta
 States:
 
 - *open*.
-- *closing*: the stream has ended, or the daemon is ending. The context is closed; this releases the
-  agent's terminals, so the requests that wait for them get responses, within `CLOSE_TIMEOUT_S`
-  seconds. Sending the queued responses may take another `SEND_TIMEOUT_S` seconds. If a write fails,
-  the peer no longer reads, and both steps are skipped.
+- *closing*: the stream has ended, the daemon is ending, or a write has failed. The context is
+  closed; this releases the agent's terminals, so the requests that wait for them get responses. The
+  connection waits up to `CLOSE_TIMEOUT_S` seconds for these responses, and then up to
+  `SEND_TIMEOUT_S` seconds until all queued responses are sent. If a write fails, the peer no longer
+  reads: the context is still closed, but the connection does not wait.
 - *closed*.
 
 Tasks, all in this connection's nursery: the reader, which handles messages and responds at once

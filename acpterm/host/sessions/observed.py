@@ -29,7 +29,7 @@ class ObservedSession(Session, Protocol):
 
     @property
     def entries(self) -> Collection[str]:
-        """The ids of the terminals that the agent may name in this session."""
+        """The ids of the session's terminals, including promoted ones, but no released ones."""
 
     @property
     def tool_calls(self) -> ToolCalls:

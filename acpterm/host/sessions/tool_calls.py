@@ -133,7 +133,7 @@ class ToolCalls:
         return [found.number for found in self._calls.values()]
 
     def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore tool calls from the previous worker's records, each with its number."""
+        """Restore tool calls; `records` has the `ToolCall.number` and the stored record of each."""
         last = -1
         for number, record in sorted(records, key=lambda one: one[1].changed):
             found = self._calls[record.id] = ToolCall(number)

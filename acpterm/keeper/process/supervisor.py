@@ -7,14 +7,14 @@ A *candidate* is a new worker that is to replace the serving one. States:
     serving --dies--> restarting, after a delay (`respawn`) --ready--> serving
         restarting --five deaths in a minute--> given up --SIGUSR1--> restarting
     serving --restart--> upgrading: a candidate starts
-        candidate sends `hello` --> the serving worker is stopped, the candidate gets the state
+        candidate sends `hello` --> the serving worker gets SIGSTOP, the candidate gets the state
         candidate is ready in time --> the old worker is killed, the candidate serves
         candidate fails --> it is killed, the old worker continues
         old worker dies --> the candidate takes over
-    any state --`end`, and the worker exits--> ended
-    any state --SIGTERM, SIGINT, SIGHUP or SIGQUIT--> terminating: the worker shuts the daemon down;
-        after `TERMINATE_TIMEOUT_S` seconds everything is killed
-    given up or restarting --SIGTERM…--> ended
+    any state with a worker --`end`, and the worker exits--> ended
+    any state with a worker --SIGTERM, SIGINT, SIGHUP or SIGQUIT--> terminating: the worker shuts
+        the daemon down; after `TERMINATE_TIMEOUT_S` seconds everything is killed
+    no worker (given up, or in the delay of restarting) --one of these signals--> ended
 
 SIGUSR1 does the same as the worker's `restart` message, except that a failure is logged, since no
 client waits for a response.

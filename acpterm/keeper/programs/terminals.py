@@ -68,7 +68,7 @@ class Terminals:
         self._written[terminal] = 0
 
     def trim_when_idle(self, terminal: Terminal) -> None:
-        """Release the memory of the ring's free space later, once no more output comes."""
+        """Release the memory of free space in the ring later, after a second without output."""
         self._to_trim.setdefault(terminal, -1)
         self._trim_later()
 

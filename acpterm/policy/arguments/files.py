@@ -1,4 +1,4 @@
-"""Checks of arguments of small tools, such as find, sort, diff, tee, rg and fd, and of hostname."""
+"""Checks of the arguments of small tools, such as find, sort, diff, tee, rg, fd and hostname."""
 
 import itertools
 import re
@@ -34,7 +34,10 @@ def tree(arguments: Sequence[str]) -> str:
 
 
 def uniq(arguments: Sequence[str]) -> str:
-    """Return why `uniq` writes a file, its second operand; empty if there is no such operand."""
+    """Return `it writes FILE` if there is a second operand `FILE`; otherwise an empty string.
+
+    `uniq` writes its output to the second operand.
+    """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     operands = [
         one

@@ -169,10 +169,10 @@ def _lock(directory: int, path: str) -> bool:
 
 
 def _rotate(directory: int, files: int) -> None:
-    """Rename each file to the next higher number; the current file becomes `.1`.
+    """Increment the number of each file; the current file has the number 0, and becomes `.1`.
 
-    Remove the oldest files instead, so that at most `files` - 1 files are left: the caller then
-    creates a new current file. `directory` is a descriptor.
+    A file whose new number would be `files` or more is removed. So at most `files` - 1 files are
+    left; the caller then creates a new current file. `directory` is a descriptor.
     """
     numbers = [
         int(match[1]) for name in os.listdir(directory) if (match := OLD_NAME.fullmatch(name))

@@ -1,6 +1,7 @@
 """Parses plain lines by a regular expression, without tree-sitter.
 
-The package says which lines are plain. Both parsers must find the same words in a plain line.
+The docstring of the package `policy.syntax` says which lines are plain. This parser and the one
+that uses tree-sitter must find the same words in a plain line.
 """
 
 import re

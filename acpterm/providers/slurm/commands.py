@@ -55,16 +55,17 @@ class Done(NamedTuple):
 
 
 class CommandLimits:
-    """Limits how many commands of Slurm run at once for the terminals of a place.
+    """Limits how many commands of Slurm run at the same time for the terminals of a place.
 
-    When hundreds of terminals end together, more commands at once would not be faster: starting
+    When hundreds of terminals end together, more commands at a time would not be faster: starting
     them delays this process, and the controller does not answer them in time. Each of three kinds
     of commands has its own limit:
 
-    - `srun`, which runs a step and may wait for programs to end: at most `most` at once;
-    - all other commands, which only send a request to the controller: at most `most` at once;
-    - a short step that makes a waiting srun ask the controller again (`SlurmProgram.follow`): one
-      at once, because a short step may take until its timeout. `wakes` is the limiter.
+    - an `srun` whose short step makes a waiting srun ask the controller again
+      (`SlurmProgram.follow`): one at a time, by the limiter `wakes`;
+    - any other `srun`, which runs a step and may wait for programs to end: at most `most` at a
+      time;
+    - all other commands, which only send a request to the controller: at most `most` at a time.
     """
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:

@@ -69,8 +69,9 @@ class Control:
         """Run `script` on the host, and receive its replies, until the channel is lost or stopped.
 
         When the channel opens, `task_status` gets the command line that runs a job on the host. The
-        caller must append the id of the job to this command line. From then on,
-        cancellation has no effect, so that last requests can be sent: only `stop` ends the channel.
+        caller must append the id of the job to this command line. While the channel is open,
+        cancelling `run` has no effect, so that last requests can be sent: call `stop` to close the
+        channel.
         Raises `ProviderError` if the channel cannot be opened. A later error is logged, and the
         channel is lost.
         """

@@ -4,7 +4,9 @@ Roles:
 
 - The daemon on the other host owns the terminal of a *kept* program: its PTY and its output. A kept
   program is started from a job, like any other program on that host (`scripts`). So this worker
-  uses the control channel to end a kept program, to signal it, and to get its exit status.
+  uses the control channel to end a kept program, to signal it, and to get its exit status. The
+  *control channel* (`control`) is an SSH session in which a script on the other host serves such
+  requests.
 - A *bridge* (`client.user.bridge`) is the local program of the terminal. The keeper on this machine
   runs it on the local PTY, so it outlives this worker. It passes output, input and window size on.
   If the bridge loses its connection to the daemon, it connects again as soon as that is possible,
@@ -19,9 +21,9 @@ if the program has to be ended or its terminal removed, but the route is lost.
 
 A program that is no longer wanted must not run on without end. It is ended in one of these ways:
 
-- Kill and release end it through the control channel. If the route is lost, the program is
-  abandoned: that is recorded in a file, and this worker or the next one ends the program as soon as
-  the route is open again.
+- Kill and release end it through the control channel. If that fails because the connection is
+  lost, the program is abandoned: this is recorded in a file, and this worker or the next one ends
+  the program as soon as the route is open again.
 - If the other host receives no beat (a sign of life: see `connections`) for `lost_timeout`, it ends
   the program.
 - If the keeper on this machine dies, the bridge gets SIGHUP, and releases the remote terminal.
@@ -29,8 +31,8 @@ A program that is no longer wanted must not run on without end. It is ended in o
 What can go wrong:
 
 - The route is lost and opened again: the program does not notice, and its output continues.
-- The route stays lost for `lost_timeout`: the bridge ends by SIGHUP, the terminal's exit is
-  reported as `lost`, and the program is abandoned.
+- The route stays lost for `lost_timeout`: the bridge ends itself by SIGHUP, the terminal's exit
+  is reported as `lost`, and the program is abandoned.
 - The program exits while the route is lost: its output and exit status are fetched later.
 - The worker dies while the route is lost: its successor opens the route.
 - The daemon on the other host has ended, and its programs with it: the next call of
@@ -118,11 +120,11 @@ class RemoteKeeper:
             self._connections.kept.discard(identifier)
 
     def abandon(self, identifier: str) -> None:
-        """Record that a program must be ended as soon as the route is open.
+        """Record that a program must be ended, and its terminal on the other host removed.
 
-        Then the program's terminal on the other host must be removed, too. `identifier` is the id
-        of the program's job. The record is a file, so that the next worker finds it. `run` drops
-        the record after `lost_timeout`, since the other host has ended the program by then.
+        `run` does both as soon as the route is open. `identifier` is the id of the program's job.
+        The record is a file, so that the next worker finds it. `run` drops the record after
+        `lost_timeout`, since the other host has ended the program by then.
         """
         with contextlib.suppress(OSError), open(self._marker(identifier), "w"):
             pass

@@ -124,9 +124,9 @@ class EventFeed:
 class _OpenTerminal:
     """A terminal in the state *open*: the client was sent `created`, but not yet `closed`.
 
-    Sends the output after `position` to the client, on `channel`. `user` is the client's state, and
-    `terminal` the description of the terminal that was last sent to the client. `entry` is None
-    if the host has forgotten the terminal: then no output is sent.
+    Sends the output after `position` to the client, on `channel`. `user` is the host's state of
+    this client. `terminal` describes the terminal; each event contains this description. `entry` is
+    None if the host has forgotten the terminal: then no output is sent.
     """
 
     def __init__(

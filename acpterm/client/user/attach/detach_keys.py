@@ -142,7 +142,9 @@ class _Step:
     def match(self, typed: bytes) -> tuple[_Match, int]:
         """Compare the beginning of `typed` to this key.
 
-        Return what `typed` begins with, and the length of that beginning in bytes.
+        Return the result, and the number of bytes at the beginning of `typed` that it is about: the
+        length of the key, of a key event or of the start marker of a paste. For
+        `_Match.INCOMPLETE`, this is the length of `typed`; for any other input, it is 1.
         """
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)
