@@ -2,9 +2,9 @@
 
 The name of a field is in snake_case here and in camelCase on the wire. A received member for which
 the type has no field is ignored, unless the type forbids such members. An invalid value is an
-error, except in a field with the annotation `DEFAULT_ON_ERROR` or `SKIP_INVALID_ITEMS`. ACP's
-schema has the same two annotations, under the names `ON_ERROR` and `SKIP`. A test compares the
-types with the schema.
+error, except in a field with the annotation `DEFAULT_ON_ERROR` or `SKIP_INVALID_ITEMS`. In ACP's
+schema these are named `x-deserialize-default-on-error` and `x-deserialize-skip-invalid-items`. A
+test compares the types with the schema.
 """
 
 from typing import Annotated, Any, Final, TypeAlias

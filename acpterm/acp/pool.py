@@ -1,9 +1,10 @@
 """A terminal as a PTY pool describes it: for the pool's MCP tools, and for its WebSocket protocol.
 
-What an agent can do with a terminal depends on the owner. A terminal that an agent spawned has the
-owner `agent`, and is not visible to the user, until it is promoted. A terminal that was promoted,
-or that the user created, has the owner `user` and is visible: an agent can read the terminal, but
-cannot kill it.
+What an agent can do with a terminal depends on the owner. Until a terminal that an agent spawned is
+promoted, it has the owner `agent` and is described as not visible to the user; the user's commands,
+such as `acpterm ls`, show it nevertheless. A terminal that was promoted, or that the user created,
+has the owner `user` and is described as visible: an agent can read the terminal, but cannot kill
+it.
 """
 
 import shlex

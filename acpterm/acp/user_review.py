@@ -46,9 +46,9 @@ class UserCheckResponse(CheckResponse):
     are the commands of the line, each with its level, and why it is not safe; a part without words
     is about the line as a whole. `reason` says why the command is not allowed or not safe. `rule`
     is the rule or list that has decided; it is absent if the level has decided. `prefix` has the
-    first words of the command: an answer with the scope `always` would apply to commands with the
-    same `prefix`. `prefix` is null if the command cannot be allowed always, or if the user would
-    not be asked.
+    first words of the part that the user would be asked about: an answer with the scope `always`
+    would apply to commands with the same `prefix`. `prefix` is null if the user would not be asked,
+    or if an answer that allows the command could not have the scope `always`.
     """
 
     prefix: list[str] | None = None

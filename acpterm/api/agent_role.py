@@ -1,6 +1,7 @@
-"""The wire methods of an agent, whose terminals belong to a session of its connection.
+"""The requests that the Python API sends to the host as an agent.
 
-The user's policy judges an agent's commands.
+The agent's terminals belong to a session of its connection. The user's policy judges the agent's
+commands.
 """
 
 from collections.abc import Sequence

@@ -2,11 +2,11 @@
 
 `open_agent`, `open_user`, `open_path` and `open_stream` return a stream and its recovery:
 
-- An agent's connection is resumed with a secret. Unanswered requests that may be repeated are sent
-  again (`Unanswered`). If the reconnection finds another daemon, `ClosedError` is raised, because
-  the terminals are gone.
-- The user's connection has no secret, since terminals do not belong to it. Only requests that may
-  be executed twice are sent again.
+- An agent's connection is resumed with a secret. `Unanswered` selects the requests that are sent
+  again. If the reconnection finds another daemon, `ClosedError` is raised, because the terminals
+  are gone.
+- The user's connection has no secret, since terminals do not belong to it. `UserRepeats` selects
+  the requests that are sent again.
 - A given path or stream has no recovery.
 
 `DaemonError` is raised if the daemon ends while the connection is opened, if it refuses

@@ -1,4 +1,4 @@
-"""`acpterm deny`: refuse commands of agents."""
+"""`acpterm deny`: answer questions about agents' commands by refusing the commands."""
 
 import click
 

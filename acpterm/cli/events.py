@@ -30,7 +30,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     _acpterm/event.
 
     After the daemon's worker was replaced, events may be missing. The event "reconnected" marks
-    this; in JSON it has only token, event and at.
+    this; in JSON it has only the members "token", "event" and "at".
 
     The daemon is started if it is not running. Ctrl-C stops this command.
 

@@ -42,14 +42,14 @@ def command(
 ) -> None:
     """Export TERMINAL to a file: as a recording, text, or an HTML page or a picture of its screen.
 
-    An asciicast contains all retained output with its times; asciinema and acpterm replay play it.
-    If the terminal was recorded (the setting record) and the recording contains more, the recording
-    is written unchanged; its unreadable lines are reported. Text is that of acpterm logs; html and
-    svg show the current screen.
+    An asciicast contains all retained output with its times; asciinema can play it, and so can
+    acpterm replay. If the terminal was recorded (the setting record) and the recording contains
+    more, the recording is written unchanged; its unreadable lines are reported. Text is that of
+    acpterm logs; html and svg show the current screen.
 
     Without --format, FILE's extension selects the format: .cast means asciicast, .txt and .log mean
-    text, .html and .htm mean html, and .svg means svg. Any other extension requires --format. A
-    FILE without an extension, a pipe, a device and stdout get an asciicast.
+    text, .html and .htm mean html, and .svg means svg. Any other extension requires --format. An
+    asciicast is written to stdout, to a pipe or device, and to a FILE without an extension.
 
     Only you can access FILE, and an existing file is replaced only when the new one is complete. A
     pipe or a device is written to. If stdout is a terminal, characters in text that reorder or hide
@@ -101,8 +101,9 @@ def _write_cast(
 ) -> str | None:
     """Write an asciicast of a terminal to `file`; return a warning to print, or None.
 
-    If `file` is a copy of the terminal's recording, and some lines of the recording cannot be read,
-    the warning says so. `config` and `socket` are the values of the options that `at_daemon` adds.
+    The asciicast is a copy of the terminal's recording, or is made from the retained output. If it
+    is a copy and lines of the recording cannot be read, return a warning about these lines, else
+    None. `config` and `socket` are the values of the options that `at_daemon` adds.
     """
     from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
     from acpterm.client.user.export.export import write_cast  # noqa: PLC0415  as above

@@ -43,17 +43,18 @@ def command(
 
     The output is text without escape sequences. Overwritten text is not included, so a progress bar
     is one line. An incomplete line is printed at the end; with -f on a terminal it is shown as it
-    grows. A line longer than the window cannot be erased from it, and is printed again if it was
-    overwritten. Missing output is reported on stderr: only a limited amount is retained, and output
-    that cannot be printed as fast as it arrives is skipped. On a terminal, characters that reorder
-    or hide text are printed as escapes.
+    grows. If the program overwrites a line that is longer than the window, the line is printed
+    again, since the old one cannot be erased. Missing output is reported on stderr: only a limited
+    amount is retained, and output that cannot be printed as fast as it arrives is skipped. On a
+    terminal, characters that reorder or hide text are printed as escapes.
 
     TIME is a span before now, such as 90s, 5m, 1h30m or 2d, or a point in time; 10:30 is today, or
     yesterday if 10:30 is still to come today. A position is a number of bytes of output, as acpterm
     inspect shows it. With --timestamps each line starts with the time at which it was completed,
     accurate to 0.01 seconds; if there is much output, older times are coarser. --timestamps omits
-    text whose time is unknown: text that is still retained although its bytes are not, and output
-    from before the daemon's worker was replaced. --since TIME omits only such earlier output.
+    text whose time is unknown: text whose raw bytes are no longer retained, and output from before
+    the daemon's worker was replaced. --since TIME also omits output from before the worker was
+    replaced.
 
     The command continues when the daemon's worker is replaced.
 

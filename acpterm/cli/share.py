@@ -25,7 +25,7 @@ from acpterm.cli._params import Span, terminal_argument
 def command(
     terminal: str, write: bool, span_s: float, config: str | None, socket: str | None
 ) -> None:
-    """Print a link to a page that shows TERMINAL, and nothing else.
+    """Print a link to a page that shows only TERMINAL.
 
     Everyone with the link can watch the terminal, any number of times, until the link expires or
     acpterm unshare ends it. With --write they can also type, but only into a terminal that is

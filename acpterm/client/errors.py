@@ -1,4 +1,7 @@
-"""Errors of clients: `LostError` for a lost connection, and the message of an exception group."""
+"""`LostError`, the error for a lost connection, and `root_error`, which returns an error's message.
+
+For an exception group, `root_error` returns the message of the first exception in the group.
+"""
 
 import os
 

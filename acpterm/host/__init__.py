@@ -18,7 +18,8 @@ Commands that agents request:
 - `policy`: the profiles, rules and providers of a host.
 - `profiles`: selects the profile of an agent's connection.
 - `quotas`: limits how many terminals agents have, and how many they start in a minute.
-- `approvals`: stores questions to the user, and issues tokens to the clients that ask them.
+- `approvals`: stores questions to the user. Issues tokens to clients that put these questions to
+  the user.
 - `checked_command`: the response to a request to check a command.
 - `audit_trail`: writes what happens in a host to the audit log.
 

@@ -91,9 +91,10 @@ class Shells:
         "set_aside", it continues too, but its shell is set aside at once. With "kill", it continues
         until it has run for `timeout_s`, and is then killed, even if this method has returned.
 
-        `cwd` is the directory of the shell; None for any directory (see `_get`). Raises `ToolError`
-        if the shell is busy or in another directory, or if the command has not begun when the call
-        has to return. Raises `AcptermError` if the command is refused.
+        `cwd` is the directory in which a new shell starts, and in which a shell that has started
+        must be now. If `cwd` is None, a started shell may be in any directory (see `_get`). Raises
+        `ToolError` if the shell is busy or in another directory, or if the command has not begun
+        when the call has to return. Raises `AcptermError` if the command is refused.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())

@@ -1,7 +1,7 @@
 """`FoundPart`: one command that a judged command line executes. `Lists`: a profile's lists.
 
-`pattern_text` and `rule_words` return a part in the two forms that are compared with the profile's
-lists and with the user's rules.
+`pattern_text` returns a part in the form that is compared with a profile's patterns. `rule_words`
+returns it in the form that is compared with a profile's `blocked_commands` and the user's rules.
 """
 
 import re
@@ -51,5 +51,5 @@ def pattern_text(words: tuple[Word, ...]) -> str:
 
 
 def rule_words(words: tuple[Word, ...]) -> list[str]:
-    """Return the words of a part as lists and rules match them, without the program's directory."""
+    """Return the texts of a part's words, without the directory in the first word, the program."""
     return [words[0].text.rpartition("/")[2], *[word.text for word in words[1:]]]

@@ -3,10 +3,10 @@
 Three programs run one inside the other. None of them evaluates words of the command as shell text:
 
 1. A Python on the host (`_ON_HOST`), which runs in the terminal. It passes its own limits of open
-   files and processes to the engine as options. Without them, an engine that runs as root requests
-   limits that a container manager may forbid, and nothing starts. The Python also locks the
-   workspace's placeholders (`placeholders`); the locks survive exec. Then it executes the engine's
-   `run`.
+   files and processes to the engine as options. Without these options, an engine that runs as root
+   requests higher limits. If acpterm itself runs in a container, higher limits may be forbidden
+   there, and nothing starts. The Python also locks the workspace's placeholders (`placeholders`);
+   the locks survive exec. Then it executes the engine's `run`.
 2. The engine, in the foreground. It connects the terminal with a PTY in the container.
 3. A shell in the container (`_INSIDE`). It changes to the working directory, runs the command by
    `exec_script`, and exits with the status of the command: 128+n if signal n has ended it. With

@@ -72,13 +72,13 @@ class _Command:
         `n` is the number of this command. The caller passes as `prompt` a mark A, B or D with
         another number. Return False in three cases:
 
-        - `prompt` is a mark D, and not A or B, the marks of a prompt.
+        - `prompt` is a mark D: only the marks A and B show that the shell displays a prompt.
         - A mark C with the number `n` has arrived: the shell has run the line.
         - `prompt` is a mark B, and no mark C with any number has arrived since the line was typed:
           the shell also emits a B when a line is edited.
 
-        In all other cases return True: the typed line, when it runs, first changes the number in
-        the shell's marks to `n`.
+        In all other cases return True: if the typed line had run, it would first have changed the
+        number in the shell's marks to `n`, but `prompt` still has another number.
         """
         return prompt.letter != "D" and (
             prompt.letter == "A" if not self.has_begun else not self.has_own_begin

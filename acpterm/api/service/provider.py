@@ -73,7 +73,7 @@ class DaemonProvider:
     ) -> ExecuteCommandResult:
         """Execute `command`, which is shell text, with `args` quoted and appended.
 
-        An error of the API becomes the result `UnknownError`.
+        If the API raises `AcptermError`, return an `UnknownError` with the message.
         """
         try:
             return await self._execute(command, args or None, options)

@@ -1,4 +1,7 @@
-"""The state of a terminal service: its active provider, its options and its sessions."""
+"""The state of a `TerminalService`: its active provider, its options and its sessions.
+
+A session is an interactive program in a terminal of its own, not an ACP session.
+"""
 
 import time
 from typing import Any

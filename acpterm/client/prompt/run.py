@@ -141,7 +141,7 @@ async def run_prompt(settings: Settings, options: PromptOptions) -> int:
 
 
 class _Run:
-    """One run, whose result `outcome` records. `printer` writes to `out`, the queue for stdout."""
+    """One run. `outcome` records its result. `printer` writes to `out`, the queue for stdout."""
 
     def __init__(
         self,

@@ -1,14 +1,21 @@
 """The presenter that shows terminals as text in tool calls, for an editor that cannot show them.
 
-A terminal in a tool call's content becomes a console block with its last lines (`display`), once it
-has output; all other items of the content keep their place. While the terminal prints, the call's
-complete content is sent again and again, as the protocol requires, but only when it has changed,
-and at most once per `RENDER_INTERVAL_S` for each call. A call is dropped when it gets new
-content that embeds no terminal.
+A terminal in a tool call's content becomes a console block with the terminal's last lines, once the
+terminal has output; all other items of the content keep their place. While the terminal prints, the
+presenter sends the call's complete content to the editor again and again, as the protocol requires,
+but only when it has changed, and at most once per `RENDER_INTERVAL_S` for each call. The presenter
+stops this when the agent sends content of the call that embeds no terminal; it passes this content
+on unchanged.
 
-Bounds: the text of a display is limited. If there are more than `DISPLAYS_MAX` displays or more
-than `CALLS_MAX` calls, the oldest are dropped, even if they are still shown. No update of the agent
-is ever delayed.
+Bounds:
+
+- The text that is kept of each terminal is limited.
+- If there are more than `DISPLAYS_MAX` terminals with text, the text of the oldest one is deleted,
+  even if a call still shows the terminal.
+- If there are more than `CALLS_MAX` calls with terminals, the oldest one is not updated any more:
+  the editor continues to show the content that was sent last.
+
+No update of the agent is ever delayed.
 """
 
 import math

@@ -1,9 +1,10 @@
-"""One client of a session's socket: relays its requests to the host, in the name of the session.
+"""Relays the requests of one client of a session's socket to the host, with the session's id.
 
-`initialize` is answered here, as the host would answer it. All other requests wait until the id of
-the session is known: the agent starts its MCP servers while it opens the session. Only methods for
-agents are passed on, since the connection to the host may be an approver's. An approver may also
-answer questions to the user, but an MCP server must not answer them.
+The client is an MCP server that the agent has started. `initialize` is answered here, as the host
+would answer it. All other requests wait until the id of the session is known, since the agent
+starts its MCP servers while it opens the session. Only methods for agents are passed on: the
+connection to the host may be an approver's, which may also answer questions to the user, but an MCP
+server must not answer them.
 
 States: *waiting* for the session's id, *bound*, *closed*. When the client closes the connection, or
 the session is closed, the client's pending requests are cancelled, and the terminals that the

@@ -61,11 +61,13 @@ class SessionSockets:
     def opening(
         self, id_: Id, fields: dict[str, Raw], *, session: str | None = None, is_v2: bool = False
     ) -> dict[str, Any]:
-        """Create a session's socket if there is none; return the params with the MCP server added.
+        """Create a session's socket if there is none; return `fields` with acpterm's MCP server.
 
-        `fields` are the params of the request `id_`, which opens the session. `session` is the id
-        of the session, if it is known. `is_v2` says whether the agent speaks version 2 of ACP. If
-        the socket cannot be created, log the error and return `fields`.
+        `fields` are the params of the request `id_`, which opens the session. They list the MCP
+        servers that the agent is to start; acpterm's server uses the socket (see `with_server`).
+        `session` is the id of the session, if it is known. `is_v2` says whether the agent speaks
+        version 2 of ACP. If the socket cannot be created, log the error and return `fields`
+        unchanged.
         """
         socket = None if session is None else self._sockets.get(session)
         if socket is None:

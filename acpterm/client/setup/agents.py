@@ -71,7 +71,8 @@ class Agent:
 def _in(variable: str, default: str) -> str:
     """Return the directory in the environment variable `variable`.
 
-    If the variable is not set or has a relative path, return `default`, which may begin with `~`.
+    If the variable is not set or has a relative path, return `default` with `~` replaced by the
+    user's home directory.
     """
     directory = os.environ.get(variable, "")
     return directory if os.path.isabs(directory) else home(default)

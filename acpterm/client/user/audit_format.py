@@ -40,7 +40,7 @@ class AuditRow(NamedTuple):
 
 
 def audit_row(entry: Entry) -> AuditRow:
-    """Return the columns of an entry; its time is in local time."""
+    """Return the columns of an entry, with the time converted to local time."""
     return AuditRow(
         time=_local(entry.time),
         event=one_line(entry.event, 2 * _EVENT) or _NONE,

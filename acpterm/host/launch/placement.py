@@ -208,11 +208,11 @@ def stricter(
 ) -> str:
     """Return the name of the provider to use: `requested`, if that is given, else `selected`.
 
-    `selected` is the provider of the profile, `requested` the provider that the agent requests. The
-    agent may request a provider that is stricter than `selected`, or one of `places`, the places
-    that all its profiles allow. `network` says whether the profile allows the network: if it does,
-    `bubblewrap` is not stricter than `landlock` (see `stricter_than`). Raises `RpcError` (-32602)
-    if `requested` is unknown or not allowed.
+    `selected` is the strictest provider among those of the agent's profiles, `requested` the
+    provider that the agent requests. The agent may request a provider that is stricter than
+    `selected`, or one of `places`: the places that all these profiles allow. `network` says whether
+    all these profiles allow the network: if they do, `bubblewrap` is not stricter than `landlock`
+    (see `stricter_than`). Raises `RpcError` (-32602) if `requested` is unknown or not allowed.
     """
     if requested is None or requested == selected or requested in places:
         return selected if requested is None else requested

@@ -139,8 +139,9 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
 async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
     """`_acpterm/session/subscribe`: send a session's updates until the session is closed.
 
-    Raises `RpcError`: -32002 if there is no such session, -32602 if several connections have such a
-    session, or if another ongoing request of the client has the same `token`.
+    Raises `RpcError`: -32002 if there is no session with the given id, -32602 if several
+    connections have a session with this id and the request names none of them, or if another
+    ongoing request of the client has the same `token`.
     """
     session = _find_session(user, params.session_id, params.connection)
     with user.ongoing_request(params.token):
@@ -150,10 +151,10 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
 
 
 def _find_session(user: UserConnection, identifier: str, connection: str | None) -> ObservedSession:
-    """Return the session with this id, of the agent's connection with the id `connection`.
+    """Return the session with the id `identifier`, of the agent's connection `connection` (an id).
 
-    If `connection` is None, search all connections. Raises `RpcError`: -32002 if there is no such
-    session, -32602 if several connections have such a session.
+    If `connection` is None, search all connections. Raises `RpcError`: -32002 if no session is
+    found, -32602 if several are found.
     """
     sessions = list(user.sessions())
     found = [

@@ -1,6 +1,7 @@
-"""Diagnostics for the user: the keeper's log (its stderr), the lock file, and wait statuses.
+"""Diagnostics for the user: writes the keeper's log and the lock file, and describes wait statuses.
 
-A wait status is the value that waitpid(2) returns for a process that has ended.
+The log is the keeper's stderr. The keeper's pid and an error message are written into the daemon's
+lock file. A wait status is the value that waitpid(2) returns for a process that has ended.
 """
 
 from __future__ import annotations

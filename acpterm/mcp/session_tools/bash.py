@@ -131,9 +131,10 @@ async def _whole(call: Call, session: Session, view: View, max_output: int | Non
 
 
 def heading(session: Session, view: View, limit: float) -> str:
-    """Return the text before the output: how the command ended, or the id of its session.
+    """Return the text that precedes the output in the reply.
 
-    `limit` is the time limit of the command in seconds.
+    If the command has ended, the text says how. If not, the text has the id of `session`, under
+    which the command continues. `limit` is the time limit of the command in seconds.
     """
     end = view.exit
     if end is None:

@@ -7,7 +7,7 @@ from acpterm.mcp.tool import Reply
 
 
 def how_to_read(session: Session, view: View) -> str:
-    """Return the text of the call by which the model reads the output that `view` leaves out."""
+    """Return a tool call as text. The call returns the output that `view` leaves out."""
     since = {"since": view.since} if view.since else {}
     return call_text(
         "terminal_output", sessionId=session.id, **since, offset=view.cropped.head_lines

@@ -1,4 +1,7 @@
-"""`terminal_wait`: wait for one session, or for the first of several."""
+"""`terminal_wait`: wait until a terminal session ends, waits for input, is idle or prints a text.
+
+If several sessions are given, the first such event in any of them ends the wait.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal, NamedTuple, TypeAlias

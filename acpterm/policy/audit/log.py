@@ -81,7 +81,8 @@ class AuditLog:
         """Queue an entry for `event`, one of `entry.EVENTS`, with the fields that are not None.
 
         Never blocks and never raises: an entry that cannot be queued is counted as lost. Secrets
-        are redacted. The bytes of `input` events are added up, and recorded once a second.
+        are redacted. The input itself is not recorded: the numbers of bytes of `input` events are
+        added up, and the sum is recorded once a second.
         """
         at = time.time()
         try:

@@ -155,7 +155,11 @@ def command_builtin(command: Command) -> Unwrapped:
 
 
 def coproc(command: Command) -> Unwrapped:
-    """Return what `coproc` may execute: all its words, or those after a name of the coprocess."""
+    """Return both commands that `coproc` may execute.
+
+    One has all arguments of `coproc`. The other has all except the first, which may be the name of
+    the coprocess.
+    """
     words = command.words
     return Unwrapped(
         tuple(

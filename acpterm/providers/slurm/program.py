@@ -54,8 +54,8 @@ class SlurmProgram:
 
     `identifier` is random, and marks the program's processes. `log` is the path of the file with
     srun's messages. `limits` limits the number of commands of Slurm that run at once. `shares_job`
-    says whether the job also serves other programs. `exit` calls `on_refusal` if the step could not
-    be started, or if its job may have ended.
+    says whether the job also serves other programs. `exit` calls `on_refusal` if the program has no
+    exit status (its step may not have started), or if Slurm names a cause of the job's end.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class SlurmProgram:
 
     @property
     def _ends_with_srun(self) -> bool:
-        """Whether the job is ending: its step has ended, and the job serves no other program."""
+        """Whether the step is known to have ended, and the job serves no other program."""
         return self._is_complete and not self._shares_job
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:

@@ -79,9 +79,9 @@ class SlurmProvider:
 
     @property
     def _key(self) -> str:
-        """The `key` for `shared_directory`. All daemons with this place use the same key.
+        """The argument `key` of `shared_directory()`; all daemons with this place use the same key.
 
-        It has the path of Slurm's configuration, since a job's id is valid on one cluster only.
+        The key contains the path of Slurm's configuration, which identifies the cluster.
         """
         return f"{environment(self._place, {}).get('SLURM_CONF', '')} {self.name}"
 

@@ -107,7 +107,10 @@ class RemoteKeeper:
         return self._link is not None and not self._link.closed.is_set()
 
     def keep(self, identifier: str) -> None:
-        """Record that the other host's daemon keeps a job's program. `run` keeps the route open."""
+        """Record that the other host's daemon keeps the program of the job `identifier`.
+
+        While such a program is recorded, `run` opens the route whenever it is not open.
+        """
         self._connections.kept.add(identifier)
         self._wanted.set()
 

@@ -13,15 +13,15 @@ The job may arrive after the terminal's session has begun, so that the creation 
 not wait for a reply.
 
 The request `keeper` starts acpterm's daemon on the other host, and replies with its status. In a
-terminal of that daemon, the script `kept` runs a job with the environment and the umask of a login,
-instead of those of the daemon.
+terminal of that daemon, the script `kept` first sets the umask and the environment variables of a
+login, since those of the daemon may differ. It then runs a job, whose own variables are added.
 
 The processes of a program are those of its session, those that have the job's id in their
 environment, and all their descendants. The script `end` ends them. It runs in four cases: on
 request; when the PTY hangs up, because the connection is lost or ssh was killed; when the daemon on
-this machine ends (`quit all`); and when no beat has arrived for too long. In the last case, the
-script `watch` runs `end`, removes the directory and ends `control`. The next program gets a new
-directory and a new `control`.
+this machine ends (`quit all`); and when the daemon on this machine has sent no request `beat` to
+`control` for too long. In the last case, the script `watch` runs `end`, removes the directory and
+ends `control`. The next program gets a new directory and a new `control`.
 """
 
 from typing import Final

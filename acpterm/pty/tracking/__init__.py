@@ -10,5 +10,5 @@ is a process whose parent has ended.
 - `subreaper`: finds the tree to which an orphan belongs; `descendant_tree`: a tree by descent;
 - `marks`: environment variables and a limit by which a terminal's processes are recognised;
 - `origin`: the terminals from which a given process may come;
-- `leftovers`: kills the processes that killed daemons have left.
+- `leftovers`: kills processes that a daemon left behind when it was killed.
 """

@@ -83,9 +83,12 @@ def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
     """Return the process `pid` with its ancestors, and the pid at which the search for them ended.
 
     The search goes from each process to its parent. It ends at the pid `parent` (see
-    `find_origin`), at the pid of this process, at pid 0, or at an ancestor that cannot be read. The
-    list does not contain the process at which the search ended. If the search ended at process 1,
-    the returned pid is 0, since process 1 adopts orphans from everywhere.
+    `find_origin`), at the pid of this process, at pid 0 (the parent of process 1), or at an
+    ancestor that cannot be read. The list does not contain the process at which the search ended.
+
+    If the search ended at pid 1, return 0 in place of 1: to be a child of process 1 proves nothing,
+    since it adopts orphans from everywhere. The search ends there if process 1 is `parent` or this
+    process, or if it cannot be read.
     """
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):

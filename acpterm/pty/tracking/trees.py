@@ -1,6 +1,6 @@
 """`Trees`: creates and adopts process trees of programs, and chooses how to track them.
 
-Each tree is tracked by descent, and also by a control group if one can be created (`CombinedTree`).
+Each tree is tracked by descent, and if control groups are used, also by one (`CombinedTree`).
 
 Orphans become children of one process, the *parent*, which starts the programs and reaps orphans.
 In a worker, the parent is the keeper, and `Trees.run` returns at once; elsewhere, this process is
@@ -157,7 +157,7 @@ class Trees:
     def new(self, name: str) -> ProcessTree:
         """Create the tree of the terminal (or other program) with id `name`.
 
-        Raises `OSError` if its control group cannot be created.
+        Raises `OSError` if `Trees` uses control groups, but cannot create the one of this tree.
         """
         if self._cgroups is None:
             return self._subreaper.new(name)

@@ -15,7 +15,8 @@ Rules:
   are translated: EL, `CSI Ps K` with a first parameter of 0 to 2, and CHA to the first column,
   `CSI Ps G` with a first parameter of 0 or 1, which becomes a CR.
 - Within an ESC or CSI sequence TAB, LF, CR and BS take effect at once and the sequence continues,
-  as on a VT. A character beyond ASCII is not part of any sequence: it ends the sequence, as text.
+  as on a VT. A character beyond ASCII ends an ESC or CSI sequence, and is text; in a string, it is
+  content.
 - OSC, APC, PM, SOS and DCS begin strings, whose content is dropped. BEL ends an OSC as well. LF
   ends every string except DCS, and is kept. So a title that is not terminated hides at most one
   line. In a DCS (sixel), LF is content.

@@ -13,9 +13,10 @@ is a number, a state or fixed text (see `replies`).
 
 Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
 crashed the library; a smaller terminal shows a part of its native terminal's screen. Terminals of
-more than `LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if a page
-has too many links. While a terminal has more than `CELLS_MAX` cells, the native terminal keeps its
-previous size, and `screen` raises an error. A program cannot change the size (DECCOLM).
+more than `LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if there
+are too many links in one of the blocks of memory in which it stores rows. While a terminal has more
+than `CELLS_MAX` cells, the native terminal keeps its previous size, and `screen` raises an error. A
+program cannot change the size (DECCOLM).
 
 If the library is not installed, nothing is emulated, and `screen` raises `EmulatorMissingError`.
 

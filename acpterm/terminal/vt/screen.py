@@ -1,8 +1,8 @@
 """A snapshot of a terminal's screen: cells, text, cursor, modes and title.
 
-`Emulator.screen` takes the snapshot, and `dump` parses the library's state for it. A snapshot never
-changes, even if the emulator is fed afterwards. Rows have no trailing blanks, and the text has no
-trailing empty rows.
+`Emulator.screen` takes the snapshot: libghostty-vt returns its state as bytes, and the module
+`dump` parses these. A snapshot never changes, even if the emulator is fed afterwards. Rows have no
+trailing blanks, and the text has no trailing empty rows.
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ class PoolIds:
         return msgspec.structs.replace(found, id=identifier)
 
     def forget(self, terminal_id: str) -> None:
-        """Release the id of a terminal that has ended, for use by another one. Idempotent."""
+        """Release a terminal's id on the socket, so that another terminal can get this id.
+
+        The terminal has ended; `terminal_id` is its id on the host. Idempotent.
+        """
         identifier = self._ids.pop(terminal_id, None)
         if identifier is not None:
             del self._terminals[identifier]

@@ -90,9 +90,10 @@ def sockets(chosen: Settings) -> CheckResult:
 
 
 def _wrong_directory(directory: str) -> str | None:
-    """Return why sockets cannot be created safely in a directory, such as `is no directory`.
+    """Return why sockets cannot be created safely in `directory`, or None if they can.
 
-    Return None if they can be created, possibly after the directory was created.
+    The reason is a phrase such as `is no directory`. If `directory` does not exist but can be
+    created, return None.
     """
     existing = _nearest_existing(directory)
     if existing != directory:

@@ -115,11 +115,11 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the first text: the text of `output`, or the text of the first parts.
+        """Return the first text; `run` converts the later parts.
 
-        The text of the parts is returned if the parts reach back further than `output`. Parts are
-        read up to the position at which `output` ends. If the last part that was read extends
-        beyond this position, the rest of its text is returned too. `run` converts the later parts.
+        Read parts up to the position at which `output` ends. If these parts reach back further than
+        `output`, return their whole text. Otherwise return the text of `output`, continued with the
+        text that the last of these parts has after this position.
         """
         pieces: list[bytes] = []
         start = position = 0

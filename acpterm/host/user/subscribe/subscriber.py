@@ -280,9 +280,10 @@ class Subscriber:
                     break
 
     def _send_step(self, cursor: TerminalCursor) -> bool:
-        """Send the next chunk of a terminal's output; return whether more output follows.
+        """Send the next chunk of a terminal's output; return whether more output can be sent now.
 
-        If no more output follows, also send how the program ended, unless this was sent before.
+        If no more output can be sent now and the program has ended, also send how it ended, unless
+        this was sent before.
         """
         updates, more = cursor.step(self._encoder)
         self._notify(updates)
