@@ -132,9 +132,10 @@ class SignalRequest(Wire):
 class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
-    `command`, `args` and `cwd` are as in ``terminal/create``. `ask` has two effects. The user is
-    asked about a command that needs approval, and the response is sent after the user's answer. If
-    the policy or the user refuses the command, the response is an error.
+    `command`, `args` and `cwd` are as in ``terminal/create``. If `ask` is true and the command
+    needs approval, the user is asked, and the response is sent after the user's answer. If `ask` is
+    true and the policy or the user refuses the command, the response is an error. If `ask` is
+    false, the user is not asked, and the response contains the decision of the policy.
     """
 
     session_id: SessionId

@@ -138,12 +138,12 @@ class UserCreateRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/create``: create a terminal that the user owns.
 
     `command` and `args` are as in ``terminal/create``. The response is a TerminalInfo. With `hold`
-    no output is lost: the program blocks when the ring is full, until this connection calls
-    ``follow`` with `hold`. `stdin` is the path of a named pipe or file that becomes the program's
-    standard input instead of the terminal. With `remove` the terminal is removed when its program
-    has exited. `provider` says where the program runs; `local` by default. `resources` are
-    requested from the cluster on which the program runs; elsewhere than on a cluster, they are an
-    error.
+    the ring drops no output that this connection has not read yet by a ``follow`` with `hold`.
+    While the ring is full of such output, the program blocks. `stdin` is the path of a named pipe
+    or file that becomes the program's standard input instead of the terminal. With `remove` the
+    terminal is removed when its program has exited. `provider` says where the program runs; `local`
+    by default. `resources` are requested from the cluster on which the program runs; elsewhere than
+    on a cluster, they are an error.
     If `name` ends with ``-#``, the ``#`` is replaced by the smallest number from 1 on for which no
     terminal has the name. `cwd` is the client's directory by default.
     """

@@ -20,7 +20,7 @@ def command(*, followed: bool, as_json: bool, config: str | None, socket: str | 
     """List the questions that wait for you: commands of agents that must be approved.
 
     ID is the beginning of the question's id; acpterm approve and acpterm deny accept it. LEFT is
-    the time after which the command is refused, or - if the question has no time limit.
+    the time after which the command is refused; "-" means that the question has no time limit.
 
     With --follow, pending questions, new ones and their answers are printed until Ctrl-C. While
     this runs, commands that must be approved wait for your answer, even if no editor can ask you.

@@ -52,9 +52,10 @@ class _ShareId(click.ParamType):  # type: ignore[type-arg]  # generic since clic
 @click.argument("shares", metavar="ID…", nargs=-1, required=True, type=_ShareId())
 @at_daemon
 def command(shares: tuple[str, ...], config: str | None, socket: str | None) -> None:
-    """End each link with the id ID, or with an id that begins with ID.
+    """End the links with the given IDs.
 
-    Pages that use the link are disconnected at once. acpterm shares lists the links.
+    An ID can be shortened to its beginning if only one link's id begins so. Pages that use the
+    links are disconnected at once. acpterm shares lists the links.
 
     Exit status: 0 on success, 1 if a link could not be ended, 2 if the command line is wrong.
     """

@@ -68,15 +68,15 @@ def command(
 ) -> None:
     """Wait until the program of each TERMINAL has ended, or with --for until its output matches.
 
-    REGEX is a Python regular expression, in which ^ and $ also match at the ends of lines. It is
-    searched for in the whole text that the command acpterm logs would print, including the
-    incomplete last line. The line that matches is printed; on a terminal, characters that reorder
-    or hide text are printed as escapes.
+    REGEX is a Python regular expression, in which ^ and $ also match at the beginning and the end
+    of each line. It is searched for in the whole text that the command acpterm logs would print,
+    including the incomplete last line. The line that matches is printed; on a terminal, characters
+    that reorder or hide text are printed as escapes.
 
     Exit status: that of the program, or 128 + n if signal n ended it. With --for, 0 if the output
-    matches, or 1 if the program has ended without a match. With several terminals, the first of
-    their statuses that is not 0. 124 after the timeout; 1 if there is no such terminal; 130 after
-    Ctrl-C.
+    matches, or 1 if the program has ended without a match. With several terminals, the first status
+    that is not 0, in the order of the arguments. 124 after the timeout; 1 if there is no such
+    terminal; 130 after Ctrl-C.
     """
     names = list(dict.fromkeys(terminals))
 

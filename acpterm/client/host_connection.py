@@ -96,10 +96,11 @@ async def connect_daemon(
 ) -> DaemonConnection:
     """Connect to the agents' socket of the daemon, and start the daemon if it is not running.
 
-    `config` is the path of the settings file given on the command line, if any. `questions` gets
-    the questions to the user, and `on_notification` all notifications. With `questions`, also
-    request the token that makes the connection an approver. This must be done here: the daemon
-    grants no token to a process that has already sent `initialize` on the agents' socket.
+    `config` is the path of the settings file given on the command line, if any. `questions`
+    receives the questions that the daemon asks the user, and `on_notification` receives all
+    notifications. With `questions`, also request the token that makes the connection an approver.
+    This must be done here: the daemon grants no token to a process that has already sent
+    `initialize` on the agents' socket.
 
     Call this function before this process becomes a subreaper (see `daemon.connect`). Raises
     `DaemonError` if the daemon cannot be started or used. If the daemon grants no token, the result
@@ -144,8 +145,9 @@ async def open_host_connection(
 
     The host is `daemon`, or if that is None, a host started in this process. Terminals start with
     `context`. `agent` is the name that the user sees as the owner of the terminals. `questions`
-    gets the questions to the user, and `on_notification` all notifications; pass both to
-    `connect_daemon` too. Raises `DaemonError` if the host cannot be used.
+    receives the questions that the host asks the user, and `on_notification` receives all
+    notifications. If `daemon` is not None, it must be the result of `connect_daemon` with the
+    same `questions` and `on_notification`. Raises `DaemonError` if the host cannot be used.
     """
     async with AsyncExitStack() as stack:
         if daemon is None:

@@ -16,9 +16,9 @@ terminals may have been started before the user answered.
 
 The times at which an agent has started terminals over a connection are stored with the connection
 (`ConnectionRecord.starts`), so these times survive a take-over. They are lost if the keeper dies.
-Running terminals are counted again when they are restored. After a take-over, a terminal that an
-agent had given to the user before the agent disconnected counts only for `terminals`, the limit for
-all agents together.
+Running terminals are counted again when they are restored. If an agent gives a terminal to the
+user, then the agent's connection ends, and then a new worker takes over, the terminal counts from
+then on only for `terminals`, the limit for all agents together.
 """
 
 import math

@@ -95,10 +95,10 @@ class Resources:
         return types.ReadResourceResult(contents=[contents])
 
     def start(self, sessions: Sessions, client: ServerSession) -> None:
-        """Begin to notify the client when sessions are added or removed.
+        """Begin to notify the client of added and removed sessions, and of changes of resources.
 
-        From now on, the client is also notified when a resource that it has subscribed to changes.
-        A client of the protocol of 2026 is notified only on its streams (`listen`).
+        The client is notified of changes of a resource only if it has subscribed to the resource. A
+        client of the protocol of 2026 is notified only on its streams (`listen`).
         """
         self._client = client
         self._group.start_soon(self._notify_of_sessions, sessions, client)

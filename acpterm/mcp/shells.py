@@ -266,8 +266,8 @@ class Shells:
     async def _end_command(self, named: NamedShell) -> dict[str, object]:
         """Interrupt the shell's command; if the command does not end, end the shell.
 
-        Return new values for fields of the earlier `Completed`: for all fields if this method has
-        read the end of the command, and otherwise only for `state` and `detail`.
+        Return the fields to replace in an earlier `Completed` of the same command: all fields if
+        this method has read the end of the command, and otherwise only `state` and `detail`.
         """
         completed: Completed | None = None
         runs = named.runs

@@ -171,10 +171,10 @@ class Approvals:
     def answer(self, identifier: str, answer: Answer) -> Question:
         """Answer the question with the id `identifier`, and return the question.
 
-        If the scope of the answer is `always`, also answer the other pending questions of the
-        session to which the answer applies (`SessionDecisions.find`). Raises `NoQuestionError` if
-        the question is not pending, and `ApprovalError` if the answer allows the command always but
-        the question has no prefix.
+        If the scope of the answer is `always`, and the answer applies to other pending questions of
+        the same session (`SessionDecisions.find`), answer these too. The session's remaining
+        questions stay pending. Raises `NoQuestionError` if the question is not pending, and
+        `ApprovalError` if the answer allows the command always but the question has no prefix.
         """
         entry = self._entries.get(identifier)
         if entry is not None and trio.current_time() >= _or_never(entry.question.deadline):

@@ -140,9 +140,8 @@ class SharedRing:
     def peek(self, max_bytes: int) -> bytes:
         """Return the next bytes to consume, at most `max_bytes`.
 
-        The returned bytes never extend across `replied_until`, the position up to which an earlier
-        worker has answered queries. So that worker has answered either all or none of the queries
-        in the returned bytes.
+        The returned bytes are either all before the position `replied_until` or all after it.
+        Earlier workers have answered all queries before this position, and none after it.
         """
         if self.position < self.replied_until:
             max_bytes = min(max_bytes, self.replied_until - self.position)

@@ -67,9 +67,9 @@ class Timeline:
 
     `kept` is the number of bytes of output that the terminal retains; older output needs no times.
     `size` is the columns and rows when the timeline begins. `first` is the first sample of an
-    adopted terminal: the timeline has no times for output before this sample. If `first` is None,
-    it has times for all output. Output before the position `known_from` was written before the
-    adoption, so the real times of that output are unknown.
+    adopted terminal: output before this sample gets the time of this sample. If `first` is None,
+    the timeline begins with the first byte of output. Output before the position `known_from` was
+    written before the adoption, so the real times of that output are unknown.
     """
 
     __slots__ = (

@@ -97,10 +97,11 @@ class TooManySharesError(Exception):
 
 
 class AccessStore:
-    """All links, logins and shares of one daemon, and its bearer tokens.
+    """All links, logins, shares and bearer tokens of one daemon.
 
-    `file` stores them. `clock` returns the seconds since 1970. The constructor raises
-    `AccessFileError` if a bearer token cannot be read or created.
+    `file` reads and writes the files in which all four are stored. `clock` returns the seconds
+    since 1970. The constructor raises `AccessFileError` if a bearer token cannot be read or
+    created.
     """
 
     def __init__(self, file: AccessFile, clock: Callable[[], float] = time.time) -> None:

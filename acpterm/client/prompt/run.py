@@ -281,7 +281,7 @@ class _Run:
     async def _exit_reason(self, agent: AgentProcess) -> str:
         """Wait for the agent to exit; return a message that says how the agent ended.
 
-        After `EXIT_TIMEOUT_S` seconds, the message says that the agent has closed its stdout.
+        If the agent still runs after `EXIT_TIMEOUT_S`, return that the agent closed its stdout.
         """
         with trio.move_on_after(EXIT_TIMEOUT_S):
             await agent.exited.wait()

@@ -177,7 +177,7 @@ class TextPrinter:
             self._line(self._style(_INDENT, dim=True) + sanitized)
 
     def _result(self, texts: list[str]) -> None:
-        """Print the first lines of `texts`, the text of a call without terminals or diffs."""
+        """Print the first lines of a tool call's text, which is `texts` joined by line feeds."""
         lines = strip_controls("\n".join(texts)).rstrip("\n").splitlines()
         for line in lines[:_RESULT_LINES_MAX]:
             self._line(self._style(f"{_INDENT}{line}", dim=True))

@@ -1,8 +1,9 @@
 """The entry for `acpterm mcp` in `mcpServers`, which is added to a session of an agent.
 
 See ACP v1, "MCP Servers". The entries of the editor are kept. If an entry runs `acpterm mcp`
-already, no second entry is added: that entry gets the path of the session's socket. But an entry
-that has the path of a socket already, from another proxy before this one, is not changed.
+already, no second entry is added. If another proxy, between the editor and this one, has put the
+path of a socket into that entry, the entry is not changed. Otherwise the entry gets the path of the
+session's socket.
 """
 
 import os

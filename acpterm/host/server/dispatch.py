@@ -46,7 +46,7 @@ class MethodTable(NamedTuple):
 class Sender:
     """Sends notifications to one peer, whose send queue changes when the peer reconnects.
 
-    While there is no send queue, nothing is sent, and `drain` returns at once.
+    While there is no send queue, notifications are dropped, and `drain` returns at once.
     """
 
     def __init__(self) -> None:

@@ -111,7 +111,7 @@ class ContextRecord(Struct, kw_only=True, omit_defaults=True):
 
 
 class HostRecord(Record, kw_only=True, omit_defaults=True):
-    """The state of the whole daemon: start time, context, and number of the last connection."""
+    """The state of the whole daemon: start time, execution context, last connection's number."""
 
     KIND: ClassVar[str] = "daemon"
 

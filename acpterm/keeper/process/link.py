@@ -123,8 +123,9 @@ class Link:
     def _wait(self, *, blocked: bool) -> None:
         """Schedule the next attempt to send the queue, after an attempt has failed.
 
-        `blocked` is true if the socket's buffer was full. The next attempt is then made when the
-        socket is writable, otherwise after a short time.
+        `blocked` is true if the socket's buffer was full. If `blocked` is true, the next attempt is
+        made when the socket is writable, but after a second at the latest. If `blocked` is false,
+        the next attempt is made after `_RETRY_S` seconds.
         """
         if blocked:
             try:

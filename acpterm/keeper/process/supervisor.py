@@ -1,23 +1,24 @@
 """The keeper of a daemon as its main process: starts, restarts and replaces the worker.
 
-A *candidate* is a new worker that is to replace the serving one. States:
+A *candidate* is a new worker that is to replace the serving one. `hello`, `ready`, `restart` and
+`end` are messages from a worker to the keeper. States:
 
-    first worker starts --ready--> serving
+    first worker starts --`ready`--> serving
         exits before it is ready --> the daemon exits with the worker's status
-    serving --dies--> restarting, after a delay (`respawn`) --ready--> serving
+    serving --dies--> restarting, after a delay (`respawn`) --`ready`--> serving
         restarting --five deaths in a minute--> given up --SIGUSR1--> restarting
-    serving --restart--> upgrading: a candidate starts
+    serving --`restart` or SIGUSR1--> upgrading: a candidate starts
         candidate sends `hello` --> the serving worker gets SIGSTOP, the candidate gets the state
-        candidate is ready in time --> the old worker is killed, the candidate serves
+        candidate sends `ready` in time --> the old worker is killed, the candidate serves
         candidate fails --> it is killed, the old worker continues
         old worker dies --> the candidate takes over
-    any state with a worker --`end`, and the worker exits--> ended
+    any state with a worker --the worker sends `end` and exits--> ended
     any state with a worker --SIGTERM, SIGINT, SIGHUP or SIGQUIT--> terminating: the worker shuts
         the daemon down; after `TERMINATE_TIMEOUT_S` seconds everything is killed
     no worker (given up, or in the delay of restarting) --one of these signals--> ended
 
-SIGUSR1 does the same as the worker's `restart` message, except that a failure is logged, since no
-client waits for a response.
+If an upgrade after `restart` fails, the keeper sends the reason to the worker that sent `restart`.
+If an upgrade after SIGUSR1 fails, the keeper logs the reason.
 
 Longer than 300 lines because a replacement can be interrupted at each step by the death of either
 worker, by a timeout and by a shutdown. So restarting, replacing and ending share their transitions:

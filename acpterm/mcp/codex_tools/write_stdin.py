@@ -1,4 +1,7 @@
-"""`write_stdin`: type into a session, or wait for it, and return its new output."""
+"""`write_stdin`: type text, if any, into a terminal session; wait; return the new output.
+
+The wait ends when the session's program exits or waits for input, or at a time limit.
+"""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""`terminal_screen`: return the screen of a session as a grid of text."""
+"""`terminal_screen`: return the screen of one terminal as a grid of text."""
 
 from typing import Annotated
 

@@ -10,7 +10,8 @@ from acpterm.policy.words import Word
 Kind = Literal["harmless", "executes", "suspected"]
 """How a wrapper executes an inner command.
 
-- `harmless`: exactly as the command is written, without any other effect, as `nice` does;
+- `harmless`: with the words, environment, user and directory that are written. The wrapper itself
+  can do no harm: `nice` and `timeout`, for example;
 - `executes`: with other privileges, arguments or environment, or otherwise changed;
 - `suspected`: perhaps, since it is not known whether this text is a command at all. It counts only
   if it is dangerous, or if a rule asks about it or denies it.
@@ -47,7 +48,10 @@ class Unwrapped(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the command only executes one inner command, exactly as that one is written."""
+        """Whether the command executes one inner command, and does nothing else that can do harm.
+
+        If true, the words, environment, user and directory of the inner command are unchanged.
+        """
         return len(self.inner) == 1 and self.inner[0].kind == "harmless" and not self.danger
 
 

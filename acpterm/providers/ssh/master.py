@@ -207,9 +207,9 @@ async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[
 
 
 def config_options(place: SshPlace) -> list[str]:
-    """Return the option of ssh that selects the configuration file of the place.
+    """Return the option of ssh that selects the configuration file `place.config`.
 
-    Returns an empty list if the settings of the place name no file: ssh then reads the user's own.
+    Returns an empty list if `place.config` is None: ssh then reads the user's own file.
     """
     return [] if place.config is None else ["-F", place.config]
 

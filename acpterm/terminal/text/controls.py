@@ -309,15 +309,12 @@ def _mark_erasures(data: bytes) -> bytes:
 def _unix(data: bytes) -> bytes:
     """Return `data`, a line program, with an LF in place of each CRLF.
 
-    If every sequence of CRs and LFs has as many CRs as LFs, removes all CRs, which is faster. Then
-    more CRs may be removed than those of each CRLF, such as the CR of LF CR. The line program still
-    results in the same text. An LF at the beginning of `data` and a CR at the end of `data` are not
-    counted, and are kept.
-
-    To compare the numbers of CRs and LFs, two copies of `data` are compared: one from which the LFs
-    are removed; and one from which the CRs are removed, and in which each LF is then replaced by a
-    CR.
+    May remove other CRs too, such as the CR of LF CR, if the line program still results in the same
+    text. Always keeps a CR at the end of `data`.
     """
+    # If each run of CRs and LFs in `body` has as many CRs as LFs, all CRs are removed from `body`:
+    # this is faster than to replace each CRLF. To check all runs at once, compare `body` without
+    # its LFs to `body` without its CRs and with each LF replaced by a CR.
     begin = data.startswith(b"\n")
     end = len(data) - data.endswith(b"\r")
     body = data[begin:end] if begin or end < len(data) else data

@@ -140,11 +140,13 @@ class _Step:
         return found.start() if found else len(typed)
 
     def match(self, typed: bytes) -> tuple[_Match, int]:
-        """Compare the beginning of `typed` to this key.
+        """Return what `typed` begins with, and how many bytes at the beginning of `typed` that is.
 
-        Return the result, and the number of bytes at the beginning of `typed` that it is about: the
-        length of the key, of a key event or of the start marker of a paste. For
-        `_Match.INCOMPLETE`, this is the length of `typed`; for any other input, it is 1.
+        The number of bytes is:
+
+        - the length of `typed` if the result is `_Match.INCOMPLETE`;
+        - the length of this key, a key event or the start marker of a paste, if one is recognized;
+        - 1 in all other cases.
         """
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)

@@ -1,8 +1,9 @@
 """Sends input from the attached window to the terminal, with a limit on unconfirmed input.
 
-The daemon responds to a request with input once the input is written to the terminal. If the
-program stops reading, further input is dropped with a bell instead of waiting without end, so that
-the window's input is still read and the detach keys are still found.
+Input is sent in requests. The daemon responds to a request when it has written the request's input
+to the terminal; until then, this input is unconfirmed. If the program stops reading and the limit
+is reached, further input is dropped and the bell rings. So the window's input is still read, and
+the detach keys are still found.
 """
 
 import base64
