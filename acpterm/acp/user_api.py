@@ -137,14 +137,14 @@ class ListResponse(Wire):
 class UserCreateRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/create``: create a terminal that the user owns.
 
-    `command` and `args` are as in ``terminal/create``. The response is a TerminalInfo. With `hold`
-    the ring drops no output that this connection has not read yet by a ``follow`` with `hold`.
-    While the ring is full of such output, the program blocks. `stdin` is the path of a named pipe
-    or file that becomes the program's standard input instead of the terminal. With `remove` the
-    terminal is removed when its program has exited. `provider` says where the program runs; `local`
-    by default. `resources` are requested from the cluster on which the program runs; elsewhere than
-    on a cluster, they are an error.
-    If `name` ends with ``-#``, the ``#`` is replaced by the smallest number from 1 on for which no
+    `command` and `args` are as in ``terminal/create``. The response is a TerminalInfo. With `hold`,
+    the ring keeps all output until this connection has read it by a ``follow`` request that also
+    has `hold`; other requests do not count. While the ring is full of output that is kept, the
+    program blocks. `stdin` is the path of a named pipe or file that becomes the program's standard
+    input instead of the terminal. With `remove` the terminal is removed when its program has
+    exited. `provider` says where the program runs; `local` by default. `resources` are requested
+    from the cluster on which the program runs; elsewhere than on a cluster, they are an error. If
+    `name` ends with ``-#``, the ``#`` is replaced by the smallest number from 1 on for which no
     terminal has the name. `cwd` is the client's directory by default.
     """
 

@@ -1,10 +1,11 @@
-"""The host's questions about an agent's commands, and the answers of the agent's own client.
+"""Passes the host's questions about an agent's commands to `asks`, a function of the agent.
 
-An agent's client may ask its user (`connect(asks=…)`). The host sends questions to the client, and
-accepts its answers, only if the user has turned on the setting `mcp_elicitation_approves`. Without
-the setting, `asks` is never called, and the user answers with `acpterm approve`. If a question is
-answered elsewhere, `asks` is cancelled. If `asks` returns None, the user can still answer through
-another program; if there is none, the command is refused, unless the profile says to wait.
+A program that connects as an agent may ask the user about its own commands: it passes a function
+`asks` to `connect`. The host sends questions to the program, and accepts its answers, only if the
+user has turned on the setting `mcp_elicitation_approves`. Without the setting, `asks` is never
+called, and the user answers with `acpterm approve`. If a question is answered elsewhere, the call
+of `asks` is cancelled. If `asks` returns None, the user can still answer through another program;
+if there is none, the command is refused, unless the profile says to wait.
 """
 
 from collections.abc import Awaitable, Callable

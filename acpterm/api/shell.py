@@ -51,7 +51,10 @@ _INPUT_AFTER_S: Final = 0.2
 
 
 class Shell:
-    """A persistent bash, zsh or fish, from `Client.shell`, for one task at a time."""
+    """A persistent bash, zsh or fish, from `Client.shell`.
+
+    Only one trio or asyncio task may use it at a time.
+    """
 
     def __init__(self, client: "Client", kind: str | None, options: ShellOptions) -> None:
         self._client = client

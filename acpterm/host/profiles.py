@@ -1,7 +1,8 @@
 """Selects the profile of an agent's connection, by the settings `profile` and `profile_for`.
 
-`AgentConnection.profiles` adds the profile that the user has chosen, and those that the client
-requests.
+If the user has chosen a profile for the connection, it replaces the selected one
+(`AgentConnection.profile`). Profiles that the client requests apply in addition
+(`AgentConnection.profiles`).
 
 The selection depends on facts that the host determines itself: the program that uses the
 connection, and the directory that it works in. What an agent sends about itself is not used.
@@ -10,8 +11,9 @@ An agent that runs programs as the user can still choose under which name it run
 selection is no protection against such an agent: `profile_for` should select stricter profiles than
 the setting `profile`, not looser ones.
 
-A table of `profile_for` may name an agent. If the program that uses the connection is not known, it
-is unknown whether such a table applies. Then no profile is selected, and no command is run.
+Tables of `profile_for` whose `directory` does not match are skipped. If the first remaining table
+names an agent, but the program that uses the connection is not known, it is unknown whether this
+table applies. In this case no profile is selected, and no command is run.
 """
 
 import fnmatch

@@ -1,10 +1,9 @@
 """The connection to the host, on which the MCP client is an agent.
 
-The first call that needs the connection opens it.
-
-States: *closed* → *open* → *closed*. After the connection was lost, `client` opens another one; the
-terminals of the earlier connection have ended then. One task holds the connection, because a
-connection must be closed in the task that has opened it.
+States: *closed* → *open* → *closed*. The first call of `HostLink.client` opens the connection. If
+the connection has been lost, the next call opens another one; the terminals of the earlier
+connection have ended by then. One task holds the connection, because a connection must be closed in
+the task that has opened it.
 """
 
 from collections.abc import Callable

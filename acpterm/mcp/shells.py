@@ -182,7 +182,10 @@ class Shells:
         return completed, new
 
     def unread(self, session: Session, text: str) -> None:
-        """Make the next `wait` repeat `text`, the end of the output that the last one returned."""
+        """Make the next `wait` for `session` return `text` again, before newer output.
+
+        `text` is the end of the output that the last `wait` for `session` has returned.
+        """
         for each in self._all():
             if each.session is session:
                 each.reported -= len(text.encode())

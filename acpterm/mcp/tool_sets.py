@@ -56,8 +56,8 @@ TOOL_SETS: Final[Mapping[ToolSetName, tuple[Tool[Any], ...]]] = {
 def policy_profile(tools: ToolSetName, requested: str | None) -> str | None:
     """Return the policy profile that applies to a set of tools in addition to the user's profile.
 
-    `requested` is the profile that the client or the command line names; it has precedence. The set
-    `pool` has the profile `pool`. Return None if no additional profile applies.
+    `requested` is the profile that the client or the command line names. If it is None, the set
+    `pool` has the profile `pool`, and all other sets have no additional profile: return None.
     """
     return "pool" if tools == "pool" and requested is None else requested
 

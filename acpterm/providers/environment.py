@@ -83,7 +83,10 @@ def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
 
 
 def is_secret(name: str) -> bool:
-    """Return whether sandboxed programs must not get the variable `name`."""
+    """Return whether the variable `name` is removed because of its name.
+
+    This is true if the name looks like that of a secret, or is listed in this module.
+    """
     return name in _REMOVED or (name not in _HARMLESS and _SECRET.search(name) is not None)
 
 

@@ -65,8 +65,9 @@ def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: 
     If `position` is None, starts at the oldest retained byte.
 
     If a part of text would end within a character or an escape sequence, it ends before that
-    character or sequence, and the next part begins there. Only the last part, when the program has
-    exited, always goes to the end of the output. If a part of text would be empty because an escape
+    character or sequence, and the next part begins there. Exception: if the program has exited and
+    the part reaches the end of the output, an incomplete character or sequence at the end belongs
+    to the part, since its rest will never come. If a part of text would be empty because an escape
     sequence is longer than `max_bytes`, more bytes are read.
 
     Raises `ValueError` if `position` is negative or after the end of the output.

@@ -5,8 +5,8 @@
 - `lines`: reads the lines of the editor or the agent from a stream.
 - `capabilities`: parses and extends the capabilities in `initialize`.
 - `sessions`: notifies the other modules of the sessions that the editor opens and closes.
-- `chat`: answers prompts that begin with `/terminal`. `chat_prompt`: parses such prompts, and
-  announces the command. `chat_runner`: runs the actions.
+- `chat`: answers prompts that begin with `/terminal`. `chat_prompt`: parses such prompts, and adds
+  `/terminal` to the commands that the editor offers. `chat_runner`: does what a prompt requests.
 - `editor_questions`: asks the user, through the editor, whether a command may run.
 - `editor_requests`: sends other requests of the proxy itself to the editor.
 - `presenter`: the interface of the two presenters, which translate updates for the editor.

@@ -68,8 +68,9 @@ def new_presenter(
     """Create the presenter for an editor.
 
     `ours`: the host runs the agent's terminals; otherwise the editor does, if it has terminals.
-    `follow` is called with each terminal of the host when the terminal is first shown: from then
-    on, the terminal's output has to be passed to `on_output`.
+    `follow` is called with the key of each terminal of the host (the ids of the session and the
+    terminal) when the terminal is first shown: from then on, the terminal's output has to be passed
+    to `on_output`.
     """
     if editor.shows_agent_terminals:
         return TerminalPresenter(follow=follow)

@@ -1,4 +1,4 @@
-"""Rules of both clients of the user's socket: repetition of requests, decoding, error messages.
+"""The rules that `client` and `blocking_client` share: repeated requests, decoding, messages.
 
 When a connection is lost, the daemon's worker has died. Pending requests that are safe to repeat
 (`REPEATABLE`) are then sent again on another connection. It is unknown whether the other pending

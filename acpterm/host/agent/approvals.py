@@ -103,8 +103,8 @@ def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
     """`_acpterm/approval/answer`: answer a question of this connection, as the user.
 
     Raises `RpcError`: -32600 if the client may not answer (`AgentConnection.answerer`), -32002 if
-    the question is not pending, -32602 if the answer allows the command always but the question
-    has no prefix.
+    the question is not pending, -32602 if the answer allows with the scope `always`, but the
+    question's `prefix` is null.
     """
     approver = _approver(connection)
     given = Answer(

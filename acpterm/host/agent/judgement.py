@@ -61,7 +61,10 @@ class Judgement(NamedTuple):
 
     @property
     def has_network(self) -> bool:
-        """Whether the program may use the network. The provider `local` cannot deny it."""
+        """Whether all profiles allow the program to use the network.
+
+        If False, sandboxes and containers deny the network; all other providers ignore this value.
+        """
         return _have_network(self.profiles)
 
     @property

@@ -1,4 +1,4 @@
-"""`LaunchRequest`: a create request that `validation` has checked, and the start of its program."""
+"""`LaunchRequest`: a checked request for a terminal, whose method `start` starts the program."""
 
 import errno
 import math

@@ -35,7 +35,7 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
 
     Only the first answer to a question counts: a later one is an error. Raises `RpcError`: -32002
     if the question is not pending; -32602 if several ids begin with the given one, or if the answer
-    allows the command always but the question has no prefix.
+    allows with the scope `always`, but the question's `prefix` is null.
     """
     approvals = user.host.approvals
     given = Answer(

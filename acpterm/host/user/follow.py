@@ -124,10 +124,10 @@ def _release_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> 
 def _send(
     user: UserConnection, terminal: Terminal, params: FollowRequest, position: int, end: int
 ) -> int:
-    """Send the next chunk of the output from `position` to `end`.
+    """Send a chunk of output that begins at `position`, and ends at `end` or before.
 
-    If `params.times` is set, all bytes of the chunk have one time, which is sent too if known.
-    Return the position just past the chunk.
+    If `params.times` is set, the chunk ends where the time of the output changes, and the time is
+    sent too if it is known. Return the position just past the chunk.
     """
     at = None
     timeline = terminal.timeline

@@ -3,7 +3,7 @@
 - `redact`: `redact` for a text, `redact_args` for the arguments of a program;
 - `tokens`: tokens of the large services, which are recognised by their prefix;
 - `secret_names`: which names of variables and options belong to a secret;
-- `values`: the end of a value, and whether it can be a secret;
+- `values`: where in the text a value ends, and whether the value can be a secret;
 - `named_values`: values after the name of a secret: `--password=…`, `TOKEN=…` and headers;
 - `urls_and_pipes`: secrets in URLs, and passwords that are piped into a program;
 - `programs`: passwords in the options of known programs, such as `-p` of mysql;

@@ -1,4 +1,4 @@
-"""Values after the name of a secret: where a value ends, and whether it can be a secret.
+"""Values after the name of a secret: where a value ends, and whether the value can be a secret.
 
 A value is a quoted string, a string in escaped quotes (as in JSON inside a shell line), or a word
 up to the next space, quote or operator of the shell.

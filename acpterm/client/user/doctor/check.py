@@ -10,9 +10,9 @@ State: TypeAlias = Literal["ok", "missing", "problem"]
 class CheckResult(msgspec.Struct, frozen=True):
     """The result of one check.
 
-    The state `missing` means that an optional feature is absent, and `problem` that the user should
-    fix something; `advice` says what to do in both cases. `check` names what was checked, and
-    `found` describes what was found. `fatal` means that no terminal can be created.
+    `check` names what was checked, and `found` describes what was found. The state `missing` means
+    that an optional feature is absent, and the state `problem` that the user should fix something;
+    `advice` says what to do in both cases. The field `fatal` is true if no terminal can be created.
     """
 
     state: State
@@ -38,7 +38,7 @@ def missing(check: str, found: str, advice: str) -> CheckResult:
 def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> CheckResult:
     """Return the result of a check that failed.
 
-    `found` describes what was found, and `advice` says what the user should do. `fatal` means that
-    no terminal can be created.
+    `found` describes what was found, and `advice` says what the user should do. `fatal` is true
+    if no terminal can be created.
     """
     return CheckResult("problem", check, found, advice, fatal)

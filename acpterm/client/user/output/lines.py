@@ -28,8 +28,8 @@ def last_lines(text: str, number: int) -> str:
 class Lines:
     """Converts each change of a text to the characters to print.
 
-    `width` is a function that returns the number of columns of the terminal on stdout; None if
-    stdout is not a terminal.
+    `width` is None if stdout is not a terminal; otherwise it is a function that returns the number
+    of columns of this terminal.
     """
 
     def __init__(self, width: Callable[[], int] | None) -> None:

@@ -43,7 +43,7 @@ class TerminalCursor:
         self.call, self._generation = call, source.generation
 
     def replace(self, source: Source) -> None:
-        """Continue with another source, whose output replaces the output that was sent."""
+        """Start again at the beginning of another source; its output replaces all that was sent."""
         self.source, self._generation, self.position = source, -1, 0
 
     def has_updates(self, source: Source) -> bool:
@@ -54,8 +54,8 @@ class TerminalCursor:
     def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
         """Advance the cursor by the next chunk of output, and encode the chunk.
 
-        If no more output follows, also encode how the program ended, unless this was encoded
-        before. Return the encoded updates, and whether there is more output now.
+        If there is no more output now and the program has ended, also encode how it ended, unless
+        this was encoded before. Return the encoded updates, and whether there is more output now.
         """
         source, call = self.source, self.call
         if source is None or call is None:
