@@ -1,7 +1,6 @@
 """The pages in docs/ agree with the code."""
 
 import importlib.util
-import itertools
 import json
 import os
 import re
@@ -34,8 +33,6 @@ VARIES = re.compile(
     r'"(\w+At|wallMs|cpuMs|maxRssBytes|pid|resume|waitingForInput)": '
     r'(\d+|true|false|"[0-9a-f]{64}")'
 )
-# Ids of requests that are not on the page.
-_OWN_IDS = itertools.count(1000)
 
 
 def load(name, monkeypatch):
@@ -227,7 +224,8 @@ async def _wait_for_output(agent, request, position):
     with trio.fail_after(DEADLINE_S):
         while position is not None:
             params = {name: request["params"][name] for name in ("sessionId", "terminalId")}
-            id_ = await agent.start("_acpterm/terminal/get", params, next(_OWN_IDS))
+            # The page's ids are numbers.
+            id_ = await agent.start("_acpterm/terminal/get", params, "position")
             if (await agent.result(id_))["position"] >= position:
                 return
             await trio.sleep(0.005)

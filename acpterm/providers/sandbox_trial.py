@@ -5,8 +5,8 @@ the container around acpterm, if there is one. Only a trial shows it. (`containe
 podman and docker.)
 """
 
-import contextlib
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ def file_identity(name: str, *paths: str) -> object:
 
 @asynccontextmanager
 async def trial_directory(name: str) -> AsyncIterator[str]:
-    """Yield the path of a new, empty directory for a trial; remove the directory after the block.
+    """Yield the path of a new, empty directory for a trial; remove it, with its files, at the end.
 
     `name` is the provider's name, for the error message. Raises `ProviderError` if the directory
     cannot be created.
@@ -80,8 +80,7 @@ async def trial_directory(name: str) -> AsyncIterator[str]:
     try:
         yield directory
     finally:
-        with contextlib.suppress(OSError):
-            os.rmdir(directory)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 async def run_trial(

@@ -14,7 +14,6 @@ survive the loss of the connection: see `remote_keeper`.
 """
 
 import os
-import shutil
 import sys
 import time
 from itertools import pairwise
@@ -185,12 +184,8 @@ class SshProvider:
         reached or does not answer, or if no directory for the connection can be created.
         """
         async with trial_directory(self._host) as directory:
-            try:
-                connections = Connections(self._place, self._host, directory)
-                keeper = RemoteKeeper(self._place, connections, directory)
-                return await self._check(connections, keeper)
-            finally:
-                shutil.rmtree(directory, ignore_errors=True)
+            connections = Connections(self._place, self._host, directory)
+            return await self._check(connections, RemoteKeeper(self._place, connections, directory))
 
     async def _check(self, connections: Connections, keeper: RemoteKeeper) -> str:
         failure: Exception | None = None
