@@ -116,7 +116,9 @@ class Restorer:
     ) -> None:
         host, pool = self._host, self._host.pool
         reaped_at = found.exit.reaped_at if found.exit else None
-        tree = self._trees.adopt(found.name, found.pid, found.started, reaped_at=reaped_at)
+        tree = self._trees.adopt(
+            found.name, found.pid, found.started, reaped_at=reaped_at, session=found.session
+        )
         if record is None:
             _log.error("terminal ended: it has no record that can be read", terminal=found.name)
             terminal = pool.adopt(found, tree, TerminalSpec())

@@ -298,10 +298,10 @@ class KeeperClient:
         self._wake_ups.open(*message.take_fds())
 
     def _terminal(self, message: Message) -> None:
-        name, pid, started, report, closed_end = message.fields[:5]
+        name, pid, started, report, closed_end, session = message.fields[:6]
         ring, master = _ring_and_master(message)
         exited = None if report is None else exit_report(*report)
-        self.terminals.append(Found(name, pid, started, master, ring, exited, closed_end))
+        self.terminals.append(Found(name, pid, started, master, ring, exited, closed_end, session))
         self._pending_reports[name] = []
 
     def _entry(self, message: Message) -> None:
@@ -315,7 +315,7 @@ class KeeperClient:
         self._go_received = True
 
     def _spawned(self, message: Message) -> None:
-        request, name, pid, started, way = message.fields[:5]
+        request, name, pid, started, way, session = message.fields[:6]
         spawn = self._requests.pop_spawn(request)
         if spawn is None:
             self.forget(name)
@@ -325,7 +325,8 @@ class KeeperClient:
             spawn.finish(outcome.Error(OSError(errno.EMFILE, "the worker has no descriptor left")))
             return
         ring, master = _ring_and_master(message)
-        result = outcome.capture(spawn.make, Spawned(name, pid, started, master, ring, way))
+        spawned = Spawned(name, pid, started, master, ring, way, session)
+        result = outcome.capture(spawn.make, spawned)
         if isinstance(result, outcome.Value):
             self._watched[name] = result.value
         else:

@@ -33,7 +33,9 @@ class Spawned(NamedTuple):
     ring: int
     """A descriptor of the ring file."""
     way: str
-    """How the program was started: `posix_spawn`, `clone3`, `fork` or `ptyprocess`."""
+    """How the program was started: `leader`, `fork` or `ptyprocess`."""
+    session: int | None
+    """The id of the PTY's session; None if the program leads the session, or the PTY has closed."""
 
 
 class Found(NamedTuple):
@@ -51,6 +53,8 @@ class Found(NamedTuple):
     """How the program exited; None while it runs."""
     closed_end: int | None
     """The position at which the output ends; None until the terminal is closed."""
+    session: int | None
+    """As in `Spawned`."""
 
 
 class Entry(NamedTuple):

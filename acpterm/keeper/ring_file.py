@@ -29,6 +29,7 @@ versions.
 | `CLOSED` | keeper | 0 until the terminal is closed; then the end of the output + 1 |
 | `EMULATOR_KILLS` | keeper | how often a worker was killed while `EMULATOR` was set |
 | `MARKED` | keeper | start + 1 of the space that `mark_unread` has filled, else 0 |
+| `SESSION` | keeper, once | the pid of the leader of the terminal's session; 0 if the child is it |
 
 If a worker crashed, the keeper leaves `EMULATOR` as it is; after any other end, the keeper clears
 it. But if a worker was killed while `EMULATOR` was set, the keeper first increments
@@ -81,7 +82,8 @@ _MAGIC = int.from_bytes(b"acprng\x00\x01", "little")
     CLOSED,
     EMULATOR_KILLS,
     MARKED,
-) = range(20)
+    SESSION,
+) = range(21)
 
 EXITED_UNKNOWN = 1 << 32
 # Python 3.13 can map a file without keeping a duplicate of its descriptor.

@@ -119,12 +119,9 @@ class Master:
         modes = termios.tcgetattr(self.fd)[3]
         return bool(modes & termios.ICANON) and not modes & termios.ECHO
 
-    def waits_for_input(self, quiet: float = 0.0) -> bool | None:
-        """Return whether the program waits for input; None if that cannot be known.
-
-        `quiet` is the number of seconds since the last output; see `detect.waits_for_input`.
-        """
-        return None if self.closed else detect.waits_for_input(self.fd, quiet)
+    def waits_for_input(self, quiet: float = 0.0, program: int | None = None) -> bool | None:
+        """Return whether the program waits for input, as `detect.waits_for_input` does."""
+        return None if self.closed else detect.waits_for_input(self.fd, quiet, program)
 
     @property
     def has_output(self) -> bool:

@@ -165,7 +165,8 @@ class Pool:
         `limits` are set again on the control group, if any. Text and screen are rebuilt from the
         retained output. Raises `OSError` or `RingError` if the ring cannot be mapped.
         """
-        spawned = Spawned(found.name, found.pid, found.started, found.master, found.ring, "adopted")
+        pty = found.master, found.ring, "adopted", found.session
+        spawned = Spawned(found.name, found.pid, found.started, *pty)
         enforcement = self._trees.enforce_again(found.name, limits)
         terminal = self._make(spawned, tree, spec, enforcement, adopted=True)
         self._keeper.watch(found.name, terminal)
@@ -215,7 +216,7 @@ class Pool:
         spawned: Spawned,
     ) -> Terminal:
         terminal = self._make(spawned, tree, spec, enforcement, adopted=False)
-        tree.started(spawned.pid, spawned.started)
+        tree.started(spawned.pid, spawned.started, spawned.session)
         self._supervise(terminal, spec.lifetime)
         if self._closing:
             self.release(terminal, EndedBy.DISCONNECT)

@@ -322,7 +322,7 @@ class Terminal:
         if self.remote is not None:
             return None
         last_output = self.timeline.last or self.timeline.start
-        waits = self._master.waits_for_input(time.monotonic() - last_output)
+        waits = self._master.waits_for_input(time.monotonic() - last_output, self._pid)
         # Output moves from the PTY to the ring, so check the PTY first to miss none.
         if waits and (self._master.has_output or self.ring.has_unread):
             return False
@@ -353,6 +353,7 @@ class Terminal:
     def closed(self, end: int) -> None:
         """Record that no process has the PTY open any more, and that all output ends at `end`."""
         self._closed_at = end
+        self._tree.session_ended()
         self._consumer.catch_up()
         self._consumer.wake()
         self._after_consuming()

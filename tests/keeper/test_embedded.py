@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from acpterm.keeper import startup
-from acpterm.keeper.programs import cgroup_spawn
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.keeper.startup import embedded_keeper
 from tests.keeper.terminals import is_alive, poll, run, spawn
@@ -265,7 +264,7 @@ async def test_program_starts_in_the_requested_control_group(keeper, cgroup):
     directory = os.open(cgroup, os.O_RDONLY)
     ended = await run(keeper, "cat /proc/self/cgroup; tty; :", cgroup=directory)
     os.close(directory)
-    assert ended.way == ("posix_spawn" if cgroup_spawn.is_available() else "clone3")
+    assert ended.way == "leader"
     assert f"/{os.path.basename(cgroup)}\n" in ended.output
     assert "/dev/pts/" in ended.output
 

@@ -214,8 +214,9 @@ async def test_program_that_closes_its_terminal_has_not_exited(keeper):
     await terminal.wait_for(lambda self: self.output == b"1\r\n2\r\n")
     assert terminal.events == []
     os.kill(terminal.pid, signal.SIGKILL)
-    await terminal.wait_closed()
+    await terminal.wait_exited()
     assert os.waitstatus_to_exitcode(terminal.report.status) == -signal.SIGKILL
+    keeper.forget(terminal.name)  # hangs up `sleep`
     terminal.close()
 
 

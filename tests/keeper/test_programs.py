@@ -1,25 +1,18 @@
 """The environment in which the keeper starts a program: terminal, limits, signals, errors."""
 
-import errno
 import os
 import resource
 import signal
 
 import pytest
 
-from acpterm.keeper.programs import cgroup_spawn
 from acpterm.keeper.programs.spawn import ptyprocess_spawn
-from acpterm.keeper.programs.spawn import spawn as spawn_on_pty
 from tests.keeper.terminals import poll, program, run, spawn
 
-WAYS = ["posix_spawn", "fork"]
+WAYS = ["leader", "fork"]
 _CORE = resource.getrlimit(resource.RLIMIT_CORE)
-_STACK = resource.getrlimit(resource.RLIMIT_STACK)
-# The keeper does not lower its own stack limit, so this one needs a fork.
-_FOR_WAY = {
-    "posix_spawn": (),
-    "fork": ((resource.RLIMIT_STACK, 4 << 20, _STACK[1]),),
-}
+# The leader's code takes 16 limits.
+_FOR_WAY = {"leader": (), "fork": ((resource.RLIMIT_CORE, *_CORE),) * 17}
 
 
 @pytest.fixture(params=WAYS)
@@ -44,7 +37,7 @@ async def test_program_has_a_controlling_terminal_of_its_own(keeper, way):
     name, opened, process = ended.output.splitlines()
     assert opened == "tty opened"
     pid, pgid, sid, tpgid, tty = process.split()
-    assert pid == pgid == sid == tpgid
+    assert pid == pgid == tpgid != sid
     assert f"/dev/{tty}" == name
 
 
@@ -77,26 +70,6 @@ async def test_keeper_keeps_its_own_directory_and_umask(keeper, tmp_path):
     assert await directory_and_umask() == before
 
 
-@pytest.mark.parametrize("operation", ["open", "fchdir"])
-async def test_program_starts_when_the_keepers_directory_is_inaccessible(
-    monkeypatch, tmp_path, operation
-):
-    """Simulated, since root may enter any directory."""
-    system_call = getattr(os, operation)
-
-    def refuse(where, *args):
-        if operation == "fchdir" or where == ".":
-            raise PermissionError(errno.EACCES, "Permission denied")
-        return system_call(where, *args)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, operation, refuse)
-    pid, master, way = spawn_on_pty(tuple(program("pwd", cwd="/usr")), 80, 24, None)
-    monkeypatch.undo()
-    assert (way, output_of(master)) == ("posix_spawn", "/usr\r\n")
-    await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
-
-
 async def test_program_has_only_the_requested_environment(keeper, way):
     ended = await way(keeper, "/usr/bin/env", env={"A": "b", "C": "ä"})
     assert sorted(ended.output.split()) == ["A=b", "C=ä"]
@@ -123,13 +96,17 @@ async def test_program_has_default_signals_and_none_blocked(keeper, way):
     assert {int(masks[name], 16) & ~own for name in ("SigBlk", "SigIgn", "SigCgt")} == {0}
 
 
-async def test_soft_limits_are_set_without_a_fork(keeper):
-    soft = 77
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    limits = ((resource.RLIMIT_NOFILE, soft, hard), (resource.RLIMIT_CORE, 0, _CORE[1]))
-    ended = await run(keeper, "ulimit -n; ulimit -c; :", rlimits=limits)
-    assert ended.output == "77\n0\n"
-    assert ended.way == "posix_spawn"
+async def test_program_has_the_requested_limits(keeper, way):
+    limits = (
+        (resource.RLIMIT_NOFILE, 77, 99),
+        (resource.RLIMIT_CORE, 0, _CORE[1]),
+        (resource.RLIMIT_AS, 1 << 30, -1),
+        (resource.RLIMIT_STACK, 4 << 20, -1),
+    )
+    ended = await way(
+        keeper, "ulimit -n; ulimit -Hn; ulimit -c; ulimit -v; ulimit -s; :", rlimits=limits
+    )
+    assert ended.output == "77\n99\n0\n1048576\n4096\n"
 
 
 async def test_keeper_keeps_its_own_limits(keeper):
@@ -141,21 +118,6 @@ async def test_keeper_keeps_its_own_limits(keeper):
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     await run(keeper, "true", rlimits=((resource.RLIMIT_NOFILE, 50, hard),))
     assert limits() == before
-
-
-@pytest.mark.parametrize(
-    "limit", [resource.RLIMIT_AS, resource.RLIMIT_STACK, resource.RLIMIT_FSIZE]
-)
-async def test_limits_that_could_break_the_keeper_are_set_in_a_fork(keeper, limit):
-    hard = resource.getrlimit(limit)[1]
-    ended = await run(keeper, "true", rlimits=((limit, 1 << 30, hard),))
-    assert ended.way == "fork"
-    assert ended.code == 0
-
-
-async def test_lower_hard_limit_is_set_in_a_fork(keeper):
-    ended = await run(keeper, "ulimit -Hn; :", rlimits=((resource.RLIMIT_NOFILE, 50, 60),))
-    assert (ended.way, ended.output) == ("fork", "60\n")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +167,7 @@ async def test_program_is_found_in_the_path_of_its_environment(keeper, tmp_path)
     tool.chmod(0o755)
     path = f"{tmp_path}/one:{tmp_path}/two:{os.environ['PATH']}"
     ended = await run(keeper, "tool", env={"PATH": path})
-    assert (ended.output, ended.way) == ("this\n", "posix_spawn")
+    assert (ended.output, ended.way) == ("this\n", "leader")
 
 
 async def test_relative_program_is_found_in_the_working_directory(keeper, tmp_path):
@@ -213,7 +175,7 @@ async def test_relative_program_is_found_in_the_working_directory(keeper, tmp_pa
     tool.write_text("#!/bin/sh\necho here\n")
     tool.chmod(0o755)
     ended = await run(keeper, "./tool", cwd=str(tmp_path))
-    assert (ended.output, ended.way) == ("here\n", "posix_spawn")
+    assert (ended.output, ended.way) == ("here\n", "leader")
 
 
 async def test_fallback_is_used_when_the_program_is_not_found(keeper):
@@ -237,8 +199,7 @@ async def test_exit_status_and_usage_are_reported(keeper):
 
 @pytest.mark.costly
 async def test_signal_right_after_the_response_reaches_the_foreground_program(keeper, way):
-    stack = _FOR_WAY["fork"]
-    for limits in ((), stack):
+    for limits in _FOR_WAY.values():
         terminal = await spawn(keeper, "sleep 60; :", rlimits=limits)
         assert os.tcgetpgrp(terminal.master) == terminal.pid
         keeper.forget(terminal.name)
@@ -255,40 +216,11 @@ def output_of(master):
         return output.decode()
 
 
-async def test_cgroup_spawn_sets_up_the_same_terminal_and_signals():
-    """Runs the code path for control groups without a control group."""
-    master, slave = os.openpty()
-    line = "tty; ps -o pid=,pgid=,sid=,tpgid= -p $$; echo $A $0 $1; grep Sig[BI] /proc/self/status"
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    try:
-        argv = ["sh", "-c", line, "zero", "first of ü"]
-        env = {"A": "value of ä", "PATH": os.environ["PATH"]}
-        pid = cgroup_spawn.spawn("/bin/sh", argv, env, os.ttyname(slave), None)
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
-    path = os.ttyname(slave)
-    os.close(slave)
-    tty, process, words, blocked, ignored = output_of(master).splitlines()
-    assert tty == path
-    assert set(process.split()) == {str(pid)}
-    assert words == "value of ä zero first of ü"
-    assert int(blocked.split()[1], 16) == 0
-    assert int(ignored.split()[1], 16) & ~(0b11 << 31) == 0
-    await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
-
-
-def test_cgroup_spawn_raises_with_the_reason():
-    with pytest.raises(FileNotFoundError):
-        cgroup_spawn.spawn("/no/such/program", ["x"], {}, "/dev/null", None)
-    with pytest.raises(ValueError, match="null byte"):
-        cgroup_spawn.spawn("/bin/true", ["x"], {"A": "\0"}, "/dev/null", None)
-
-
 async def test_ptyprocess_spawn_sets_the_controlling_terminal(tmp_path):
     fields = program("tty; umask; pwd; stty size; :", cwd=str(tmp_path), umask=0o027)
     fields = fields._replace(argv=["/bin/sh", "-c", fields.argv[0]])
-    pid, master, way = ptyprocess_spawn(tuple(fields), 90, 30)
+    pid, master, leader, way = ptyprocess_spawn(tuple(fields), 90, 30)
     output = output_of(master)
     await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
-    assert way == "ptyprocess"
+    assert (leader, way) == (None, "ptyprocess")
     assert output.split()[1:] == ["0027", str(tmp_path), "30", "90"]

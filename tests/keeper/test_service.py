@@ -69,7 +69,7 @@ async def test_shutdown_is_reported_and_empties_the_store(tmp_path, manager):
         worker = await started.serving()
         await spawn(worker.keeper, "sleep 60; :")
         manager.receive()
-        assert len(manager.stored) == 2
+        assert len(manager.stored) == 3
         started.signal(signal.SIGTERM)
         await worker.terminate_requested.wait()
         worker.keeper.end()
@@ -85,7 +85,7 @@ async def test_terminal_leaves_the_store_when_it_is_closed_and_forgotten(tmp_pat
         assert worker.keeper.stored
         terminal = await spawn(worker.keeper, "read x; :", name="one")
         manager.receive()
-        assert set(manager.stored) == {"ring.one", "master.one"}
+        assert set(manager.stored) == {"ring.one", "master.one", "leader.one"}
         os.write(terminal.master, b"\n")
         await terminal.wait_closed()
         manager.receive()
@@ -124,7 +124,7 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
         meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
         await flood.wait_for(lambda self: len(self.output) > 100_000)
         output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
-        manager.receive()
+        await poll(lambda: manager.receive() and "leader.meanwhile" in manager.stored)
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
@@ -186,7 +186,7 @@ async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, 
         terminal = await spawn(worker.keeper, "trap '' HUP; set -m; sleep 60 & echo $!; wait; :")
         await terminal.wait_for(lambda self: b"\n" in self.output)
         pids = [terminal.pid, int(terminal.output)]
-        manager.receive()
+        await poll(lambda: manager.receive() and "leader.meanwhile" in manager.stored)
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()

@@ -19,7 +19,7 @@ from acpterm.keeper.programs.shutdown import end_programs
 
 pid, started, reaped_at = int(sys.argv[1]), *map(float, sys.argv[2:])
 child = SimpleNamespace(pid=pid, started=started)
-exited = SimpleNamespace(child=child, exit=(0, 0.0, 0, reaped_at, 0))
+exited = SimpleNamespace(child=child, exit=(0, 0.0, 0, reaped_at, 0), leader=None)
 end_programs(SimpleNamespace(by_name={"one": exited}, by_pid={}))
 """
 

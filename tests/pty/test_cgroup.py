@@ -76,7 +76,7 @@ async def test_tree_is_created_when_another_pool_has_removed_the_base_directory(
 async def test_directory_is_open_until_the_first_child_has_started(tree):
     fd = tree.cgroup
     assert os.path.samestat(os.fstat(fd), os.stat(os.path.dirname(tree.join)))
-    tree.started(1)
+    tree.started()
     assert tree.cgroup is None
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)

@@ -3,7 +3,7 @@
 Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
 with the names in `LISTEN_FDNAMES`.
 
-- PTY masters and rings that a previous keeper has stored with the service manager (see `notify`)
+- PTY masters, sockets of leaders, and rings that a previous keeper has stored with the service manager (see `notify`)
   become terminals again. Their programs are not children of this process, so their exit is detected
   by a pidfd or, if the system has no pidfds, when the PTY hangs up. Their exit status is unknown,
   unless the previous keeper has written it into the ring's header.
@@ -19,8 +19,9 @@ from __future__ import annotations
 import os
 
 from acpterm.keeper import ring_file
-from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME
+from acpterm.keeper.process.notify import LEADER_PREFIX, MASTER_PREFIX, RING_PREFIX, TREES_NAME
 from acpterm.keeper.programs import system
+from acpterm.keeper.programs.leader import Leader
 from acpterm.keeper.programs.reaping import Child, read_exit
 from acpterm.keeper.programs.terminal import Terminal
 
@@ -46,11 +47,14 @@ def adopt_all(
     and masters that cannot be used.
     """
     masters: dict[str, int] = {}
+    leaders: dict[str, int] = {}
     rings: dict[str, int] = {}
     others = 0
     for name, fd in _listen_fds(environ):
         if name.startswith(MASTER_PREFIX):
             masters[name.removeprefix(MASTER_PREFIX)] = fd
+        elif name.startswith(LEADER_PREFIX):
+            leaders[name.removeprefix(LEADER_PREFIX)] = fd
         elif name.startswith(RING_PREFIX):
             rings[name.removeprefix(RING_PREFIX)] = fd
         elif name == TREES_NAME:
@@ -62,17 +66,20 @@ def adopt_all(
             others += 1
     for name, fd in rings.items():
         notifier.adopt(RING_PREFIX + name)
-        master = masters.pop(name, None)
+        master, leader = masters.pop(name, None), leaders.pop(name, None)
         if master is not None:
             notifier.adopt(MASTER_PREFIX + name)
-        if not _adopt(terminals, store, name, fd, master):
-            notifier.remove(RING_PREFIX + name)
-            notifier.remove(MASTER_PREFIX + name)
-    for name, fd in masters.items():
-        # Without its ring, a master cannot be used. Closing it sends the program a SIGHUP.
-        os.close(fd)
-        notifier.adopt(MASTER_PREFIX + name)
-        notifier.remove(MASTER_PREFIX + name)
+        if leader is not None:
+            notifier.adopt(LEADER_PREFIX + name)
+        if not _adopt(terminals, store, name, fd, master, leader):
+            for prefix in (RING_PREFIX, MASTER_PREFIX, LEADER_PREFIX):
+                notifier.remove(prefix + name)
+    for prefix, left in ((MASTER_PREFIX, masters), (LEADER_PREFIX, leaders)):
+        for name, fd in left.items():
+            # Without its ring, a master cannot be used. Closing it sends the program a SIGHUP.
+            os.close(fd)
+            notifier.adopt(prefix + name)
+            notifier.remove(prefix + name)
 
 
 def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
@@ -91,13 +98,20 @@ def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
     return named_fds
 
 
-def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: int | None) -> bool:
+def _adopt(
+    terminals: Terminals,
+    store: Store,
+    name: str,
+    ring_fd: int,
+    master: int | None,
+    leader_fd: int | None,
+) -> bool:
     try:
         mapped = ring_file.map_ring(ring_fd)
     except (ring_file.RingError, OSError, ValueError):
-        os.close(ring_fd)
-        if master is not None:
-            os.close(master)
+        for fd in (ring_fd, master, leader_fd):
+            if fd is not None:
+                os.close(fd)
         return False
     header = mapped.header
     mapped.recover()
@@ -105,7 +119,12 @@ def _adopt(terminals: Terminals, store: Store, name: str, ring_fd: int, master: 
     store.put(f"t/{name}", mapped.record(), [])
     pid = header[ring_file.PID]
     child = Child(pid, header[ring_file.STARTED] / 1e6, system.open_pidfd(pid))
-    terminal = Terminal(terminals, name, child, master, (ring_fd, mapped))
+    leader = None
+    if leader_fd is not None and master is not None:
+        leader = Leader(header[ring_file.SESSION], leader_fd, is_child=False)
+    elif leader_fd is not None:
+        os.close(leader_fd)
+    terminal = Terminal(terminals, name, child, master, (ring_fd, mapped), leader)
     report = read_exit(header)
     if report is not None:
         terminal.restore_exit(report)

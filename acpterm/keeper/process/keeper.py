@@ -9,7 +9,13 @@ import sys
 
 from acpterm.keeper import ring_file
 from acpterm.keeper.process.diagnostics import log
-from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME, Notifier
+from acpterm.keeper.process.notify import (
+    LEADER_PREFIX,
+    MASTER_PREFIX,
+    RING_PREFIX,
+    TREES_NAME,
+    Notifier,
+)
 from acpterm.keeper.process.store import Store
 from acpterm.keeper.programs import spawn, system
 from acpterm.keeper.programs.reading import Reader
@@ -88,7 +94,8 @@ class Keeper:
         link.send("welcome", *facts, fds=lambda: events)
         for terminal in self.terminals.by_name.values():
             state = terminal.name, terminal.child.pid, terminal.child.started, terminal.exit
-            link.send("terminal", *state, terminal.closed_end, fds=terminal.descriptors)
+            more = terminal.closed_end, terminal.session
+            link.send("terminal", *state, *more, fds=terminal.descriptors)
         for key, entry in self.store.entries.items():
             link.send("entry", key, entry.value, fds=entry.descriptors)
         link.send("state_end")
@@ -139,14 +146,14 @@ class Keeper:
         except (ValueError, TypeError, OverflowError) as error:
             self._send("refused", request, errno.EINVAL, f"the keeper cannot start this: {error}")
             return
-        facts = terminal.child.pid, terminal.child.started, way
+        facts = terminal.child.pid, terminal.child.started, way, terminal.session
         self._send("spawned", request, name, *facts, fds=terminal.descriptors)
 
     def _start(self, message: Message) -> tuple[Terminal, str]:
         """Start the program that a `spawn` message requests, on a new terminal.
 
         Creates the ring before the child, so that a failure leaves no program behind. Returns the
-        terminal, and how the child was created, such as `posix_spawn`. Raises `OSError` if the
+        terminal, and how the child was created, such as `leader`. Raises `OSError` if the
         program cannot be started, and `ValueError`, `TypeError` or `OverflowError` if a field of
         the message is invalid.
         """
@@ -159,7 +166,7 @@ class Keeper:
         ring_fd, mapped = ring_file.create_ring(ring_size)
         try:
             self._write_record(mapped, name, record)
-            pid, master, way = spawn.spawn(program, cols, rows, cgroup)
+            pid, master, leader, way = spawn.spawn(program, cols, rows, cgroup)
         except BaseException:
             mapped.close()
             os.close(ring_fd)
@@ -167,11 +174,14 @@ class Keeper:
         started = system.started_at(pid)
         mapped.header[ring_file.PID] = pid
         mapped.header[ring_file.STARTED] = round(started * 1e6)
+        mapped.header[ring_file.SESSION] = 0 if leader is None else leader.pid
         self.store.put(_record_key(name), record, [])
         child = Child(pid, started, system.open_pidfd(pid) if self._pidfds else None)
         self._notifier.store(RING_PREFIX + name, ring_fd)
         self._notifier.store(MASTER_PREFIX + name, master)
-        return Terminal(self.terminals, name, child, master, (ring_fd, mapped)), way
+        if leader is not None:
+            self._notifier.store(LEADER_PREFIX + name, leader.socket_fd)
+        return Terminal(self.terminals, name, child, master, (ring_fd, mapped), leader), way
 
     def _put(self, message: Message) -> None:
         key, value = message.fields[:2]
@@ -206,14 +216,14 @@ class Keeper:
         name = message.fields[0]
         terminal = self.terminals.by_name.get(name)
         if terminal is not None:
-            self._notifier.remove(MASTER_PREFIX + name)
+            self._remove_pty(name)
             terminal.close_master()
 
     def _forget(self, message: Message) -> None:
         name = message.fields[0]
         terminal = self.terminals.by_name.get(name)
         if terminal is not None:
-            self._notifier.remove(MASTER_PREFIX + name)
+            self._remove_pty(name)
             self._notifier.remove(RING_PREFIX + name)
             if terminal.exit is None and terminal.child.exists():
                 _kill_group(terminal.child.pid)
@@ -224,8 +234,12 @@ class Keeper:
         self._send("exited", terminal.name, *report)
 
     def _closed(self, terminal: Terminal, end: int) -> None:
-        self._notifier.remove(MASTER_PREFIX + terminal.name)
+        self._remove_pty(terminal.name)
         self._send("closed", terminal.name, end)
+
+    def _remove_pty(self, name: str) -> None:
+        self._notifier.remove(MASTER_PREFIX + name)
+        self._notifier.remove(LEADER_PREFIX + name)
 
     def _child_signal(self) -> None:
         for terminal in tuple(self.terminals.by_pid.values()):
@@ -235,15 +249,17 @@ class Keeper:
             self._loop.call_later(_REAP_ORPHANS_S, self._reap_orphans)
 
     def _reap_orphans(self) -> None:
-        """Reap children that are neither programs of terminals nor workers."""
+        """Reap children that are neither programs of terminals, nor leaders, nor workers."""
         self._is_reaping = False
-        known = self.terminals.by_pid.keys() | self.worker_pids
+        known = self.terminals.by_pid.keys() | self.terminals.leader_pids | self.worker_pids
         for pid in system.children_of_this_process():
             if pid not in known:
                 try:
                     os.waitpid(pid, os.WNOHANG)
                 except ChildProcessError:
                     continue
+        for terminal in tuple(self.terminals.held):
+            terminal.close_if_unused()
 
 
 def _record_key(name: str) -> str:

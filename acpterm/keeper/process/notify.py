@@ -5,8 +5,8 @@ abstract namespace. If the variable is not set, nothing is sent. No method raise
 waits, so the keeper also works if no manager listens.
 
 With `FDSTORE=N` in the environment the manager stores up to N descriptors and passes them to the
-next process of the service. PTY masters and ring files are stored there, so that programs outlive a
-keeper that is killed: while a master is stored, its PTY does not hang up.
+next process of the service. PTY masters, the sockets of leaders and ring files are stored there, so
+that programs outlive a keeper that is killed: while a master is stored, its PTY does not hang up.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ TREES_NAME = "trees"
 
 While the descriptor is open, it holds the daemon's lock on the directory."""
 MASTER_PREFIX = "master."
+LEADER_PREFIX = "leader."
 _WATCHDOG_SHARE = 0.5
 _RETRY_S = 0.01
 _QUEUE_MAX = 4096

@@ -2,7 +2,7 @@
 
 The child does these steps in this order, and never returns:
 
-1. create a new session, with the PTY's slave as its controlling terminal and as 0, 1 and 2;
+1. create a process group, put it into the foreground of the PTY, and use the slave as 0, 1 and 2;
 2. set the requested umask and resource limits, and change to the working directory;
 3. search the program in the PATH of the program's own environment, and execute it.
 
@@ -23,6 +23,8 @@ import fcntl
 import os
 import resource
 import termios
+
+from acpterm.keeper.programs.leader import NAME, SOCKET_FD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,17 +67,38 @@ def exec_program(program: Program) -> NoReturn:
         _fail(CANNOT_RUN, f"{argv[0]}: cannot be started: {error}")
 
 
-def login_tty(slave: int) -> None:
-    """Create a session with `slave` as controlling terminal and as descriptors 0, 1 and 2.
-
-    Does the same as login_tty(3).
-    """
+def lead_session(slave: int) -> None:
+    """Create a session with the PTY's `slave` as its controlling terminal."""
     os.setsid()
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+
+def use_terminal(slave: int) -> None:
+    """Put this process into the foreground, in a group of its own, with `slave` as 0, 1 and 2."""
+    os.setpgid(0, 0)
+    # In the background, tcsetpgrp would stop this process.
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTTOU,))
+    os.tcsetpgrp(slave, os.getpid())
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     for fd in (0, 1, 2):
         os.dup2(slave, fd)
     if slave > 2:
         os.close(slave)
+
+
+def hold_session(sock: int, image: str | None, env: Mapping[str, str]) -> NoReturn:
+    """Become the code of the leader (`leader`), or `cat`, until the keeper closes its `sock`."""
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, _signal.valid_signals())
+    if image is not None:
+        os.dup2(sock, SOCKET_FD)
+        os.set_inheritable(SOCKET_FD, True)
+        os.execve(image, [NAME], env)  # noqa: S606
+    os.chdir("/")
+    os.dup2(sock, 0)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
+    os.execve("/bin/cat", [NAME], env)  # noqa: S606
 
 
 def reset_signals() -> None:

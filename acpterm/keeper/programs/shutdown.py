@@ -29,8 +29,8 @@ def end_programs(terminals: Terminals) -> None:
     processes are killed too: they become children of the keeper, which is a subreaper.
     """
     unreaped = terminals.by_pid
-    # By the id of the session, which is the pid of the program that created it: the program's start
-    # time, and the time until which the pid was not reused.
+    # By the id of the session: the start time of its program, which is that of its leader, and the
+    # time until which the id was not reused.
     sessions = {
         terminal.child.pid: (terminal.child.started, terminal.exit[3])
         for terminal in terminals.by_name.values()
@@ -39,6 +39,10 @@ def end_programs(terminals: Terminals) -> None:
         pid: (terminal.child.started, float("inf"))
         for pid, terminal in unreaped.items()
         if terminal.child.exists()
+    } | {
+        terminal.leader.pid: (terminal.child.started, float("inf"))
+        for terminal in terminals.by_name.values()
+        if terminal.leader is not None
     }
     deadline = time.monotonic() + ENDING_MAX_S
     pause = _ROUND_S
@@ -77,15 +81,14 @@ def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Te
 def _session_members(sessions: dict[int, tuple[float, float]]) -> Iterator[int]:
     """Yield the pids of the running processes in the programs' sessions.
 
-    `sessions` maps the id of each session, which is the pid of the program that created it, to two
-    times in seconds since boot: the start of that program (0.0 if unknown), and the time at which a
-    keeper reaped the program (infinity if not yet).
+    `sessions` maps the id of each session to two times in seconds since boot: the start of its
+    leader (0.0 if unknown), and the time at which a keeper reaped the leader (infinity if not yet).
 
-    Once the program is reaped and its session has no members left, a new session may get the same
+    Once the leader is reaped and its session has no members left, a new session may get the same
     id. The members of a new session are not yielded. A session is new in either of two cases:
 
-    - All its members were started after the program was reaped.
-    - Its leader (the process whose pid is the id) was started at another time than the program.
+    - All its members were started after the leader was reaped.
+    - Its leader (the process whose pid is the id) was started at another time.
 
     The second case is needed because the time of reaping is recorded too late if the program ended
     while no keeper was running.

@@ -1,64 +1,57 @@
-"""Start a program on a new PTY, as a child of the keeper.
+"""Start a program on a new PTY, as a child of the keeper, in a session that `leader` leads.
 
 There are three ways; the first way that supports the request is used.
 
-1. `posix_spawn`: the child runs no Python code. The keeper changes its own directory, umask and
-   limits around the call, which is safe because the keeper has a single thread. This way is used
-   only if these limits are harmless to the keeper. To start in a control group, it needs glibc 2.39
-   or newer.
-2. `clone3` into the control group, or `fork`: `child.exec_program` runs in the child, and prints on
-   the terminal why a program cannot be executed. Also used if `posix_spawn` fails.
-3. `ptyprocess`: on systems other than Linux, where a PTY's slave does not necessarily become the
-   controlling terminal of a session leader that opens the slave.
+1. `leader`: `posix_spawn` of the session's leader, which starts the program with vfork's semantics.
+   No process runs Python.
+2. `fork`: a forked keeper becomes the leader and forks the program, in which `child.exec_program`
+   prints on the terminal why a program cannot be executed. Used if the first way fails, and on
+   machines for which there is no code of the leader.
+3. `ptyprocess`: on systems other than Linux, which have no CLONE_PARENT: the program itself leads its
+   session, so what it leaves in the background is hung up when it ends, unless it ignores SIGHUP.
 
-The keeper keeps the slave open until the child has opened it, so a terminal cannot hang up before
+The keeper keeps the slave open until the program has opened it, so a terminal cannot hang up before
 its program has started.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # typeshed has none
-import contextlib
+import _socket
 import errno
 import fcntl
 import os
 import resource
-import select
 import struct
-import sys
 import termios
 
-from acpterm.keeper.programs import cgroup_spawn, child, system
+from acpterm.keeper.programs import child, leader, system
+from acpterm.keeper.programs.leader import Leader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import NoReturn
 
     from acpterm.keeper.programs.child import Program
 
 SPARE_DESCRIPTORS = 32
 """Descriptors reserved for messages of the worker: if fewer are free, no program is started."""
-_SETTLE_TIMEOUT_MS = 1000
+# Descriptors that the leader gets under other numbers must be above these.
+_FD_MIN = 10
+_FORK_TIMEOUT_S = 5.0
 _IUTF8 = 0x4000 if system.LINUX else 0
-# Linux's RLIMIT_LOCKS, which no kernel enforces. It marks a terminal's processes
-# (`pty.tracking.marks`).
-_RLIMIT_LOCKS = 10
-# Limits that the keeper can lower for a moment without harm to itself.
-_HARMLESS = {_RLIMIT_LOCKS} | {
-    getattr(resource, name)
-    for name in ("RLIMIT_NOFILE", "RLIMIT_CORE", "RLIMIT_MEMLOCK", "RLIMIT_MSGQUEUE")
-    if hasattr(resource, name)
-}
+_SIGNALS = sorted(_signal.valid_signals())
 
 
-def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[int, int, str]:
-    """Start a program on a new PTY; return its pid, the PTY's master, and the way that was used.
+def spawn(
+    program: Program, cols: int, rows: int, cgroup: int | None
+) -> tuple[int, int, Leader | None, str]:
+    """Start a program on a new PTY; return its pid, the PTY's master, its leader, and the way.
 
-    The way is `posix_spawn`, `clone3`, `fork` or `ptyprocess`. `cgroup` is a descriptor of the
-    directory of the control group to start in; None for the keeper's group. If the program cannot
-    be found or executed, the child prints a message, and exits with 127 or 126. Raises `OSError`,
-    and leaves nothing behind, if no PTY, process or descriptor is available.
+    `cgroup` is a descriptor of the directory of the control group to start in; None for the
+    keeper's group. If the program cannot be found or executed, the child prints a message, and
+    exits with 127 or 126. Raises `OSError`, and leaves nothing behind, if no PTY, process or
+    descriptor is available.
     """
     _require_descriptors()
     if not system.LINUX:
@@ -71,12 +64,13 @@ def spawn(program: Program, cols: int, rows: int, cgroup: int | None) -> tuple[i
         attributes = termios.tcgetattr(slave)
         attributes[0] |= _IUTF8
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
-        pid = None
-        if cgroup is None or cgroup_spawn.is_available():
-            pid = _posix_spawn(program, slave, cgroup)
-        if pid is not None:
-            return pid, master, "posix_spawn"
-        return _fork(program, slave, cgroup), master, "fork" if cgroup is None else "clone3"
+        path = _path_of(slave)
+        if path is not None and "GPG_TTY" in program[1]:
+            program[1]["GPG_TTY"] = path
+        try:
+            return _spawn_by_leader(program, path, master, cgroup)
+        except (OSError, ValueError):
+            return _fork(program, slave, master, cgroup)
     except BaseException:
         os.close(master)
         raise
@@ -97,59 +91,6 @@ def _require_descriptors() -> None:
         )
 
 
-def _posix_spawn(program: Program, slave: int, cgroup: int | None) -> int | None:
-    """Start a program by `posix_spawn`; return its pid, or None if another way must be used.
-
-    `slave` is a descriptor of the PTY's slave. `cgroup` is a descriptor of the directory of the
-    control group to start in; None for that of the keeper.
-    """
-    if sys.platform != "linux":
-        # On other systems a session leader that opens a PTY does not get it as its terminal.
-        return None
-    argv, env, cwd, umask, limits, _ = program
-    changes = _limit_changes(limits)
-    path = _path_of(slave)
-    if changes is None or path is None:
-        return None
-    try:
-        here = os.open(".", os.O_PATH | os.O_DIRECTORY)
-    except PermissionError:  # the keeper could not return there
-        here = os.open("/", os.O_PATH | os.O_DIRECTORY)
-    mask = os.umask(umask)
-    try:
-        os.chdir(cwd)
-        executable = next(filter(_can_execute, child.search_path(argv[0], env)), None)
-        if executable is None:
-            return None
-        for limit, (soft, hard), _ in changes:
-            resource.setrlimit(limit, (soft, hard))
-        if cgroup is not None:
-            return cgroup_spawn.spawn(executable, argv, env, path, cgroup)
-        return os.posix_spawn(
-            executable,
-            argv,
-            env,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, path, os.O_RDWR, 0),
-                (os.POSIX_SPAWN_DUP2, 0, 1),
-                (os.POSIX_SPAWN_DUP2, 0, 2),
-            ],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=_SIGNALS,
-        )
-    except (OSError, ValueError):
-        return None
-    finally:
-        for limit, _, ours in changes:
-            resource.setrlimit(limit, ours)
-        os.umask(mask)
-        # An error here would lose the pid of a started program.
-        with contextlib.suppress(OSError):
-            os.fchdir(here)
-        os.close(here)
-
-
 def _path_of(slave: int) -> str | None:
     """Return the path of a PTY's slave; None if /dev/pts is not this PTY's file system."""
     try:
@@ -158,67 +99,108 @@ def _path_of(slave: int) -> str | None:
         return None
 
 
+def _spawn_by_leader(
+    program: Program, slave: str | None, master: int, cgroup: int | None
+) -> tuple[int, int, Leader | None, str]:
+    """Start a program by the leader's own code. Raises `OSError` or `ValueError` if that fails."""
+    argv, env, cwd, umask, limits, _ = program
+    image = leader.image()
+    if image is None or slave is None:
+        raise OSError(errno.ENOSYS, "no code of the leader for this system")
+    paths = child.search_path(argv[0], env)
+    executable = next((path for path in paths if _can_execute(os.path.join(cwd, path))), None)
+    if executable is None:
+        raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    first = leader.block(cwd, umask, limits, in_cgroup=cgroup is not None)
+    ours, theirs = _socket_pair()
+    pid = 0
+    try:
+        ours.send(first)
+        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_OPEN, 0, slave, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+            (os.POSIX_SPAWN_DUP2, theirs.fileno(), leader.SOCKET_FD),
+        ]
+        if cgroup is not None:
+            actions.append((os.POSIX_SPAWN_DUP2, cgroup, leader.CGROUP_FD))
+        pid = os.posix_spawn(
+            image,
+            [leader.NAME, executable, *argv],
+            env,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=_SIGNALS,
+            setsigdef=_SIGNALS,
+        )
+        theirs.close()
+        started = leader.started(ours)
+    except BaseException:
+        theirs.close()
+        _discard(pid, ours)
+        raise
+    return started, master, Leader(pid, ours.detach()), "leader"
+
+
+def _discard(leader_pid: int, ours: _socket.socket) -> None:
+    if leader_pid:
+        Leader(leader_pid, ours.detach()).end()
+    else:
+        ours.close()
+
+
+def _socket_pair() -> tuple[_socket.socket, _socket.socket]:
+    """Return the keeper's and the leader's end of a leader's socket."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    if theirs.fileno() < _FD_MIN:
+        moved = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, _FD_MIN)
+        theirs.close()
+        theirs = _socket.socket(fileno=moved)
+    return ours, theirs
+
+
 def _can_execute(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
 
 
-def _limit_changes(
-    limits: Sequence[tuple[int, int, int]],
-) -> list[tuple[int, tuple[int, int], tuple[int, int]]] | None:
-    """Return the changes of the keeper's limits by which a spawned child inherits `limits`.
-
-    `limits` has the resource, the soft and the hard limit for each limit of the program. Each
-    change has the resource, the program's soft and hard limit to set before the spawn, and the
-    keeper's soft and hard limit to restore after the spawn.
-
-    Returns None if a change could harm the keeper: use another way to spawn.
-    """
-    changes = []
-    for limit, soft, hard in limits:
-        ours = resource.getrlimit(limit)
-        if (soft, hard) == ours:
-            continue
-        if limit not in _HARMLESS or hard != ours[1]:
-            return None
-        changes.append((limit, (soft, hard), ours))
-    return changes
-
-
-def _fork(program: Program, slave: int, cgroup: int | None) -> int:
-    settled, settling = os.pipe()
+def _fork(
+    program: Program, slave: int, master: int, cgroup: int | None
+) -> tuple[int, int, Leader | None, str]:
+    ours, theirs = _socket_pair()
+    pid = 0
     try:
-        pid = os.fork() if cgroup is None else system.clone_into(cgroup)
+        pid = os.fork()
         if pid == 0:
-            _run_child(program, slave, settling)
-        os.close(settling)
-        settling = -1
-        # Wait until the child has the terminal or has exited, so that a signal or a Ctrl-C right
-        # after the response finds the child in the foreground.
-        wait = select.poll()
-        wait.register(settled, select.POLLIN)
-        wait.poll(_SETTLE_TIMEOUT_MS)
-        return pid
-    finally:
-        os.close(settled)
-        if settling >= 0:
-            os.close(settling)
+            _run_leader(program, slave, theirs, cgroup)
+        theirs.close()
+        ours.settimeout(_FORK_TIMEOUT_S)
+        started = leader.started(ours)
+    except BaseException:
+        theirs.close()
+        _discard(pid, ours)
+        raise
+    return started, master, Leader(pid, ours.detach()), "fork"
 
 
-def _run_child(program: Program, slave: int, settling: int) -> NoReturn:
+def _run_leader(program: Program, slave: int, sock: _socket.socket, cgroup: int | None) -> NoReturn:
     try:
         child.reset_signals()
-        child.login_tty(slave)
-        os.close(settling)
-        child.exec_program(program)
+        child.lead_session(slave)
+        if system.clone_sibling(cgroup) == 0:
+            child.use_terminal(slave)
+            # Now a signal or a Ctrl-C finds the program in the foreground.
+            sock.send(leader.response(os.getpid()))
+            sock.close()
+            child.exec_program(program)
+        child.hold_session(sock.fileno(), leader.image(), program[1])
+    except OSError as error:
+        sock.send(leader.response(-(error.errno or errno.EIO)))
     finally:
         os._exit(child.CANNOT_RUN)
 
 
-def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, str]:
-    """Start a program by ptyprocess; return the program's pid, and the PTY's master.
-
-    The third item of the result is `ptyprocess`, the name of this way to start a program.
-    """
+def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, Leader | None, str]:
+    """Start a program by ptyprocess. The result is that of `spawn`."""
     import ptyprocess  # noqa: PLC0415  only where the other ways do not work
 
     def run_in_child() -> None:
@@ -234,7 +216,4 @@ def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, 
     master = os.dup(process.fd)
     process.fileobj.close()
     process.closed = True
-    return process.pid, master, "ptyprocess"
-
-
-_SIGNALS = sorted(_signal.valid_signals())
+    return process.pid, master, None, "ptyprocess"

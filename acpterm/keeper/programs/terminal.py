@@ -14,10 +14,14 @@ States of the PTY:
 
     polled <--> stalled (the ring is full)
     polled <--> idle (no process has the slave open: polled again after `IDLE_RETRY_S`)
-    any state --> shut (the worker closed the PTY; or the child has exited, and the PTY has hung up)
+    polled --> held (the child has exited, and the PTY has hung up, but a background process is left
+       in the foreground group, which the kernel would hang up if the PTY or its leader ended)
+    any state --> shut (the worker closed the PTY; or the child has exited, the PTY has hung up, and
+       its foreground group has ended)
 
-A terminal that is exited and shut is *closed*: its ring is unmapped, but the ring's descriptor and
-the report of the exit are kept for the next worker.
+When the PTY is shut, the leader of its session is ended (see `leader`). A terminal that is exited
+and shut is *closed*: its ring is unmapped, but the ring's descriptor and the report of the exit are
+kept for the next worker.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from acpterm.keeper.ring_file import CLOSED, HEAD, STALLED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from acpterm.keeper.programs.leader import Leader
     from acpterm.keeper.programs.reaping import Child, Exit
     from acpterm.keeper.programs.terminals import Terminals
     from acpterm.keeper.ring_file import RingFile
@@ -44,7 +49,8 @@ _TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
-    """One terminal in the keeper. Owns the PTY's `master` and the ring's descriptor `ring_fd`.
+    """One terminal in the keeper. Owns the PTY's `master`, the `leader` of its session, if it has
+    one, and the ring's descriptor `ring_fd`.
 
     The constructor adds the terminal to `terminals`, and gets the ring as a pair: `ring_fd` and the
     mapped ring. `master` is None once it is closed, and `ring` is None once the ring is unmapped.
@@ -64,6 +70,7 @@ class Terminal:
         "closed_end",
         "ended",
         "exit",
+        "leader",
         "master",
         "name",
         "ring",
@@ -77,11 +84,13 @@ class Terminal:
         child: Child,
         master: int | None,
         ring: tuple[int, RingFile],
+        leader: Leader | None,
     ) -> None:
         self._terminals = terminals
         self.name = name
         self.child = child
         self.master = master
+        self.leader = leader
         self.ring_fd = ring[0]
         self.ring: RingFile | None = ring[1]
         self.exit: Exit | None = None
@@ -94,6 +103,8 @@ class Terminal:
         self._trimmed_at = 0
         terminals.by_name[name] = self
         terminals.by_pid[child.pid] = self
+        if leader is not None:
+            terminals.leader_pids.add(leader.pid)
         if master is not None:
             os.set_blocking(master, False)
             self._poll()
@@ -107,6 +118,11 @@ class Terminal:
         if self._forgotten:
             return None
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
+
+    @property
+    def session(self) -> int | None:
+        """The id of the session, which is its leader's pid; None if the child leads it, or did."""
+        return None if self.leader is None else self.leader.pid
 
     def check_child(self) -> None:
         """Check whether the child has ended, if it has no pidfd. Must be called at each SIGCHLD."""
@@ -146,6 +162,11 @@ class Terminal:
             self._unstall()
             os.close(self.master)
             self.master = None
+            self._terminals.held.pop(self, None)
+            if self.leader is not None:
+                self._terminals.leader_pids.discard(self.leader.pid)
+                self.leader.end()
+                self.leader = None
             if self.ended and self.exit is None:
                 self._reap()
             else:
@@ -222,7 +243,7 @@ class Terminal:
 
     def _hung_up(self) -> None:
         if self.exit is not None:
-            self.close_master()
+            self.close_if_unused()
             return
         # A PTY that has hung up is always ready: polling it would spin.
         self._stop_polling()
@@ -230,6 +251,16 @@ class Terminal:
         self.check_child()
         if not self.ended:
             self._terminals.loop.call_later(IDLE_RETRY_S, self._poll)
+
+    def close_if_unused(self) -> None:
+        """Close the PTY, which has hung up, unless its foreground group has a process left."""
+        if self.master is None:
+            return
+        if self.leader is not None and _has_foreground(self.master):
+            self._stop_polling()
+            self._terminals.held[self] = None
+        else:
+            self.close_master()
 
     def _drain(self) -> None:
         """Read the remaining output of the child, which has ended; then reap the child.
@@ -245,7 +276,9 @@ class Terminal:
             self._drain_left -= self.ring.header[HEAD] - head
         if stopped == reading.HUNG_UP:
             # No process has the PTY open: report the end of the output right after the exit.
-            self.close_master()
+            self._reap()
+            if self.exit is not None:
+                self.close_if_unused()
         elif stopped != reading.RING_FULL:
             self._reap()
 
@@ -286,3 +319,13 @@ class Terminal:
         ring, self.ring = self.ring, None
         if ring is not None:
             ring.close()
+
+
+def _has_foreground(master: int) -> bool:
+    try:
+        os.killpg(os.tcgetpgrp(master), 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True

@@ -52,6 +52,10 @@ class Terminals:
         self.closed = closed
         self.by_name: dict[str, Terminal] = {}
         self.by_pid: dict[int, Terminal] = {}
+        self.leader_pids: set[int] = set()
+        """The pids of the leaders of sessions, which must not be reaped with the orphans."""
+        # Terminals that `Terminal.close_if_unused` must check again when a process has ended.
+        self.held: dict[Terminal, None] = {}
         # Terminals that were written to, and how often `disarm_waiting` has checked them since.
         self._written: dict[Terminal, int] = {}
         self._stalled: dict[Terminal, None] = {}

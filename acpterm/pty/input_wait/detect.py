@@ -48,8 +48,10 @@ _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
+def waits_for_input(master: int, quiet: float = 0.0, program: int | None = None) -> bool | None:
     """Return whether a terminal waits for input; `master` is the descriptor of its master side.
+
+    `program` is the pid of its program; None if the program leads the session.
 
     Returns None if this cannot be determined: on systems other than Linux, on machines whose system
     calls are not in `syscalls`, for most programs that this process may not inspect, and if there
@@ -60,8 +62,8 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
     timeout below 4 seconds is treated as waiting only if `quiet` is at least twice the timeout and
     at least 1 second: then its timeouts have expired without output.
 
-    The processes of the foreground group are found as descendants of its leader, or of the session
-    leader. A process whose parent has ended is not found.
+    The processes of the foreground group are found as descendants of its leader, or of the program.
+    A process whose parent has ended is not found.
 
     A program that this process may not inspect, such as sudo, is treated as waiting if it sleeps
     and the terminal is in line mode with echo off, as when a program prompts for a password.
@@ -74,7 +76,8 @@ def waits_for_input(master: int, quiet: float = 0.0) -> bool | None:
             return False
         terminal = _Terminal(master, quiet)
         (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
-        return _any_waits(_descendants(group, session), group, terminal)
+        found = _descendants(group, program or session, session)
+        return _any_waits(found, group, terminal)
     except (OSError, termios.error):
         return None
 
@@ -198,17 +201,17 @@ def _threads(process: _Process, max_count: int) -> list[int]:
     return sorted(tids, key=lambda tid: (tid != process.pid, tid))[:max_count]
 
 
-def _descendants(group: int, session: int) -> Iterator[_Process]:
-    """Yield the group's leader and its descendants, then the session's leader and its descendants.
+def _descendants(group: int, program: int, session: int) -> Iterator[_Process]:
+    """Yield the group's leader and its descendants, then the program and its descendants.
 
-    `group` and `session` are the pids of the two leaders. No process is yielded twice, and
-    processes with the controlling terminal of another session are omitted.
+    No process is yielded twice, and processes with the controlling terminal of another session than
+    `session` are omitted.
 
     The leader of a pipeline's group may have ended. The other processes of the pipeline are then
-    found as children of the shell, which is the session's leader.
+    found as children of the shell, which is the program.
     """
     seen = set()
-    for root in (group, session):
+    for root in (group, program):
         pending = deque([root])
         while pending:
             pid = pending.popleft()

@@ -57,12 +57,8 @@ class CgroupTree:
         """The file to which a process writes `0` to join the control group."""
         return os.path.join(self._directory, "cgroup.procs")
 
-    def started(self, pid: int, started: float | None = None) -> None:
-        """Close the descriptor `cgroup`, which is not needed once the program was started.
-
-        The arguments are ignored; `ProcessTree` requires them.
-        """
-        del pid, started
+    def started(self) -> None:
+        """Close the descriptor `cgroup`, which is not needed once the program was started."""
         self._close_directory()
 
     async def empty(self) -> bool:

@@ -82,6 +82,8 @@ class DescendantTree:
         self._spawn_ended = math.inf
         self._program_started = math.inf
         self._reaped_at: float | None = None
+        self._session: int | None = None
+        self._session_ended_at: float | None = None
         self._is_over = False
 
     @property
@@ -104,6 +106,8 @@ class DescendantTree:
 
         The marks of the process are not read.
         """
+        if process.pid == self.leader:
+            return False
         identity = process.pid, process.started
         return self._is_root(process) or self._in_session(process) or identity in self._members
 
@@ -118,28 +122,37 @@ class DescendantTree:
             return True
         return orphan.started >= self._program_started - START_SLACK_S
 
-    def started(self, pid: int, started: float | None = None) -> None:
-        """Record the pid and the start time of the terminal's program.
+    @property
+    def leader(self) -> int | None:
+        """The pid of the leader of the terminal's session, if that is not the program.
 
-        If `started` is None, the start time is read now; it stays unknown if it cannot be read.
+        It belongs to no tree, since it must outlive the programs.
+        """
+        return None if self._session == self._pid else self._session
+
+    def started(self, pid: int, started: float | None = None, session: int | None = None) -> None:
+        """Record the pid and the start time of the terminal's program, and the id of its session.
+
+        If `started` is None, the start time is read now; it stays unknown if it cannot be read. If
+        `session` is None, the program leads its session.
         """
         self._spawn_ended = processes.now()
         self._pid = pid
+        self._session = pid if session is None else session
         if not started:
             with contextlib.suppress(OSError):
                 found = processes.identity(pid)
                 started = None if found is None else found.started
         self._pid_started = started
 
-    def restore(self, pid: int, started: float, reaped_at: float | None) -> None:
-        """Record the pid and the start time of a program that a previous worker started.
-
-        `reaped_at` is the time, as from `processes.now`, at which the program was reaped; None if
-        it was not reaped.
-        """
-        self.started(pid, started)
+    def restore(
+        self, pid: int, started: float, reaped_at: float | None, session: int | None = None
+    ) -> None:
+        """Record the program of a previous worker; `reaped_at` is as from `processes.now`."""
+        self.started(pid, started, session)
         self._spawn_started = self._program_started = self._spawn_ended = started
-        self._reaped_at = reaped_at
+        if reaped_at is not None:
+            self.reaped(reaped_at)
 
     def begins(self) -> None:
         """Record that from now on the terminal's program may run, and may start processes."""
@@ -151,6 +164,13 @@ class DescendantTree:
         `at` is a time as `processes.now` returns it; None means now.
         """
         self._reaped_at = processes.now() if at is None else at
+        if self.leader is None:
+            self.session_ended(self._reaped_at)
+
+    def session_ended(self, at: float | None = None) -> None:
+        """Record that the leader of the session was reaped: from then on its id may be reused."""
+        if self._session_ended_at is None:
+            self._session_ended_at = processes.now() if at is None else at
 
     async def empty(self) -> bool:
         """Return whether no process of the tree runs any more.
@@ -262,6 +282,7 @@ class DescendantTree:
         return process.pid == self.root and is_same_start
 
     def _in_session(self, process: ProcStat) -> bool:
-        if process.sid != self._pid or self._pid is None:
+        if process.sid != self._session or self._session is None:
             return False
-        return self._reaped_at is None or process.started <= self._reaped_at + START_SLACK_S
+        ended_at = self._session_ended_at
+        return ended_at is None or process.started <= ended_at + START_SLACK_S

@@ -7,9 +7,9 @@ any tree becomes a child of the parent. So every process of every tree is a desc
 at all times. The tree of a terminal with the program `root` consists of:
 
 - `root`, known by pid and start time, until it is reaped;
-- every process of root's session. The session's id is root's pid, which the system does not reuse
-  while the session has a member. Once root was reaped, only processes that started before then
-  belong to the tree by their session;
+- every process of root's session but its leader, which is the keeper's. The session's id is the
+  leader's pid, which the system does not reuse while the session has a member. Once the leader was
+  reaped, only processes that started before then belong to the tree by their session;
 - the descendants of these processes, and of every process that once was a member of the tree;
 - orphans that carry the terminal's marks (`marks`): if a process has left the session, its parent
   has ended, and its environment was cleared, it is still recognised by its resource limit;
@@ -100,14 +100,22 @@ class Subreaper:
         self.trees.add(tree)
         return tree
 
-    def adopt(self, name: str, pid: int, started: float, reaped_at: float | None) -> DescendantTree:
+    def adopt(
+        self,
+        name: str,
+        pid: int,
+        started: float,
+        reaped_at: float | None,
+        session: int | None = None,
+    ) -> DescendantTree:
         """Create the tree of the terminal with id `name`, which a previous worker created.
 
         `pid` and `started` (as in `ProcStat`) identify the terminal's program. `reaped_at` is the
         time, as from `processes.now`, at which the program was reaped; None if it was not reaped.
+        `session` is the id of the terminal's session; None if the program leads it.
         """
         tree = self.new(name)
-        tree.restore(pid, started, reaped_at)
+        tree.restore(pid, started, reaped_at, session)
         return tree
 
     def discard(self, tree: DescendantTree) -> None:
@@ -142,14 +150,14 @@ class Subreaper:
           which `owner` returns None was found before any running orphan of `tree`.
         - False: no running orphan belongs to `tree`.
 
-        Orphans are the children of the process `self.parent`, except the programs of open trees and
-        the excluded processes. A program that is just being started is in no tree yet, so it counts
+        Orphans are the children of the process `self.parent`, except the programs and the leaders
+        of open trees and the excluded processes. A program that is just being started is in no tree yet, so it counts
         as an orphan. Orphans of closed trees are killed if any are found (see `owner`). Raises
         `OSError` if no file descriptor is free.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
-        checked = self._non_orphans()
+        checked = self._non_orphans(tree)
         for _ in range(_LISTINGS_MAX):
             children = linux.children(self.parent)
             if children is None:
@@ -211,10 +219,12 @@ class Subreaper:
             owner.recognise(orphan)
         return owner
 
-    def _non_orphans(self) -> set[int]:
+    def _non_orphans(self, closing: DescendantTree | None = None) -> set[int]:
         excluded = {pid for pids in self._excluded for pid in pids()}
+        trees = {*self.trees} if closing is None else {*self.trees, closing}
         roots = {tree.root for tree in self.trees if tree.root is not None}
-        return excluded | roots | {os.getpid()}
+        leaders = {tree.leader for tree in trees if tree.leader is not None}
+        return excluded | roots | leaders | {os.getpid()}
 
     async def run(self, busy: Callable[[], bool]) -> None:
         """Reap orphans until cancelled; return at once if another process adopts the orphans.

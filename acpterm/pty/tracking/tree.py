@@ -60,10 +60,11 @@ class ProcessTree(Protocol):
         They override the program's other limits on the same resources.
         """
 
-    def started(self, pid: int, started: float | None = None) -> None:
+    def started(self, pid: int, started: float | None = None, session: int | None = None) -> None:
         """Record that the program was started, with its pid.
 
-        `started` is its start time, as in `ProcStat.started`; None if it is not known.
+        `started` is its start time, as in `ProcStat.started`; None if it is not known. `session` is
+        the id of its session, whose leader is not part of the tree; None if the program leads it.
         """
 
     def begins(self) -> None:
@@ -74,6 +75,9 @@ class ProcessTree(Protocol):
 
         `at` is a time as `processes.now` returns it.
         """
+
+    def session_ended(self) -> None:
+        """Record that the leader of the session was reaped."""
 
     async def empty(self) -> bool:
         """Return whether no process of the tree runs any more, not counting zombies.

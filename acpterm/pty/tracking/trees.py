@@ -64,10 +64,10 @@ class CombinedTree:
         """The resource limit that marks the tree's processes; empty if none (`marks.rlimits`)."""
         return self._descent.rlimits
 
-    def started(self, pid: int, started: float | None = None) -> None:
-        """Record that the program was started, with its pid; `started` is as in `ProcessTree`."""
-        self._group.started(pid, started)
-        self._descent.started(pid, started)
+    def started(self, pid: int, started: float | None = None, session: int | None = None) -> None:
+        """Record that the program was started; the arguments are as in `ProcessTree`."""
+        self._group.started()
+        self._descent.started(pid, started, session)
 
     def begins(self) -> None:
         """Record that from now on the terminal's program may run, and may start processes."""
@@ -76,6 +76,10 @@ class CombinedTree:
     def reaped(self, at: float | None = None) -> None:
         """Record that the program was reaped; `at` is as in `ProcessTree`."""
         self._descent.reaped(at)
+
+    def session_ended(self) -> None:
+        """Record that the leader of the terminal's session was reaped."""
+        self._descent.session_ended()
 
     async def empty(self) -> bool:
         """Return whether no process of the tree runs, neither in the control group nor outside."""
@@ -165,15 +169,21 @@ class Trees:
         return CombinedTree(group, self._subreaper.new(name))
 
     def adopt(
-        self, name: str, pid: int, started: float, *, reaped_at: float | None = None
+        self,
+        name: str,
+        pid: int,
+        started: float,
+        *,
+        reaped_at: float | None = None,
+        session: int | None = None,
     ) -> ProcessTree:
         """Create the tree of a terminal that a previous worker created.
 
         `name` is the terminal's id. `pid` and `started` (as in `ProcStat`) identify its program.
         `reaped_at` is the time, as from `processes.now`, at which the program was reaped; None if
-        it was not reaped.
+        it was not reaped. `session` is as in `ProcessTree.started`.
         """
-        descent = self._subreaper.adopt(name, pid, started, reaped_at)
+        descent = self._subreaper.adopt(name, pid, started, reaped_at, session)
         return (
             descent
             if self._cgroups is None
