@@ -124,7 +124,7 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
         meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
         await flood.wait_for(lambda self: len(self.output) > 100_000)
         output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
-        await poll(lambda: manager.receive() and "leader.meanwhile" in manager.stored)
+        await poll(lambda: (manager.receive(), "leader.meanwhile" in manager.stored)[1])
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
@@ -186,7 +186,7 @@ async def test_adopted_programs_are_killed_when_the_daemon_shuts_down(tmp_path, 
         terminal = await spawn(worker.keeper, "trap '' HUP; set -m; sleep 60 & echo $!; wait; :")
         await terminal.wait_for(lambda self: b"\n" in self.output)
         pids = [terminal.pid, int(terminal.output)]
-        await poll(lambda: manager.receive() and "leader.meanwhile" in manager.stored)
+        manager.receive()
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()

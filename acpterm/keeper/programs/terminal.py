@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 TRACED_RETRY_S = 0.02
 IDLE_RETRY_S = 0.05
+ADOPTED_RETRY_S = 0.5
 DRAIN_BYTES = 256 * 1024
 _TURN_BYTES = 256 * 1024
 _SHARED_TURN_BYTES = 64 * 1024
@@ -259,6 +260,9 @@ class Terminal:
         if self.leader is not None and _has_foreground(self.master):
             self._stop_polling()
             self._terminals.held[self] = None
+            if not self.leader.is_child:
+                # Other processes than the keeper reap what an earlier keeper has started.
+                self._terminals.loop.call_later(ADOPTED_RETRY_S, self.close_if_unused)
         else:
             self.close_master()
 

@@ -9,6 +9,10 @@ _start:
     ldr     x21, [x19]
     add     x22, x19, x21, lsl #3
     add     x22, x22, #16               // envp
+    mov     x0, #15                     // prctl(PR_SET_NAME, name)
+    adr     x1, name
+    mov     x8, #167
+    svc     #0
     cmp     x21, #1                     // no program: hold the session
     b.eq    hold
     mov     x0, #3                      // read(3, block, 8192)
@@ -32,12 +36,7 @@ _start:
     mov     x8, #220
 2:  svc     #0
     cbz     x0, child
-    str     x0, [x20]                   // write(3, {pid, error}, 16)
-    mov     x0, #3
-    mov     x1, x20
-    mov     x2, #16
-    mov     x8, #64
-    svc     #0
+    str     x0, [x20]
     ldr     x9, [x19, #16]              // clear argv[1] to the last argument
     ldr     x10, [x22]                  // envp[0] follows the arguments
     mov     x11, x9
@@ -50,15 +49,16 @@ _start:
     and     x0, x0, #-65536
     and     x1, x10, #-65536
     subs    x1, x1, x0
-    b.ls    hold
+    b.ls    5f
     mov     x2, #4
     mov     x8, #233
     svc     #0
-hold:
-    mov     x0, #15                     // prctl(PR_SET_NAME, name)
-    adr     x1, name
-    mov     x8, #167
+5:  mov     x0, #3                      // write(3, {pid, error}, 16)
+    mov     x1, x20
+    mov     x2, #16
+    mov     x8, #64
     svc     #0
+hold:
     adr     x0, root                    // chdir("/")
     mov     x8, #49
     svc     #0
@@ -102,7 +102,7 @@ end:
 child:
     ldr     x21, [x20, #104]            // prlimit64 for each limit
     add     x23, x20, #128
-5:  cbz     x21, 6f
+6:  cbz     x21, 7f
     mov     x0, #0
     ldr     x1, [x23]
     add     x2, x23, #8
@@ -112,8 +112,8 @@ child:
     tbnz    x0, #63, failed
     add     x23, x23, #24
     sub     x21, x21, #1
-    b       5b
-6:  ldr     x0, [x20, #96]              // umask
+    b       6b
+7:  ldr     x0, [x20, #96]              // umask
     mov     x8, #166
     svc     #0
     add     x0, x20, #512               // chdir(directory)

@@ -8,6 +8,10 @@ _start:
     mov     rbp, rsp                    # argc, argv, envp
     sub     rsp, 8192
     mov     rbx, rsp                    # the block
+    mov     edi, 15                     # prctl(PR_SET_NAME, name)
+    lea     rsi, [rip + name]
+    mov     eax, 157
+    syscall
     cmp     qword ptr [rbp], 1          # no program: hold the session
     je      hold
     mov     edi, 3                      # read(3, block, 8192)
@@ -32,18 +36,13 @@ _start:
 2:  syscall
     test    rax, rax
     je      child
-    mov     [rbx], rax                  # write(3, {pid, error}, 16)
-    mov     edi, 3
-    mov     rsi, rbx
-    mov     edx, 16
-    mov     eax, 1
-    syscall
+    mov     [rbx], rax
     mov     rax, [rbp]                  # clear argv[1] to the last argument
     mov     rdi, [rbp + 16]
     mov     rdx, rdi
     mov     rcx, [rbp + rax * 8 + 16]   # envp[0] follows the arguments
     sub     rcx, rdi
-    jbe     hold
+    jbe     3f
     xor     eax, eax
     rep     stosb
     mov     rsi, rdi                    # madvise(their whole pages, MADV_DONTNEED)
@@ -51,15 +50,16 @@ _start:
     lea     rdi, [rdx + 65535]
     and     rdi, -65536
     sub     rsi, rdi
-    jbe     hold
+    jbe     3f
     mov     edx, 4
     mov     eax, 28
     syscall
-hold:
-    mov     edi, 15                     # prctl(PR_SET_NAME, name)
-    lea     rsi, [rip + name]
-    mov     eax, 157
+3:  mov     edi, 3                      # write(3, {pid, error}, 16)
+    mov     rsi, rbx
+    mov     edx, 16
+    mov     eax, 1
     syscall
+hold:
     lea     rdi, [rip + root]           # chdir("/")
     mov     eax, 80
     syscall
@@ -107,8 +107,8 @@ end:
 child:
     mov     r12, [rbx + 104]            # prlimit64 for each limit
     lea     r13, [rbx + 128]
-3:  test    r12, r12
-    je      4f
+4:  test    r12, r12
+    je      5f
     xor     edi, edi
     mov     rsi, [r13]
     lea     rdx, [r13 + 8]
@@ -119,8 +119,8 @@ child:
     js      failed
     add     r13, 24
     dec     r12
-    jmp     3b
-4:  mov     rdi, [rbx + 96]             # umask
+    jmp     4b
+5:  mov     rdi, [rbx + 96]             # umask
     mov     eax, 95
     syscall
     lea     rdi, [rbx + 512]            # chdir(directory)
