@@ -1,9 +1,6 @@
 """A short command: the time until the response to its create, and from create to release.
 
-How the keeper creates a child depends on how processes are tracked. With a subreaper, it uses
-posix_spawn, or fork if the child needs limits that the keeper cannot set for itself for a moment.
-With control groups, it uses clone3, or posix_spawn with glibc 2.39 or newer. The measurement has
-both cases of a subreaper, and control groups.
+The code of the session's leader starts the command, with both ways of tracking.
 """
 
 import time
@@ -13,13 +10,7 @@ from benchmarks.figure import Figure, compare, p50
 from benchmarks.processes import Bare, Daemon, PlainServer
 
 _TRUE = "/bin/true"
-_WAYS = (
-    ("subreaper", "posix_spawn", 0.5, 1.3),
-    ("cgroup", "clone3", 0.7, 1.8),
-    ("subreaper", "fork", None, None),
-)
-# An unreachable limit that the keeper does not set for itself around a spawn.
-_OWN_LIMITS = {"rlimits": {"FSIZE": [1 << 40, 1 << 40]}}
+_WAYS = (("subreaper", 0.5, 1.3), ("cgroup", 0.7, 1.8))
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -28,20 +19,14 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _measure(
-    tracking: str,
-    way: str,
-    create_at_most: float | None,
-    life_at_most: float | None,
-    rounds: int,
-    count: int,
+    tracking: str, create_at_most: float, life_at_most: float, rounds: int, count: int
 ) -> list[Figure]:
-    own = {"context": _OWN_LIMITS} if way == "fork" else {}
     spawned: list[float] = []
     waited: list[float] = []
     created: dict[str, list[float]] = {"acpterm": [], "plain": []}
     whole: dict[str, list[float]] = {"acpterm": [], "plain": []}
     with Daemon(tracking=tracking) as daemon, PlainServer() as plain, Bare() as baseline:
-        clients = {"acpterm": daemon.client(**own), "plain": plain.client()}
+        clients = {"acpterm": daemon.client(), "plain": plain.client()}
         baseline("spawn", 20, _TRUE)
         for client in clients.values():
             lives_ms(client, 20)
@@ -53,12 +38,12 @@ def _measure(
                 whole[name] += lives_ms(client, count)
     return [
         compare(
-            f"create of true, {tracking} ({way}), p50 (baseline: ptyprocess.spawn)", "ms",
+            f"create of true, {tracking}, p50 (baseline: ptyprocess.spawn)", "ms",
             p50(created["acpterm"]), p50(spawned), plain=p50(created["plain"]),
             at_most=create_at_most,
         ),
         compare(
-            f"life of true, {tracking} ({way}), p50 (baseline: ptyprocess.spawn and wait)", "ms",
+            f"life of true, {tracking}, p50 (baseline: ptyprocess.spawn and wait)", "ms",
             p50(whole["acpterm"]), p50(waited), plain=p50(whole["plain"]), at_most=life_at_most,
         ),
     ]  # fmt: skip
