@@ -14,6 +14,7 @@ from acpterm.api.errors import AcptermError
 from acpterm.api.results import CommandCheck, CommandPart
 from acpterm.config import Settings
 from acpterm.config.profiles import Profile
+from acpterm.host.launch.command import find_shell
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
@@ -50,8 +51,8 @@ class LocalJudge:
         except RulesError as error:
             raise AcptermError(str(error)) from error
         profile = self.profile(cwd)
-        path = os.environ.get("PATH")
-        verdict = Judge(rules).judge(command, args, profile=profile, path=path)
+        path, shell = os.environ.get("PATH"), find_shell(self._settings.shell)
+        verdict = Judge(rules).judge(command, args, profile=profile, path=path, shell=shell)
         return _command_check(verdict, profile.name)
 
 

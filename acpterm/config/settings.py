@@ -30,6 +30,11 @@ def require_absolute(path: str) -> None:
         raise ValueError("is not an absolute path")
 
 
+def _check_shell(path: str) -> None:
+    if path != "auto":
+        require_absolute(path)
+
+
 def _parse_variables(value: str | Mapping[str, str]) -> dict[str, str]:
     """Return environment variables, given as a mapping or as text such as `A=1 B=2`.
 
@@ -50,6 +55,7 @@ def _parse_variables(value: str | Mapping[str, str]) -> dict[str, str]:
 # A setting's `extra` may have two functions. `check` raises `ValueError` for an invalid value of
 # the right type. `read` converts the value of an environment variable to the setting's type.
 _PATH = {"check": require_absolute}
+_SHELL = {"check": _check_shell}
 _KEYS = {"check": keys.sequence}
 _VARIABLES = {"check": _parse_variables, "read": _parse_variables}
 _PROFILES = {"check": resolve}
@@ -133,10 +139,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     shell: Annotated[
         str,
         Meta(
-            title="Path of the POSIX shell that runs shell text, with `-c`; absolute.",
-            extra=_PATH,
+            title="Path of the POSIX shell that runs shell text, with `-c`; absolute. `auto` is "
+            "bash if it is installed, else `/bin/sh`.",
+            extra=_SHELL,
         ),
-    ] = "/bin/sh"
+    ] = "auto"
     signal_exit_code: Annotated[
         Literal["auto"] | bool,
         Meta(

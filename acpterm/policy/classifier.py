@@ -8,19 +8,26 @@ unknown.
 A *suspected* command is text that may be a command, or an argument at which a command may begin.
 Suspected commands serve to find danger: one becomes a part only if it is dangerous, if a rule
 asks about it or denies it, or if its program is in the profile's `blocked_commands`.
+
+If it is not certain that bash reads a text, the text is also judged as a POSIX shell reads it
+(`syntax.readers`). If not even that is certain, each name of a dangerous program in the text is
+suspected to begin a command, unless the text is plain.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, NamedTuple
 
 from acpterm.policy.arguments.check import unsafe_argument
 from acpterm.policy.arguments.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax.command import NO_CONSTANTS, Command
+from acpterm.policy.syntax.command import NO_CONSTANTS, Command, Script
 from acpterm.policy.syntax.parse import LINE_BYTES_MAX, parse
+from acpterm.policy.syntax.readers import Reader, posix_text
+from acpterm.policy.syntax.suspected import suspected
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import TooLongError, Word
@@ -42,8 +49,10 @@ SUSPICIOUS_NAMES: Final = (
 
 They are also tried where the name of a program is a pattern (`_TRIED_NAMES`).
 """
-SEARCHED_MAX: Final = 128 * 1024
+SEARCHED_MAX: Final = LINE_BYTES_MAX
 """Maximum characters of a command that is searched for dangerous names and blocked patterns."""
+NAMES_MAX: Final = 32
+"""Maximum names of dangerous programs in a text that any shell may read."""
 
 # Names that are tried where the name of a program is a pattern, such as `/bin/r?`.
 _TRIED_NAMES: Final = (
@@ -53,8 +62,26 @@ _TRIED_NAMES: Final = (
         "msdos", "ntfs", "reiserfs", "vfat", "xfs",
     )),
 )  # fmt: skip
+_NAMED: Final = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])")
 # Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
+# Maximum characters of a text that are examined after the name of a dangerous program.
+_PIECE_MAX: Final = 4096
+
+
+class _Context(NamedTuple):
+    """How a text or a command is executed."""
+
+    reader: Reader
+    """The shell that reads the text; for a command, the shell that executes the command."""
+    depth: int = 0
+    """The number of commands and texts in which it is nested."""
+    is_exact: bool = True
+    """Whether it is certainly executed, exactly as written."""
+    is_suspected: bool = False
+    """Whether it may be no text for a shell, or no command, at all."""
+    constants: Mapping[str, str] = NO_CONSTANTS
+    """The known values of variables."""
 
 
 class Classifier:
@@ -85,25 +112,18 @@ class Classifier:
         """
         if sum(map(len, argv)) > LINE_BYTES_MAX or not argv[0]:
             raise TooLongError
-        self._command(Command(tuple(map(Word, argv))), 0, is_exact=True)
+        self._command(Command(tuple(map(Word, argv))), _Context("bash"))
 
-    def line(self, text: str) -> None:
+    def line(self, text: str, reader: Reader) -> None:
         """Find the parts of shell text. Raises `TooLongError` if the text exceeds a bound."""
-        self._line(text, NO_CONSTANTS, 0, is_exact=True, is_suspected=False)
+        self._line(text, _Context(reader))
 
-    def _line(
-        self,
-        text: str,
-        constants: Mapping[str, str],
-        depth: int,
-        *,
-        is_exact: bool,
-        is_suspected: bool,
-    ) -> None:
+    def _line(self, text: str, context: _Context) -> None:
+        is_suspected = context.is_suspected
         self._size += len(text)
         if self._size > TEXTS_MAX + 4 * len(self.texts[0] if self.texts else text):
             raise TooLongError
-        script = parse(text, constants)
+        script = parse(text, context.constants)
         if script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, f"the line is not plain: it has {script.problem}")
         if script.danger:
@@ -111,33 +131,33 @@ class Classifier:
         if not script.commands and not script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, "there is no command")
         self.texts.append(text)
-        is_plain = is_exact and not script.problem
-        known = script.constants
+        posix = text if context.reader == "bash" and not is_suspected else posix_text(text)
+        is_plain = posix == text and not script.problem
+        inside = context._replace(
+            is_exact=context.is_exact and is_plain, constants=script.constants
+        )
         for command in script.commands:
-            self._command(
-                command, depth, is_exact=is_plain, is_suspected=is_suspected, constants=known
-            )
+            self._command(command, inside)
+        perhaps = inside._replace(is_exact=False, is_suspected=True)
         for command in script.suspected:
-            self._command(command, depth, is_exact=False, is_suspected=True, constants=known)
+            self._command(command, perhaps)
+        if context.reader == "other":
+            for command in _perhaps_commands(text, script):
+                self._command(command, perhaps)
+        if posix != text:
+            self._read_differently(posix, inside)
 
-    def _command(
-        self,
-        command: Command,
-        depth: int,
-        *,
-        is_exact: bool,
-        is_suspected: bool = False,
-        constants: Mapping[str, str] = NO_CONSTANTS,
-    ) -> None:
-        """Find the parts of one command, and those of the commands that it executes.
+    def _read_differently(self, posix: str, context: _Context) -> None:
+        """Find the parts of a text as a POSIX shell reads it, which differs from bash."""
+        if not context.is_suspected:
+            self.add((), Level.UNKNOWN, "the line has syntax that shells read differently")
+        self._line(posix, context)
 
-        `depth` is the number of commands and texts in which the command is nested. `is_exact` says
-        that the command is certainly executed, exactly as written. `is_suspected` says that its
-        words may not be a command at all. `constants` has the known values of variables.
-        """
+    def _command(self, command: Command, context: _Context) -> None:
+        """Find the parts of one command, and those of the commands that it executes."""
         self._count += 1
         self._words += len(command.words)
-        if self._words > WORDS_MAX or depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
+        if self._words > WORDS_MAX or context.depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
             raise TooLongError
         words = command.words
         unwrapped = unwrap(command)
@@ -149,50 +169,37 @@ class Classifier:
             if other_level is Level.DANGEROUS and level is not Level.DANGEROUS:
                 level, reason, words = other_level, other_reason, other
             inner += [one._replace(kind="suspected") for one in variant.inner]
-        if not is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
-            exact = is_exact and not unwrapped.danger and all(word.is_literal for word in words)
+        if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
+            is_literal = all(word.is_literal for word in words)
+            exact = context.is_exact and not unwrapped.danger and is_literal
             self.found.append(
-                FoundPart(words, level, reason, exact, is_suspected, bool(unwrapped.inner))
+                FoundPart(words, level, reason, exact, context.is_suspected, bool(unwrapped.inner))
             )
         for one in inner:
             # A command that inherits a here-document as its stdin gets the document's text.
             text = command.text if one.input == "text" else ""
-            self._inner(
-                one,
-                text,
-                depth + 1,
-                is_exact=is_exact,
-                is_suspected=is_suspected,
-                known=constants,
-            )
+            self._inner(one, text, context)
 
-    def _inner(
-        self,
-        one: Inner,
-        text: str,
-        depth: int,
-        *,
-        is_exact: bool,
-        is_suspected: bool,
-        known: Mapping[str, str],
-    ) -> None:
-        suspected = is_suspected or one.kind == "suspected"
-        key = (one.words, one.text, one.input, text, suspected)
-        if suspected:
+    def _inner(self, one: Inner, text: str, outer: _Context) -> None:
+        """Find the parts of what a command with the context `outer` executes."""
+        context = _Context(
+            one.reader or outer.reader,
+            outer.depth + 1,
+            outer.is_exact and one.kind == "harmless",
+            outer.is_suspected or one.kind == "suspected",
+            {**outer.constants, **one.constants} if one.constants else outer.constants,
+        )
+        key = (one.words, one.text, one.input, text, context.reader)
+        if context.is_suspected:
             if key in self._seen:
                 return
             self._seen.add(key)
-        is_exact = is_exact and one.kind == "harmless"
-        constants = {**known, **one.constants} if one.constants else known
         if one.text is None:
-            self._command(
-                Command(one.words, input=one.input, text=text), depth,
-                is_exact=is_exact, is_suspected=suspected, constants=constants,
-            )  # fmt: skip
-        elif depth > DEPTH_MAX:
+            self._command(Command(one.words, input=one.input, text=text), context)
+        elif context.depth > DEPTH_MAX:
             raise TooLongError
         else:
-            self._line(one.text, constants, depth, is_exact=is_exact, is_suspected=suspected)
+            self._line(one.text, context)
 
     def _level(  # noqa: PLR0911  one for each reason
         self, words: tuple[Word, ...], is_harmless: bool, danger: str
@@ -235,6 +242,26 @@ class Classifier:
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules
         )
+
+
+def _perhaps_commands(text: str, script: Script) -> Iterator[Command]:
+    """Yield what may be a command in a text that any shell may read; for finding danger only.
+
+    Raises `TooLongError` if the text has more than `NAMES_MAX` names of dangerous programs.
+    """
+    for command in script.commands:
+        # zsh executes rm for `=rm x` and for `{rm x}`.
+        first, *rest = command.words
+        if first.text[:1] in ("=", "{"):
+            yield Command((Word(first.text[1:], is_literal=False), *rest))
+    if not script.problem and "\\" not in text:
+        return
+    for count, name in enumerate(_NAMED.finditer(text)):
+        if count == NAMES_MAX:
+            raise TooLongError
+        # The two readings of the text up to the next separator.
+        piece = text[name.start() : name.start() + _PIECE_MAX]
+        yield from itertools.islice(suspected(piece), 2)
 
 
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:

@@ -26,6 +26,7 @@ from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
 from acpterm.policy.decision import decide
 from acpterm.policy.parts import Lists
 from acpterm.policy.rules import Rule
+from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.verdict import Level, Verdict
 from acpterm.policy.words import TooLongError
 
@@ -63,6 +64,7 @@ class Judge:
         env: Iterable[str] = (),
         path: str | None = None,
         allowed: Collection[tuple[str, ...]] = (),
+        shell: str = "bash",
     ) -> Verdict:
         """Return the verdict on a command.
 
@@ -70,7 +72,9 @@ class Judge:
         `env` has the names of the variables that the request sets. `path` is the PATH in which
         programs are looked up; None if PATH is not set. No command is safe if `env` has a name that
         can change what is executed, or if `path` has a relative directory. `allowed` are the
-        prefixes that the user has allowed for the session: see `decision.decide`.
+        prefixes that the user has allowed for the session: see `decision.decide`. `shell` is the
+        name or path of the shell that reads shell text; text that it may read in another way than
+        bash is judged more strictly.
         """
         lists = self._lists.get(profile.name)
         if lists is None or lists.profile is not profile:
@@ -79,7 +83,7 @@ class Judge:
         line = command if args is None else " ".join((command, *args))
         try:
             if args is None:
-                classifier.line(command)
+                classifier.line(command, reader_of(shell))
                 is_shell = not _is_one_word(command, classifier)
             else:
                 is_shell = False

@@ -27,7 +27,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from acpterm.providers.exec_script import exec_script_argv
+from acpterm.providers.exec_script import exec_script_argv, shell_there
 from acpterm.providers.provider import Command, ProviderError
 from acpterm.providers.workspace import Workspace
 
@@ -94,11 +94,6 @@ exec 9>&2 2>/dev/null
 exit $?
 """
 _BELOW_INIT: Final = 'exec "$@"\n'
-# Executes the shell of the settings ($0), or /bin/sh if the image does not have that shell.
-_SETTINGS_SHELL: Final = """\
-if command -v -- "$0" >/dev/null; then exec "$0" "$@"; fi
-exec /bin/sh "$@"
-"""
 
 
 class Setup(NamedTuple):
@@ -140,22 +135,11 @@ def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) ->
         *(_mount_option(mount) for mount in workspace_mounts(command.workspace, workspace)),
         *(f"--env={key}={value}" for key, value in environment.items()),
     ]
-    argv = _with_shell_of_image(command.argv, command.shell)
-    fallback = command.fallback_argv and _with_shell_of_image(command.fallback_argv, command.shell)
+    argv = shell_there(command.argv, command.shell)
+    fallback = command.fallback_argv and shell_there(command.fallback_argv, command.shell)
     arguments = [command.cwd, *exec_script_argv("/bin/sh", argv, fallback)]
     locks = [path for path in workspace.missing if os.path.lexists(path)]
     return shell_argv(setup, options, arguments, locks)
-
-
-def _with_shell_of_image(argv: Sequence[str], shell: str) -> Sequence[str]:
-    """Return an argv that runs `argv`, but with /bin/sh if `argv[0]` is missing in the image.
-
-    This applies only if `argv[0]` is `shell`, the path in the setting `shell`. Otherwise, `argv` is
-    returned unchanged.
-    """
-    if argv[0] != shell or shell == "/bin/sh":
-        return argv
-    return ["/bin/sh", "-c", _SETTINGS_SHELL, *argv]
 
 
 def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:

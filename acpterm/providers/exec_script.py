@@ -49,6 +49,22 @@ done
 trap 'exit 126' EXIT
 exec "$@"
 """
+# Executes the shell of the settings ($0). If it is not there: another bash, if it is bash; else sh.
+_SHELL_THERE: Final = """\
+if command -v -- "$0" >/dev/null; then exec "$0" "$@"; fi
+case $0 in */bash) if command -v bash >/dev/null; then exec bash "$@"; fi ;; esac
+exec /bin/sh "$@"
+"""
+
+
+def shell_there(argv: Sequence[str], shell: str) -> Sequence[str]:
+    """Return an argv that runs `argv` where `shell`, the shell of the settings, may be missing.
+
+    If `argv[0]` is `shell`, another shell replaces it there. Otherwise, `argv` is returned.
+    """
+    if argv[0] != shell or shell == "/bin/sh":
+        return argv
+    return ["/bin/sh", "-c", _SHELL_THERE, *argv]
 
 
 def exec_script_text(before: str) -> str:

@@ -70,7 +70,7 @@ class Command(NamedTuple):
     workspace: str
     """The session's directory, an absolute path: an isolated program may write there."""
     shell: str
-    """The path of the POSIX shell of the settings."""
+    """The path of the shell that runs shell text on this machine."""
     network: bool = False
     """Whether the program may use the network."""
     hidden: Sequence[str] = ()

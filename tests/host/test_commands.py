@@ -10,8 +10,11 @@ from fcntl import ioctl
 import pytest
 import trio
 
+from acpterm.host.launch.command import find_shell
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from tests.support.hosts import agent_here, agent_on_stdio
+
+needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
 
 
 @pytest.fixture
@@ -198,26 +201,66 @@ def startup_files(tmp_path):
     names = ".profile", ".bashrc", ".bash_profile", ".bash_login", ".zshrc", ".kshrc", "env"
     for name in names:
         (tmp_path / name).write_text(f"echo {name} was read\n")
-    return variables(HOME=tmp_path, ENV=tmp_path / "env")
+    return {"HOME": str(tmp_path), "ENV": str(tmp_path / "env")}
 
 
-async def test_shell_is_neither_interactive_nor_a_login_shell(agent, startup_files):
-    output, _ = await agent.run('echo "$0"; echo "<$->"', env=startup_files)
-    name, flags = output.splitlines()
-    assert name == "/bin/sh"
-    assert not set("iml") & set(flags[1:-1])
-
-
-@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
-async def test_configured_shell_is_not_interactive(startup_files):
-    async with agent_here(shell=shutil.which("bash")) as agent:
+@needs_bash
+async def test_shell_is_bash_and_reads_no_startup_file(startup_files, monkeypatch):
+    # As if ssh had started the daemon: bash then reads ~/.bashrc even for -c.
+    monkeypatch.setenv("SSH_CLIENT", "192.0.2.1 1 22")
+    monkeypatch.setenv("BASH_ENV", startup_files["ENV"])
+    monkeypatch.delenv("SHLVL", raising=False)
+    async with agent_here() as agent:
         output, _ = await agent.run(
-            'echo "<$->"; shopt login_shell; [[ a == a ]] && echo bash', env=startup_files
+            'echo "$BASH" "$0" $#; echo "<$->"; shopt login_shell', env=variables(**startup_files)
         )
-    flags, login, name = output.splitlines()
-    assert "i" not in flags
+    shell, flags, login = output.splitlines()
+    assert shell == f"{find_shell('auto')} {find_shell('auto')} 0"
+    assert not set("im") & set(flags[1:-1])
     assert login.split() == ["login_shell", "off"]
-    assert name == "bash"
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/dash", "/bin/bash"])
+async def test_configured_shell_runs_shell_text(startup_files, shell):
+    if not os.access(shell, os.X_OK):
+        pytest.skip(f"requires {shell}")
+    async with agent_here(shell=shell) as agent:
+        output, _ = await agent.run('echo "$0"; echo "<$->"', env=variables(**startup_files))
+    name, flags = output.splitlines()
+    assert name == shell
+    assert not set("im") & set(flags[1:-1])
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("[[ abc == a* ]] && echo yes", "yes\n"),
+        ("cat <(echo a) <(echo b)", "a\nb\n"),
+        ("a=(x y z); echo ${a[1]} ${#a[@]}", "y 3\n"),
+        ("echo {1..3} a{b,c}", "1 2 3 ab ac\n"),
+        ("cat <<<here", "here\n"),
+        ("x=abcdef; echo ${x:2:2}", "cd\n"),
+        ("set -o pipefail; false | true; echo $?", "1\n"),
+        ("function f { echo f; }; f", "f\n"),
+        ("pushd / >/dev/null; pwd", "/\n"),
+        ("echo -e 'a\\tb'", "a\tb\n"),
+        ("echo hi &>/dev/null; echo $'a\\nb'", "a\nb\n"),
+        ("echo 'echo sourced' >file; source ./file", "sourced\n"),
+    ],
+)
+async def test_syntax_of_bash_is_understood(agent, tmp_path, command, expected):
+    output, status = await agent.run(command, cwd=str(tmp_path))
+    assert (output, status["exitCode"]) == (expected, 0)
+
+
+@needs_bash
+@pytest.mark.parametrize("more", [{}, {"args": ["-c", "greet you"]}])
+async def test_exported_functions_reach_the_command(monkeypatch, more):
+    monkeypatch.setenv("BASH_FUNC_greet%%", "() {  echo hello $1\n}")
+    async with agent_here() as agent:
+        command = "bash" if more else "greet you"
+        assert (await agent.run(command, **more))[0] == "hello you\n"
 
 
 @pytest.mark.costly
@@ -233,7 +276,7 @@ async def test_syntax_error_exits_with_a_status(agent, command):
     assert output
 
 
-async def test_shell_is_posix_when_the_user_has_another(tmp_path, monkeypatch):
+async def test_shell_does_not_depend_on_the_users(tmp_path, monkeypatch):
     fish = script(tmp_path / "fish", "#!/bin/sh\necho this is fish\n")
     monkeypatch.setenv("SHELL", fish)
     async with agent_here() as agent:
@@ -265,7 +308,7 @@ async def test_missing_program_exits_with_127(agent, command, more):
     output, status = await agent.run(command, **more)
     assert (status["exitCode"], status["signal"]) == (127, None)
     assert command.split()[0] in output
-    assert "not found" in output
+    assert "not found" in output or "No such file or directory" in output
 
 
 @pytest.mark.parametrize("how", ["{}", "{} one two", "exec {}", "args"])

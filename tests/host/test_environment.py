@@ -280,8 +280,8 @@ SHOW = "umask; ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Sf; ulimit -Hf; pwd"
 
 
 def shown(cwd):
-    # ulimit counts file sizes in blocks of 512 bytes.
-    return f"0027\n111\n222\n0\n{10_000_000 // 512}\n{20_000_000 // 512}\n{cwd}\n"
+    # bash counts file sizes in blocks of 1024 bytes.
+    return f"0027\n111\n222\n0\n{10_000_000 // 1024}\n{20_000_000 // 1024}\n{cwd}\n"
 
 
 def be_modest():
@@ -356,7 +356,8 @@ async def test_initialize_can_send_the_execution_context(tmp_path):
         env = await env_of(agent)
         assert env["MINE"] == "yes"
         assert env.keys() == {
-            "PATH", "MINE", "TERM", *PAGERS, "LESS", "ACPTERM_TERMINAL_ID", "ACPTERM_DAEMON",
+            "PATH", "MINE", "TERM", *PAGERS, "LESS", "SHLVL", "ACPTERM_TERMINAL_ID",
+            "ACPTERM_DAEMON",
         }  # fmt: skip
 
 

@@ -139,9 +139,11 @@ async def test_program_whose_path_has_spaces_runs_if_unknown_commands_may(rules,
 
 
 @pytest.mark.long
-async def test_huge_command_is_refused_without_being_judged(rules):
+async def test_line_too_long_to_be_judged_is_refused(rules):
     async with open_host(rules(profile="pool"), current()) as host, agent_of(host) as agent:
-        assert "MAX_ARG_STRLEN" in await refused(agent, "> " * 5_000_000)
+        assert "blocked" in await refused(agent, "> " * 5_000_000)
+    async with open_host(rules(profile="guarded"), current()) as host, agent_of(host) as agent:
+        assert "too long to be judged" in await refused(agent, "> " * 5_000_000)
 
 
 async def test_refusals_are_in_the_audit_log(rules, tmp_path):

@@ -1,12 +1,15 @@
-"""Arguments and environments beyond execve's limits are refused; what just fits is run."""
+"""Arguments and environments beyond execve's limits are refused; a longer line runs from a file."""
 
 import os
+import re
 import resource
+import shutil
 import time
 
 import pytest
 import trio
 
+from acpterm.config.profiles import Limits, ProfileTable
 from acpterm.host.launch import validation
 from acpterm.jsonrpc import INVALID_PARAMS, Peer, RpcError
 from acpterm.pty import linux
@@ -18,8 +21,6 @@ MOST = validation.STRING_BYTES_MAX
 on_linux = pytest.mark.skipif(not linux.AVAILABLE, reason="only Linux limits one string")
 # Made by the test that needs it: each takes much memory.
 LARGE = {
-    "command": lambda: {"command": "x" * 30_000_000},
-    "lines": lambda: {"command": "x\n" * 15_000_000},
     "argument": lambda: {"command": "echo", "args": ["x" * 30_000_000]},
     "arguments": lambda: {"command": "echo", "args": ["xxxxxxxx"] * 2_000_000},
     "variable": lambda: {"command": "env", "env": [{"name": "A", "value": "x" * 30_000_000}]},
@@ -30,9 +31,13 @@ LARGE = {
 }
 
 
+def check_size(words, env, rlimits):
+    validation.check_size(words[0], words[1:], env, rlimits)
+
+
 def refused(words, env=None, rlimits=RLIMITS):
     with pytest.raises(RpcError) as caught:
-        validation.check_size(words, env or {}, rlimits)
+        check_size(words, env or {}, rlimits)
     assert caught.value.code == INVALID_PARAMS
     return caught.value.message
 
@@ -42,8 +47,8 @@ def refused(words, env=None, rlimits=RLIMITS):
 def test_string_limit_is_exactly_the_kernels(letter):
     size = len(letter.encode())
     most = letter * (MOST // size) + "x" * (MOST % size)
-    validation.check_size(["echo", most], {}, RLIMITS)
-    validation.check_size(["echo"], {"A": most[: -2 * size]}, RLIMITS)
+    check_size(["echo", most], {}, RLIMITS)
+    check_size(["echo"], {"A": most[: -2 * size]}, RLIMITS)
     assert f"at most {MOST} here (MAX_ARG_STRLEN)" in refused(["echo", most + "x"])
     assert "MAX_ARG_STRLEN" in refused(["echo"], {"A": most})
 
@@ -57,7 +62,7 @@ async def test_total_limit_is_never_below_or_above_the_kernels():
     size, more = divmod(rest, count)
     words = [program, *["x" * size] * (count - 1)]
     last = "x" * (size + more)
-    validation.check_size([*words, last], {}, ())
+    check_size([*words, last], {}, ())
     # Slightly less: the kernel aligns the stack.
     done = await trio.run_process([*words, last[:-4096]], env={}, check=False)
     assert done.returncode == 0
@@ -80,7 +85,7 @@ def test_total_limit_follows_the_programs_stack_limit():
 @pytest.mark.parametrize("what", LARGE)
 @pytest.mark.long
 async def test_far_too_large_request_is_refused_at_once(what):
-    if not linux.AVAILABLE and what in ("command", "lines", "argument", "variable"):
+    if not linux.AVAILABLE and what in ("argument", "variable"):
         pytest.skip("only Linux limits one string")
     async with agent_here() as agent:
         before = time.process_time()
@@ -93,14 +98,100 @@ async def test_far_too_large_request_is_refused_at_once(what):
         assert (await agent.run("echo here"))[0] == "here\n"
 
 
-@on_linux
-async def test_shell_line_of_the_largest_size_is_run():
+LONG = 131_072
+"""The first size of a line, in bytes, that is too large for an argument on Linux."""
+TEXT = "it's \\ $HOME `x` \x01\x7f\té→🙂\n"
+# A here-document with a file in it, what the line sees of the way in which it is run, and an error.
+REST = (
+    "E\n"
+    'read x; echo "$0 $# $? $- <$x> $LINENO"; ls /proc/self/fd | wc -l; (exit 3)\n'
+    "no-such-program\n"
+    'printf %s "$BASH_EXECUTION_STRING" | wc -c; echo last \\\n'
+)
+DOCUMENT = "cat >copy <<'E'\n"
+
+
+def leftovers(directory):
+    return [path.name for path in directory.iterdir() if path.name.startswith("acpterm-line-")]
+
+
+@pytest.fixture
+def private(tmp_path, monkeypatch):
+    """Return the user's runtime directory."""
+    (path := tmp_path / "runtime").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(path))
+    return path
+
+
+async def typed(agent, line, **more):
+    """Run a line that reads a line; return the output after the echo, and the exit code."""
+    terminal = await agent.create(line, **more)
+    await agent.type(terminal, "typed\n")
+    status = await agent.wait(terminal)
+    return (await agent.output(terminal))["output"], status["exitCode"]
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
+@pytest.mark.parametrize("size", [LONG - 1, LONG, 200_000, 2_000_000])
+async def test_long_line_behaves_like_a_short_one(size, tmp_path, private):
     async with agent_here() as agent:
-        line = "echo here; #"
-        output, _ = await agent.run(line + "x" * (MOST - len(line)))
-        assert output == "here\n"
-        with pytest.raises(RpcError, match="MAX_ARG_STRLEN"):
-            await agent.create(line + "x" * (MOST - len(line) + 1))
+        short, code = await typed(agent, f"{DOCUMENT}{TEXT}{REST}", cwd=str(tmp_path))
+        count = size - len((DOCUMENT + REST).encode())
+        text = TEXT * (count // len(TEXT.encode()))
+        text += "x" * (count - len(text.encode()) - 1) + "\n"
+        line = f"{DOCUMENT}{text}{REST}"
+        assert len(line.encode()) == size
+        output, long_code = await typed(agent, line, cwd=str(tmp_path))
+    assert (tmp_path / "copy").read_text() == text
+    assert "/bin/bash 0 0 hBc <typed>" in output
+    # The line's own length and line numbers differ.
+    assert re.sub(r"\d{2,}|line \d+|> \d+", "N", output) == re.sub(
+        r"\d{2,}|line \d+|> \d+", "N", short
+    )
+    assert f"line {text.count(chr(10)) + 4}: no-such-program: command not found" in output
+    assert f"\n{size}\nlast\n" in output
+    assert code == long_code == 0
+    assert leftovers(private) == []
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/dash", "/bin/bash", "/bin/zsh"])
+async def test_long_line_runs_in_every_shell(shell, private):
+    if not os.access(shell, os.X_OK):
+        pytest.skip(f"requires {shell}")
+    rest = '\nread x; echo "<$x> $# $0"; ls /proc/self/fd; no-such-program'
+    async with agent_here(shell=shell) as agent:
+        few, _ = await typed(agent, "ls /proc/self/fd; read x")
+        output, code = await typed(agent, f"# {'x' * LONG}{rest}")
+        assert f"<typed> 0 {shell}\n{few.partition('typed')[0]}" in output
+        assert "no-such-program" in output
+        assert code == 127
+        assert (await agent.run(f"-x {'y' * LONG}"))[1]["exitCode"] == 127
+    assert leftovers(private) == []
+
+
+async def test_file_of_a_long_line_is_removed_if_the_start_fails(private):
+    # Without control groups, the limit cannot be enforced.
+    profiles = {"limited": ProfileTable(limits=Limits(memory=2**30))}
+    async with agent_here(profile="limited", profiles=profiles, tracking="subreaper") as agent:
+        with pytest.raises(RpcError, match="no terminal is created"):
+            await agent.create("#" * LONG)
+    assert leftovers(private) == []
+
+
+async def test_file_of_a_killed_program_is_removed_by_a_later_one(private):
+    old = private / "acpterm-line-old"
+    old.touch()
+    os.utime(old, (0, 0))
+    async with agent_here() as agent:
+        await agent.run("#" * LONG)
+    assert leftovers(private) == []
+
+
+async def test_environment_too_large_for_a_long_line_is_refused():
+    env = [{"name": f"A{number}", "value": "x" * 100_000} for number in range(100)]
+    async with agent_here() as agent:
+        with pytest.raises(RpcError, match="ARG_MAX"):
+            await agent.create("#" * LONG, env=env)
 
 
 @pytest.mark.long

@@ -6,7 +6,6 @@ import pytest
 from acpterm.config.profiles import BUILTIN
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax.parse import LINE_BYTES_MAX
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import EXPANSIONS_MAX
@@ -261,7 +260,6 @@ def test_profile_of_the_same_name_with_other_lists_is_used():
     "line",
     [
         "ls;" * (COMMANDS_MAX + 2),
-        "#" * (LINE_BYTES_MAX + 1),
         "sudo " * 40,
         "ls |" * 3000 + "ls",
         "echo " + "$X" * (EXPANSIONS_MAX + 1),

@@ -15,6 +15,7 @@ from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Limits, Profile, lowest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
+from acpterm.host.launch.command import find_shell
 from acpterm.host.launch.placement import (
     allowed_places,
     directory_text,
@@ -24,8 +25,10 @@ from acpterm.host.launch.placement import (
 from acpterm.host.launch.validation import check_command, check_size
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.policy.rules import RulesError
+from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.verdict import Level, Verdict, worst
 from acpterm.policy.verdict import strictest as strictest_decision
+from acpterm.providers.provider import ENGINES, is_place
 from acpterm.pty.limits import ResourceLimits
 from acpterm.runtime.command_line import shell_line
 
@@ -112,7 +115,7 @@ def judge(
     env = {}
     if isinstance(params, CreateTerminalRequest):
         env = {item.name: item.value for item in params.env}
-    check_size((params.command, *(params.args or ())), env, connection.context.rlimits)
+    check_size(params.command, params.args, env, connection.context.rlimits)
     profiles = connection.profiles
     cwd = params.cwd or session.cwd or connection.context.cwd
     network = _have_network(profiles)
@@ -143,6 +146,7 @@ def judge(
             env=env,
             path=connection.context.env.get("PATH"),
             allowed=session.allowed_prefixes(directory_text(used, cwd)),
+            shell=_shell(connection, used),
         )
         for profile in profiles
     ]
@@ -162,6 +166,17 @@ def judge(
         provider=used,
         cwd=cwd,
     )
+
+
+def _shell(connection: AgentConnection, provider: str) -> str:
+    """Return the shell that reads shell text with a provider.
+
+    That is the shell of the settings; but where only sh exists, in an image or in a place, it may
+    be sh.
+    """
+    shell = find_shell(connection.settings.shell)
+    is_elsewhere = provider in ENGINES or is_place(provider)
+    return "sh" if is_elsewhere and reader_of(shell) == "bash" else shell
 
 
 def _have_network(profiles: Iterable[Profile]) -> bool:

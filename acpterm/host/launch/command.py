@@ -10,13 +10,24 @@ The rules:
   since the result of an earlier check could be outdated.
 - `_meta.acpterm.shell` overrides both rules.
 
-The shell is that of the setting `shell`, a POSIX shell. It is called with `-c`, and is neither
-interactive nor a login shell. `$SHELL` is ignored.
+The shell is that of the setting `shell`: bash where it is installed (`find_shell`). It is called
+with `-c`, and is neither interactive nor a login shell. `$SHELL` is ignored.
+
+A line that is too long for an argument is written to a private file. A first shell opens the file
+outside of a sandbox, removes it, and executes the second one, which reads the line from the
+descriptor, closes the descriptor, and evaluates the line.
 """
 
+import functools
+import glob
+import os
 import re
+import shutil
+import tempfile
+import time
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from acpterm.runtime.command_line import command_line, shell_line
 
@@ -24,27 +35,95 @@ from acpterm.runtime.command_line import command_line, shell_line
 # name with spaces is always shell text: a directory `ls ` in a project is not the program `ls`.
 _WORD: Final = re.compile(r"[\w@%+:,./-]+")
 _PATH: Final = re.compile(r"/[^\n]*")
+_BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+LINE_BYTES_MAX: Final = 128 * 1024 - 1
+"""Maximum size of a line that is an argument of the shell: that of Linux, for all systems."""
+_LINE_PREFIX: Final = "acpterm-line-"
+_LINE_FILE_LIFETIME_S: Final = 60.0
 SUMMARY_MAX: Final = 4096
 """Maximum characters of a command in lists and titles."""
 
 
+@functools.cache
+def find_shell(setting: str) -> str:
+    """Return the path of the shell that runs shell text; `setting` is the setting `shell`."""
+    if setting != "auto":
+        return setting
+    # The directories of the system come first: PATH may have one that a program can write to.
+    found = next((path for path in _BASH if os.access(path, os.X_OK)), None)
+    return os.path.abspath(found or shutil.which("bash") or "/bin/sh")
+
+
+class Words(NamedTuple):
+    """What is executed for a command."""
+
+    argv: list[str]
+    fallback_argv: list[str] | None = None
+    """The argv to execute if the program of `argv` does not exist; None for no fallback."""
+    long_line: str | None = None
+    """A line that `argv` reads from a file (`with_line`); None for all others."""
+
+
 def words(
     command: str, args: Sequence[str] | None, *, shell: bool | None, shell_path: str
-) -> tuple[list[str], list[str] | None]:
-    """Return the argv to execute for a command, and a fallback argv or None.
+) -> Words:
+    """Return what to execute for a command.
 
-    The fallback is executed if the program of the first argv does not exist. `shell` says whether
-    `command` is shell text; None decides by the rules of this module. `shell_path` is the shell's
-    path.
+    `shell` says whether `command` is shell text; None decides by the rules of this module.
+    `shell_path` is the shell's path.
     """
     if shell is False or (shell is None and args is not None):
-        return [command, *(args or ())], None
+        return Words([command, *(args or ())])
     line = shell_line(command, args)
+    if len(line) > LINE_BYTES_MAX or len(os.fsencode(line)) > LINE_BYTES_MAX:
+        is_bash = os.path.basename(shell_path) == "bash"
+        return Words([shell_path, "-c", _BASH_LINE if is_bash else _LINE], None, line)
     # Without --, text such as "-x" would be an option of the shell.
     text = [shell_path, "-c", *(("--",) if line.startswith("-") else ()), line]
     if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
-        return [command], text
-    return text, None
+        return Words([command], text)
+    return Words(text)
+
+
+# Evaluates the line on descriptor 9. Nothing of this may be visible in the line: $0, $#, $?, the
+# line numbers of errors. In bash, the variable already has the text of -c. Only the name in a
+# message about a syntax error differs: eval instead of -c. No bash takes a longer -c from a file.
+_BASH_LINE: Final = (
+    'IFS= read -r -d "" BASH_EXECUTION_STRING <&9; exec 9<&-; eval -- "$BASH_EXECUTION_STRING"'
+)
+_LINE: Final = 'set -- "$(cat <&9)"; exec 9<&-; eval "set --; $1"'
+_WITH_LINE: Final = 'exec 9<"$1"; PATH=$PATH:/bin:/usr/bin command rm -f -- "$1"; shift; exec "$@"'
+
+
+def with_line(path: str, argv: Sequence[str], *, shell_path: str) -> list[str]:
+    """Return the argv of a shell that executes `argv` with the file at `path` as descriptor 9.
+
+    The file is removed first.
+    """
+    return [shell_path, "-c", _WITH_LINE, "acpterm", path, *argv]
+
+
+def write_line(line: str) -> str:
+    """Write a line to a new private file; return its path. Raises `OSError`."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    directory = runtime if os.access(runtime, os.W_OK) else tempfile.gettempdir()
+    _remove_old(directory)
+    descriptor, path = tempfile.mkstemp(prefix=_LINE_PREFIX, dir=os.path.abspath(directory))
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(os.fsencode(line))
+    except BaseException:
+        os.unlink(path)
+        raise
+    return path
+
+
+def _remove_old(directory: str) -> None:
+    """Remove the files of programs that were killed before they had opened the file."""
+    for path in glob.iglob(os.path.join(glob.escape(directory), f"{_LINE_PREFIX}*")):
+        with suppress(OSError):
+            if time.time() - os.stat(path).st_mtime > _LINE_FILE_LIFETIME_S:
+                os.unlink(path)
 
 
 # `exec` of a program that does not exist would end the shell. So if there is a fallback, the

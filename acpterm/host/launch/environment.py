@@ -14,6 +14,8 @@ from acpterm.runtime.exec_context import RLIMITS, ExecContext
 # Variables that only concern the daemon, or that are wrong in a terminal of another size.
 _NOT_INHERITED: Final = (
     *marks.DETACHED,
+    # bash would read this file before each line.
+    "BASH_ENV",
     "COLUMNS",
     "LINES",
     "LISTEN_FDNAMES",
@@ -59,6 +61,9 @@ def terminal_environment(
     """
     env = {name: value for name, value in context.env.items() if name not in _NOT_INHERITED}
     env.update(_ALWAYS_SET)
+    if env.get("SHLVL", "0") == "0":
+        # The bash of Debian reads ~/.bashrc if it seems to be the first shell after ssh.
+        env["SHLVL"] = "1"
     if not attended:
         env.update(_UNATTENDED)
         env.update(agent_env)
@@ -104,7 +109,7 @@ def requested_context(context: ExecContext, params: InitializeRequest) -> ExecCo
         check_absolute(requested.cwd)
     if requested.env is not None:
         check_environment(requested.env.items())
-        check_size(("/bin/sh",), requested.env, context.rlimits)
+        check_size("", None, requested.env, context.rlimits)
     return context._replace(
         env=context.env if requested.env is None else requested.env,
         cwd=context.cwd if requested.cwd is None else requested.cwd,

@@ -2,23 +2,35 @@
 
 import errno
 import math
+import os
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits
 from acpterm.host.launch import validation
-from acpterm.host.launch.command import with_stdin, words
+from acpterm.host.launch.command import (
+    LINE_BYTES_MAX,
+    find_shell,
+    with_line,
+    with_stdin,
+    words,
+    write_line,
+)
 from acpterm.host.launch.environment import terminal_environment
 from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
-from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.keeper.reports import KeeperLostError
+from acpterm.providers.provider import ENGINES, is_place
 from acpterm.pty.limits import NO_LIMITS, LimitError, ResourceLimits
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
+from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.spec import TerminalSpec
@@ -36,6 +48,8 @@ _ADVICE: Final = {
     errno.ENOSPC: "the limit of the system's PTYs, or of its files for output, is reached "
     "(kernel.pty.max): release terminals that are no longer needed",
 }
+# How many characters of a too long line an error message quotes.
+_EXCERPT_MAX: Final = 64
 
 
 class LaunchRequest:
@@ -67,7 +81,7 @@ class LaunchRequest:
         stdin: str | None = None,
     ) -> None:
         # This check is first, since the duration of the other checks grows with the size.
-        validation.check_size((command, *(args or ())), dict(env), context.rlimits)
+        validation.check_size(command, args, dict(env), context.rlimits)
         validation.check_command(command, args)
         validation.check_environment(env)
         self._settings = settings
@@ -78,14 +92,13 @@ class LaunchRequest:
         self._requested: Final = {**({} if attended else settings.agent_env), **dict(env)}
         self.cwd: Final = cwd
         self.size: Final = size
-        self._argv, self._fallback_argv = words(
-            command, args, shell=shell, shell_path=settings.shell
-        )
+        self._shell: Final = find_shell(settings.shell)
+        self._words: Final = words(command, args, shell=shell, shell_path=self._shell)
         if stdin is not None:
             validation.check_absolute(stdin, "stdin", "a file or a named pipe")
         self._stdin = stdin
-        longest = self._fallback_argv or self._argv
-        validation.check_size(longest, self.env, context.rlimits)
+        program, *rest = self._words.fallback_argv or self._words.argv
+        validation.check_size(program, rest, self.env, context.rlimits)
 
     def record(
         self,
@@ -141,20 +154,23 @@ class LaunchRequest:
         """Start the program on a new terminal, and return the terminal.
 
         `placement` says where the program runs. `record` is stored together with the terminal,
-        after all pending changes in `writer`, if given. Raises `RpcError` (-32603) if the provider
-        cannot be used, if the system lacks a resource, or if the host is shutting down. With
+        after all pending changes in `writer`, if given. Raises `RpcError` (-32602) if the provider
+        cannot pass on a line of this length, and (-32603) if the provider cannot be used, if the
+        system lacks a resource, or if the host is shutting down. With
         `strict`, also raises `RpcError` (-32603) if a limit in `record` cannot be enforced.
         Otherwise, such a limit is recorded in `record.limits.unenforced`.
         """
         program = Program(
-            argv=self._argv,
+            argv=self._words.argv,
             env=self.env,
             cwd=self.cwd,
             umask=self._context.umask,
             rlimits=self._context.rlimits,
-            fallback_argv=self._fallback_argv,
+            fallback_argv=self._words.fallback_argv,
         )
-        shell = self._settings.shell
+        shell, line = self._shell, self._words.long_line
+        if line is not None:
+            _check_long_line(line, placement.provider.name)
         program, prepared = await placement.prepare(program, shell, self._requested)
         record.provider, record.isolation = placement.provider.name, placement.provider.isolation
         record.clean_up_token, record.host = prepared.token, prepared.host
@@ -163,9 +179,16 @@ class LaunchRequest:
             # The shell opens the file outside of the sandbox: inside, the file may not exist.
             argv = with_stdin(self._stdin, program.argv, program.fallback_argv, shell_path=shell)
             program = program._replace(argv=argv, fallback_argv=None)
+        path = None
         try:
+            if line is not None:
+                path = await _line_file(line)
+                program = program._replace(argv=with_line(path, program.argv, shell_path=shell))
             return await self._start(program, pool, record, writer, remote, strict=strict)
         except BaseException:
+            if path is not None:
+                with suppress(OSError):
+                    os.unlink(path)
             await placement.clean_up(prepared.token)
             raise
 
@@ -220,6 +243,29 @@ class LaunchRequest:
         if record.limits is not None and terminal.enforcement is not None:
             record.limits.unenforced = [str(error) for error in terminal.enforcement.unenforced]
         return terminal
+
+
+def _check_long_line(line: str, provider: str) -> None:
+    if provider in ENGINES or is_place(provider):
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{quote(line, _EXCERPT_MAX)} is a line of {len(line)} characters, and the provider "
+            f"{provider!r} can pass a line only as an argument, of at most {LINE_BYTES_MAX} bytes: "
+            "write it to a file, and give its path",
+        )
+
+
+async def _line_file(line: str) -> str:
+    """Write a line to a new private file in a thread; return its path."""
+    try:
+        # Not cancelled half way: the path would be lost, and the file left.
+        return await run_blocking(partial(write_line, line))
+    except OSError as error:
+        raise RpcError(
+            INTERNAL_ERROR,
+            f"no terminal is created: the line cannot be written to a file for the shell, because "
+            f"it is too long for an argument: {error.strerror or error}",
+        ) from error
 
 
 def _unenforced(record: TerminalRecord, limits: ResourceLimits, *, strict: bool) -> list[str]:

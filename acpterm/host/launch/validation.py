@@ -114,20 +114,24 @@ def check_command(command: str, args: list[str] | None) -> None:
 
 
 def check_size(
-    words: Sequence[str], env: Mapping[str, str], rlimits: Iterable[tuple[int, int, int]]
+    command: str,
+    args: Sequence[str] | None,
+    env: Mapping[str, str],
+    rlimits: Iterable[tuple[int, int, int]],
 ) -> None:
     """Raise `RpcError` (-32602) if arguments and environment are too large for execve(2).
 
-    See execve(2), "Limits on size of arguments and environment". `words` is the argv. `rlimits` are
-    the program's resource limits (number, soft limit, hard limit), of which the stack limit
-    matters.
+    See execve(2), "Limits on size of arguments and environment". Without `args`, `command` is shell
+    text, which may have any size. `rlimits` are the program's resource limits (number, soft limit,
+    hard limit), of which the stack limit matters.
     """
+    words = ("/bin/sh",) if args is None else (command, *args)
     limit = total_bytes_max(rlimits)
     # The kernel counts each string with its NUL and a pointer, and the program's path once more.
     size = (_POINTER_BYTES + 1) * (len(words) + len(env) + 1)
     if size <= limit:
         for word in words:
-            size += _check_string(word, "is one argument, or a line for the shell, of")
+            size += _check_string(word, "is one argument of")
         for name, value in env.items():
             size += _check_string(f"{name}={value}", "is a variable of")
         size += len(os.fsencode(words[0]))

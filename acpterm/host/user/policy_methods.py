@@ -13,6 +13,7 @@ from acpterm.acp.user_review import (
     UserCheckResponse,
 )
 from acpterm.host.checked_command import checked
+from acpterm.host.launch.command import find_shell
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
@@ -26,7 +27,7 @@ def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
     the file of rules is invalid.
     """
     check_command(params.command, params.args)
-    check_size((params.command, *(params.args or ())), {}, user.context.rlimits)
+    check_size(params.command, params.args, {}, user.context.rlimits)
     if params.cwd is not None:
         check_absolute(params.cwd)
     policy = user.host.policy
@@ -35,8 +36,8 @@ def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
         judge = policy.judge()
     except RulesError as error:
         raise RpcError(INTERNAL_ERROR, f"no command can be judged: {error}") from error
-    path = user.context.env.get("PATH")
-    verdict = judge.judge(params.command, params.args, profile=profile, path=path)
+    path, shell = user.context.env.get("PATH"), find_shell(user.settings.shell)
+    verdict = judge.judge(params.command, params.args, profile=profile, path=path, shell=shell)
     prefix = None if verdict.prefix is None else list(verdict.prefix)
     return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)
 

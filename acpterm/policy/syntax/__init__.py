@@ -9,6 +9,7 @@ and accepts more than a shell does. So a parser made of a regular expression par
 - `walk`: the walk over the tree of tree-sitter, which collects the commands;
 - `plain`: the parser made of a regular expression;
 - `variables`: the values of variables that the line assigns;
+- `readers`: which shell reads a line, and what it reads in another way than bash;
 - `suspected`: texts that may be commands, in a line that cannot be parsed;
 - `command`: the types that the parser returns.
 """

@@ -19,12 +19,17 @@ from acpterm.policy.words import TooLongError
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
 
-LINE_BYTES_MAX: Final = 64 * 1024
+LINE_BYTES_MAX: Final = 2 * 1024 * 1024
 """Maximum size of a line that is judged, in bytes."""
 UNTIMED_BYTES: Final = 256
 """A line of fewer bytes is parsed without a limit of CPU time."""
 PARSE_TIME_S: Final = 0.004
-"""Maximum CPU time of parsing a line, in seconds; hundreds of times the time of a usual line."""
+"""Maximum CPU time of parsing `CHUNK_BYTES` of a line, in seconds.
+
+This is hundreds of times the time of a usual line. Shorter lines may take the same time.
+"""
+CHUNK_BYTES: Final = 64 * 1024
+"""Maximum size of a piece of a line that the parser gets at once, in bytes."""
 
 _ODD_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
 
@@ -36,6 +41,8 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     that are set before the line is executed. Raises `TooLongError` if the line exceeds a bound,
     such as `LINE_BYTES_MAX`.
     """
+    if len(line) > LINE_BYTES_MAX:
+        raise TooLongError
     odd = _odd_characters(line)
     original = line
     if odd:
@@ -79,10 +86,10 @@ def _tree(source: bytes) -> "Tree":
     parser = _parser()
     if len(source) < UNTIMED_BYTES:
         return parser.parse(source)
-    deadline = time.thread_time() + PARSE_TIME_S
+    deadline = time.thread_time() + PARSE_TIME_S * max(1, len(source) / CHUNK_BYTES)
     try:
         return parser.parse(
-            lambda at, _: source[at:],
+            lambda at, _: source[at : at + CHUNK_BYTES],
             progress_callback=lambda *_: time.thread_time() > deadline,
         )
     except ValueError:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from acpterm.policy.syntax.command import Command
+from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.words import PIPE_PATH, UNKNOWN_TEXT, Word
 from acpterm.policy.wrappers.unwrapped import (
     NOTHING,
@@ -24,7 +25,7 @@ from acpterm.policy.wrappers.unwrapped import (
 _SHELLS: Final = frozenset(
     ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "mksh", "yash", "rbash", "csh", "tcsh")
 )
-# Shells whose syntax is the one that is judged, so that a plain line in them is known exactly.
+# Shells that read a plain line without differences (`readers`) as it is judged.
 _PLAIN_SHELLS: Final = frozenset(("sh", "bash", "dash"))
 _PLAIN_FLAGS: Final = re.compile(r"-[celux]+")
 _INTERPRETER: Final = re.compile(
@@ -84,7 +85,8 @@ def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
     values |= {str(number): word.text for number, word in enumerate(rest[1:10], 1)}
     values["@"] = values["*"] = " ".join(word.text for word in rest[1:])
     kind: Kind = "harmless" if is_harmless and text.is_literal and not rest else "executes"
-    return Unwrapped((Inner((), text.text, kind, command.input, values),))
+    reader = reader_of(command.name)
+    return Unwrapped((Inner((), text.text, kind, command.input, values, reader),))
 
 
 def _script(word: Word) -> Unwrapped:
@@ -101,7 +103,8 @@ def _script(word: Word) -> Unwrapped:
 
 def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
     if command.input == "text" and is_shell:
-        return Unwrapped((Inner((), command.text, "executes"),))
+        reader = reader_of(command.name) if command.name in _SHELLS else None
+        return Unwrapped((Inner((), command.text, "executes", reader=reader),))
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it executes the output of a command")
     return NOTHING

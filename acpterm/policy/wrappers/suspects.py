@@ -24,6 +24,10 @@ _SUSPICIOUS: Final = frozenset(
      "socat", "ssh", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "tini", "tmux",
      "toolbox", "tsp", "unbuffer", "unshare", "valgrind", "watch", "watchexec", "wsl", "xterm")
 )  # fmt: skip
+# Words of zsh and fish before a command.
+_SHELL_WORDS: Final = frozenset(
+    ("-", "and", "emulate", "nocorrect", "noglob", "not", "or", "repeat", "sched", "zargs")
+)
 # Programs that execute some arguments as shell text, but none as a program with arguments.
 _TEXT_ARGUMENTS: Final = frozenset(
     ("emacs", "ex", "nvim", "rsync", "sed", "tar", "vi", "view", "vim", "xdotool")
@@ -43,7 +47,7 @@ _EXECUTES_STDIN: Final = frozenset(("at", "batch", "parallel", "ssh", "su"))
 def suspect(command: Command) -> Unwrapped | None:
     """Return what a program may execute; None if the program is not in the lists of this module."""
     name = command.name
-    if name in _SUSPICIOUS:
+    if name in _SUSPICIOUS or name in _SHELL_WORDS:
         return suspicious(command)
     if name in _TEXT_ARGUMENTS:
         return Unwrapped(tuple(_texts(command)))
@@ -67,7 +71,7 @@ def suspicious(command: Command) -> Unwrapped:
     danger = ""
     if command.name in _EXECUTES_STDIN and command.input:
         if command.input == "text":
-            found.append(Inner((), command.text, "executes"))
+            found.append(Inner((), command.text, "executes", reader="other"))
         elif not _has_own_command(command):
             danger = "it executes the output of a command"
     return Unwrapped(tuple(found), danger)

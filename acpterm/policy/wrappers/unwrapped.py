@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from acpterm.policy.syntax.command import Input
+from acpterm.policy.syntax.readers import Reader
 from acpterm.policy.words import Word
 
 Kind = Literal["harmless", "executes", "suspected"]
@@ -34,6 +35,8 @@ class Inner(NamedTuple):
     """The stdin of the command."""
     constants: Mapping[str, str] = MappingProxyType({})
     """Variables that the wrapper sets for the command, with their values."""
+    reader: Reader | None = None
+    """The shell that reads `text`; None for the shell that executes the wrapper."""
 
 
 class Unwrapped(NamedTuple):

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from acpterm.providers.exec_script import exec_script_text
+from acpterm.providers.exec_script import exec_script_text, shell_there
 from acpterm.providers.provider import Command
 from acpterm.providers.ssh.scripts import END, JOB_VARIABLE
 from acpterm.pty.tracking.marks import DAEMON, TERMINAL
@@ -154,7 +154,8 @@ def _text(command: Command, directory: str, identifier: str) -> str:
     }
     exported = {name: text for name, text in env.items() if _EXPORTED.fullmatch(name)}
     others = [f"{name}={text}" for name, text in env.items() if name not in exported]
-    argv, fallback = _commands(command)
+    argv = shell_there(command.argv, command.shell)
+    fallback = command.fallback_argv and shell_there(command.fallback_argv, command.shell)
     where = shlex.quote(directory)
     lines = [
         f"unset {TERMINAL} {DAEMON} LC_ALL",
@@ -165,23 +166,10 @@ def _text(command: Command, directory: str, identifier: str) -> str:
         # The quotes keep `end_argv` and `signal_argv` from finding this text in srun's own
         # environment, and taking srun for a process of the task.
         f"export {JOB_VARIABLE}'='{identifier}",
-        f"set -- {len(argv)} {' '.join(map(shlex.quote, [*argv, *fallback]))}",
+        f"set -- {len(argv)} {' '.join(map(shlex.quote, [*argv, *(fallback or ())]))}",
         exec_script_text(" ".join(["env", *map(shlex.quote, others)]) if others else ""),
     ]
     return "\n".join(lines)
-
-
-def _commands(command: Command) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the argv and the fallback argv of `command`; the second is empty if there is none.
-
-    In both, /bin/sh replaces the shell from the settings (`Command.shell`), because the node may
-    not have that shell.
-    """
-
-    def there(argv: Sequence[str]) -> Sequence[str]:
-        return ["/bin/sh", *argv[1:]] if argv and argv[0] == command.shell else argv
-
-    return there(command.argv), there(command.fallback_argv or ())
 
 
 def end_argv(identifier: str, grace: float) -> list[str]:

@@ -32,7 +32,8 @@ def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
     `directory` is the working directory on that host. `identifier` is the id of the job.
     """
     inherited = {name: text for name, text in command.env.items() if _INHERITED.fullmatch(name)}
-    env = {**inherited, **command.requested, JOB_VARIABLE: identifier}
+    # Without SHLVL, the bash of Debian reads ~/.bashrc if it is the first shell after ssh.
+    env = {"SHLVL": "1", **inherited, **command.requested, JOB_VARIABLE: identifier}
     umask = "" if command.umask is None else f"{command.umask:04o}"
     found = [directory, umask, str(len(env)), *(f"{name}={text}" for name, text in env.items())]
     for argv in _commands(command):
@@ -43,9 +44,10 @@ def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
 def _commands(command: Command) -> list[Sequence[str]]:
     """Return the argvs to try in this order: the first whose program exists is executed."""
     found = [command.argv, *([command.fallback_argv] if command.fallback_argv else [])]
-    # The other host may not have the shell of the settings: /bin/sh replaces it.
+    # The other host may not have the shell of the settings: another bash or /bin/sh replaces it.
+    others = ("bash", "/bin/sh") if command.shell.endswith("/bash") else ("/bin/sh",)
     shells = [argv for argv in found if argv[0] == command.shell != "/bin/sh"]
-    return [*found, *(["/bin/sh", *argv[1:]] for argv in shells)]
+    return [*found, *([other, *argv[1:]] for argv in shells for other in others)]
 
 
 def remote_directory(directory: str, mapping: Mapping[str, str]) -> str:

@@ -1,0 +1,41 @@
+r"""Which shell reads a line, and the line as a POSIX shell reads it.
+
+Lines are parsed as bash reads them. Other shells see a beginning of a command in places where bash
+does not: `echo hi &>/dev/null rm -rf x` is one command of bash, and two of dash. So if it is not
+certain that bash reads a line, it is judged twice: as it is written, and as `posix_text` returns
+it. Words that only bash expands, such as `{a,b}`, begin no command in another shell.
+"""
+
+import re
+from typing import Final, Literal, TypeAlias
+
+Reader: TypeAlias = Literal["bash", "posix", "other"]
+"""The shell that reads a line: certainly bash; a POSIX shell or bash; or any shell."""
+
+# In POSIX shells, a backslash before a line end is removed before tokens are formed.
+_JOIN: Final = r"(?:\\\n)*"
+_DIFFERENT: Final = re.compile(
+    rf"&(?={_JOIN}>)"
+    rf"|(?<!\$)\((?={_JOIN}\()"
+    rf"|\$(?={_JOIN}['\[])"
+    rf"|\[(?={_JOIN}\[(?![:.=]))"
+)
+_POSIX: Final = {"&": "& ", "(": "( ", "$": "_", "[": "_"}
+_READERS: Final[dict[str, Reader]] = {
+    "bash": "bash", "rbash": "bash", "sh": "posix", "dash": "posix", "ash": "posix",
+}  # fmt: skip
+
+
+def reader_of(program: str) -> Reader:
+    """Return how the shell `program`, a name or a path, reads a line."""
+    return _READERS.get(program.rpartition("/")[2], "other")
+
+
+def posix_text(line: str) -> str:
+    """Return the line with what only bash knows replaced by what a POSIX shell makes of it.
+
+    The replacements leave all quotes in their places. So they are made everywhere, even in quotes:
+    the result serves to find commands, and not their exact words. A line without differences is
+    returned unchanged.
+    """
+    return _DIFFERENT.sub(lambda found: _POSIX[found[0]], line)
