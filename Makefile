@@ -15,6 +15,7 @@ PYTHON313 ?= python3.13
 KIMI := kimi-cli==1.16.0
 FAST_AGENT := fast-agent-mcp==0.10.46
 ACPX := tests/interop/acpx
+KIMI_CODE := tests/interop/kimi_code
 INSPECTOR := tests/interop/inspector
 AXE := tests/web/axe
 # The page of `acpterm open` with its libraries, which git ignores.
@@ -89,16 +90,17 @@ faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reli
 	.venv-fast-agent/bin/python -m pip install --quiet --disable-pip-version-check '$(FAST_AGENT)'
 	touch $@
 
-$(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed $(AXE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
+$(ACPX)/node_modules/.installed $(KIMI_CODE)/node_modules/.installed $(INSPECTOR)/node_modules/.installed $(AXE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	cd $* && npm ci --ignore-scripts --loglevel=error
 	touch $@
 
-AGENTS := .venv-kimi/.$(KIMI) .venv-fast-agent/.$(FAST_AGENT) $(ACPX)/node_modules/.installed $(INSPECTOR)/node_modules/.installed
+AGENTS := .venv-kimi/.$(KIMI) .venv-fast-agent/.$(FAST_AGENT) \
+  $(ACPX)/node_modules/.installed $(KIMI_CODE)/node_modules/.installed $(INSPECTOR)/node_modules/.installed
 
 agents: $(AGENTS) ## install the real agents and the real clients that interop tests
 
-interop: $(VENV)/.check $(AGENTS) ## test real agents and clients: kimi-cli, fast-agent, acpx, MCP Inspector
-	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents $(ACPX) $(INSPECTOR) \
+interop: $(VENV)/.check $(AGENTS) ## test real agents and clients: kimi-cli, Kimi Code, fast-agent, acpx, MCP Inspector
+	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents $(ACPX) $(KIMI_CODE) $(INSPECTOR) \
 	  -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.check ## check format, lint, types and import rules
@@ -171,4 +173,4 @@ pins: $(VENV)/.check ## choose the releases that the zipapp, the Debian packages
 
 clean: ## remove everything that make created
 	rm -rf $(VENV) .venv-3.13 build dist acpterm/web/page/vendor .venv-kimi .venv-fast-agent .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
-	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(INSPECTOR)/node_modules $(AXE)/node_modules
+	  tests/interop/typescript/node_modules $(ACPX)/node_modules $(KIMI_CODE)/node_modules $(INSPECTOR)/node_modules $(AXE)/node_modules

@@ -105,6 +105,17 @@ class OutputPoller:
         """Omit the next pause between two reads, so that the end of the output is read sooner."""
         self._expedited.set()
 
+    async def catch_up(self) -> None:
+        """Read the output so far; if the program has exited, wait until `on_exit` was called."""
+        with contextlib.suppress(RpcError, msgspec.DecodeError):
+            chunk = _chunks.decode(
+                await self._host.request(READ_METHOD, self._read_params(FINAL_READ_BYTES, 0))
+            )
+            self._add(chunk)
+            if chunk.exit_status is not None:
+                self.expedite()
+                await self.done.wait()
+
     def final_read(self) -> None:
         """Request the remaining output and the exit status, and return before the responses come.
 

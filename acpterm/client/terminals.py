@@ -1,16 +1,15 @@
 """Passes an agent's `terminal/*` and `_acpterm/*` requests on to the host, and the responses back.
 
 `Terminals` also records, per session, which terminals the agent has created and not released, to
-clean up after the agent. The end of a turn kills the session's unreleased terminals (their ids stay
-valid); the end of the next turn releases them. Closing a session releases its terminals. The host
-itself handles `session/cancel`: it kills the terminals at once, and releases them after two
-seconds. Closing the connection to the host ends all remaining terminals.
+clean up after the agent. Terminals outlive the turn that created them: agents run background tasks
+in them. A cancelled turn ends those that it created; closing a session releases its terminals; and
+closing the connection to the host ends all that remain.
 
 The output of a terminal is read only after a call of `follow`, which the caller makes when a tool
 call embeds the terminal: then the terminal has an `OutputPoller` until the program has exited.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ import trio
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS
-from acpterm.acp.agent_meta import OWN
+from acpterm.acp.agent_meta import OWN, CancelMeta
 from acpterm.acp.approvals import SESSION_OPEN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
@@ -47,7 +46,6 @@ class _Create:
     """A `terminal/create` to which the host has not responded yet."""
 
     session: str
-    turn_has_ended: bool = False
     session_is_closed: bool = False
 
 
@@ -84,8 +82,7 @@ class Terminals:
         self._on_exit = on_exit
         self._drain = drain
         self._session_cwds: dict[str, str] = {}
-        # The terminals that the agent has created and not released. True if the end of a turn has
-        # killed the terminal.
+        # The terminals that the agent has created and not released. True if a turn has ended since.
         self._held: dict[SessionKey, bool] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
         self._creates: set[_Create] = set()
@@ -125,15 +122,13 @@ class Terminals:
     def _take(self, create: _Create, terminal: SessionKey, fields: dict[str, Raw]) -> None:
         """Record the terminal that the request `create` has created; `fields` are its params.
 
-        If the turn has ended meanwhile, kill the terminal. If the session was closed, release it.
+        If the session was closed meanwhile, release the terminal.
         """
         self._held[terminal] = False
         cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)
         self._on_created(terminal, _command(fields), cwd)
         if create.session_is_closed:
             self._release(terminal)
-        elif create.turn_has_ended:
-            self._reclaim(terminal)
 
     def cancel(self, id_: Id) -> bool:
         """Cancel the agent's request `id_` at the host; return False if it is not pending there."""
@@ -147,8 +142,18 @@ class Terminals:
         await self._host.drain()
 
     def notify(self, method: str, params: Raw | UnsetType | dict[str, Any]) -> None:
-        """Pass a notification on to the host: a `session/update` or a `session/cancel`."""
+        """Pass a notification on to the host, for example a `session/update`."""
         self._host.notify(method, params)
+
+    def cancel_turn(self, session: str, *, keep: Sequence[str] = ()) -> None:
+        """End the terminals that the session's turn has created.
+
+        Of the session's other terminals at the host, those in `keep` and those of earlier turns
+        continue. The host kills a terminal at once, and releases it after two seconds.
+        """
+        earlier = [key[1] for key in self._held_in(session) if self._held[key]]
+        meta = {OWN: CancelMeta(keep=[*keep, *earlier])}
+        self._host.notify("session/cancel", {"sessionId": session, "_meta": meta})
 
     def name_agent(self, info: dict[str, Raw]) -> None:
         """Send the host the agent's name, from the agent's `agentInfo`."""
@@ -168,13 +173,15 @@ class Terminals:
         # default one of commands, but sandboxes do not use it.
         self._host.call(SESSION_OPEN, params, _ignore)
 
-    def close_session(self, session: str) -> None:
-        """Release the terminals of `session`; call this when the session is closed."""
+    def close_session(self, session: str) -> list[SessionKey]:
+        """Release the terminals of `session`, and return them; call this when it is closed."""
         self._session_cwds.pop(session, None)
         for create in self._creates:
             create.session_is_closed |= create.session == session
-        for key in [key for key in self._held if key[0] == session]:
+        left = self._held_in(session)
+        for key in left:
             self._release(key)
+        return left
 
     def follow(self, terminal: SessionKey) -> None:
         """Start to poll a terminal's output from its beginning, unless it is polled already."""
@@ -209,25 +216,21 @@ class Terminals:
                     await poller.done.wait()
 
     async def end_turn(self, session: str) -> None:
-        """Kill the terminals that a turn has left unreleased, and wait for the rest of the output.
+        """Wait, for at most `SETTLE_TIMEOUT_S`, for the output of the session's terminals so far.
 
-        Terminals that were killed at the end of an earlier turn are released. Wait for at most
-        `SETTLE_TIMEOUT_S`.
+        Later calls of `cancel_turn` do not end these terminals.
         """
-        for create in self._creates:
-            create.turn_has_ended |= create.session == session
-        left = [key for key in self._held if key[0] == session]
-        for key in left:
-            self._reclaim(key)
-        await self.settle(left, SETTLE_TIMEOUT_S)
+        left = self._held_in(session)
+        self._held.update(dict.fromkeys(left, True))
+        with trio.move_on_after(SETTLE_TIMEOUT_S):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.settle)
+                for key in left:
+                    if poller := self._pollers.get(key):
+                        nursery.start_soon(poller.catch_up)
 
-    def _reclaim(self, key: SessionKey) -> None:
-        """Kill a terminal that a turn has left unreleased; release it if it was killed before."""
-        if self._held[key]:
-            self._release(key)
-        else:
-            self._held[key] = True
-            self._host.call("terminal/kill", TerminalRequest(*key), _ignore)
+    def _held_in(self, session: str) -> list[SessionKey]:
+        return [key for key in self._held if key[0] == session]
 
     def _release(self, key: SessionKey) -> None:
         if poller := self._pollers.get(key):

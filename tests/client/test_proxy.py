@@ -744,39 +744,73 @@ async def test_cancel_kills_terminals_that_the_agent_leaks(tmp_path):
         await poll(lambda: not alive(pid))
 
 
-async def test_end_of_turn_kills_terminals_and_keeps_their_ids_for_a_turn(tmp_path):
-    file = tmp_path / "pid"
+def started(directory, name):
+    """Return steps that start a terminal `name`, whose program writes its pid to a file."""
+    line = f"echo $$ > {name}.new; mv {name}.new {name}; exec sleep 60"
+    return {**create(line, name), "report": True}, until(directory / name)
+
+
+def ask(method, terminal, **params):
+    params["terminalId"] = terminal
+    return {"do": "ask", "method": method, "params": params, "report": True}
+
+
+async def test_terminal_outlives_its_turn_until_the_agent_ends_it(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
-        command = "echo $$ > new; mv new pid; exec sleep 60"
-        await editor.prompt({**create(command), "report": True}, until(file))
+        server = {**create("echo up; read line", "server"), "report": True}
+        shown = tool_call(content=[embed("$server")])
+        printed = ask("_acpterm/terminal/read", "$server", since=0, waitMs=9000)
+        await editor.prompt(server, shown, printed)
         terminal = json.loads(editor.texts_sent[0])["terminalId"]
-        pid = await poll(lambda: read_pid(file))
-        await poll(lambda: not alive(pid))
-        # Its id stays valid during the next turn, and is released at the end of that.
-        params = {"terminalId": terminal}
-        ask = {"do": "ask", "method": "terminal/output", "params": params, "report": True}
-        await editor.prompt(ask)
-        assert json.loads(editor.texts_sent[1])["exitStatus"]["signal"] == "SIGTERM"
-        await editor.prompt(ask)
-        assert "has been released" in json.loads(editor.texts_sent[2])["message"]
+        assert "\nup\n```" in editor.texts()[-1]
+        await editor.prompt(ask("terminal/output", terminal))
+        output = json.loads(editor.texts_sent[-1])
+        assert (output["output"], output.get("exitStatus")) == ("up\n", None)
+        await editor.prompt(ask("terminal/kill", terminal), ask("terminal/wait_for_exit", terminal))
+        assert json.loads(editor.texts_sent[-1])["signal"] == "SIGTERM"
+        assert "\nup\n[ended by SIGTERM]\n```" in editor.texts()[-1]
 
 
-async def test_end_of_turn_kills_terminals_of_its_own_session_only(tmp_path):
+async def test_terminal_outlives_its_turn_until_the_editor_is_gone(tmp_path):
     async with proxied() as editor:
         await editor.open(str(tmp_path))
-        first = editor.session
-        opened = await editor.request("session/new", {"cwd": str(tmp_path), "mcpServers": []})
-        editor.session = opened["sessionId"]
-        id_ = await editor.begin(create("echo $$ > other; exec sleep 60"), of("wait_for_exit"))
-        other = await poll(lambda: read_pid(tmp_path / "other"))
-        editor.session = first
-        await editor.prompt(create("echo $$ > pid; exec sleep 60"))
-        if (pid := read_pid(tmp_path / "pid")) is not None:
-            await poll(lambda: not alive(pid))
-        assert alive(other)
-        await editor.notify("session/cancel", {"sessionId": opened["sessionId"]})
-        await editor.result(id_)
+        await editor.prompt(*started(tmp_path, "server"))
+        pid = read_pid(tmp_path / "server")
+        await editor.prompt(say("the next turn"))
+        assert alive(pid)
+    await poll(lambda: not alive(pid))
+
+
+async def test_cancel_ends_what_its_turn_has_started_and_nothing_older(tmp_path):
+    async with proxied() as editor:
+        await editor.open(str(tmp_path))
+        await editor.prompt(*started(tmp_path, "older"))
+        shown = tool_call(content=[embed("$newer")])
+        id_ = await editor.begin(*started(tmp_path, "newer"), shown, of("wait_for_exit", "newer"))
+        await editor.until(editor.calls)
+        newer = read_pid(tmp_path / "newer")
+        await editor.notify("session/cancel", {"sessionId": editor.session})
+        assert (await editor.result(id_))["stopReason"] == "cancelled"
+        assert "[ended by SIGTERM]" in editor.texts()[-1]
+        assert not alive(newer)
+        older = json.loads(editor.texts_sent[0])["terminalId"]
+        await editor.prompt(ask("terminal/output", older))
+        assert "exitStatus" not in json.loads(editor.texts_sent[-1])
+        assert alive(read_pid(tmp_path / "older"))
+
+
+async def test_terminal_created_after_the_cancel_ends_with_the_cancelled_turn(tmp_path):
+    go = tmp_path / "go"
+    async with proxied("--stubborn") as editor:
+        await editor.open(str(tmp_path))
+        stop = {"do": "stop", "reason": "cancelled"}
+        id_ = await editor.begin(until(go), *started(tmp_path, "late"), stop)
+        await editor.notify("session/cancel", {"sessionId": editor.session})
+        go.touch()
+        assert (await editor.result(id_))["stopReason"] == "cancelled"
+        pid = read_pid(tmp_path / "late")
+        await poll(lambda: not alive(pid))
 
 
 async def test_closing_a_session_releases_its_terminals(tmp_path):
@@ -959,8 +993,8 @@ async def test_unread_stderr_does_not_block_the_agent(tmp_path):
 async def test_end_of_turn_is_passed_on_when_the_agent_exits_at_once():
     async with proxied() as editor:
         await editor.open("/tmp")
-        # The program ignores SIGTERM, so the end of the turn waits; the agent is gone by then.
-        command = "trap '' TERM; echo begun; while :; do sleep 0.05; done"
+        # The proxy reads the output before it passes the line on; the agent is gone by then.
+        command = "echo begun; exec sleep 60"
         line = {"jsonrpc": "2.0", "id": 3, "result": {"stopReason": "end_turn"}}
         id_ = await editor.begin(
             tool_call(),

@@ -7,13 +7,13 @@ import trio
 from msgspec import Raw
 
 from acpterm.client.output_poller import POLL_INTERVAL_S
-from acpterm.client.terminals import SETTLE_TIMEOUT_S, Terminals
+from acpterm.client.terminals import Terminals
 
 TERMINAL = "s", "t"
 
 
-class PromotedTerminal:
-    """A host with one terminal, which prints all the time and no longer ends with its agent."""
+class PrintingTerminal:
+    """A host with one terminal, whose program prints all the time."""
 
     def __init__(self):
         self.reads = 0
@@ -42,6 +42,10 @@ class RecordingHost:
         self.respond = on_response
         return len(self.requests)
 
+    def notify(self, method, params):
+        assert (method, params["sessionId"]) == ("session/cancel", "s")
+        self.kept = params["_meta"]["acpterm"].keep
+
 
 def terminals_at(host, nursery, created=None):
     def note(terminal, *_):
@@ -64,7 +68,7 @@ def terminals_at(host, nursery, created=None):
     [
         ([], []),
         (["turn of o", "session o"], []),
-        (["turn of s"], ["terminal/kill"]),
+        (["turn of s"], []),
         (["session s"], ["terminal/release"]),
         (["turn of s", "session s"], ["terminal/release"]),
     ],
@@ -84,22 +88,22 @@ async def test_terminal_that_is_created_too_late_is_ended(ended, expected):
         assert created == [TERMINAL]
 
 
-async def test_terminal_that_is_created_after_its_turn_is_released_after_the_next():
+@pytest.mark.parametrize(("ended", "kept"), [("", []), ("o", []), ("s", ["t"])])
+async def test_cancel_keeps_the_terminals_of_its_sessions_earlier_turns(ended, kept):
     host = RecordingHost()
     async with trio.open_nursery() as nursery:
         terminals = terminals_at(host, nursery)
-        terminals.request(1, "terminal/create", Raw(b'{"sessionId": "s"}'))
-        await terminals.end_turn("s")
-        host.respond(Raw(b'{"terminalId": "t"}'))
-        await terminals.end_turn("s")
-        await terminals.end_turn("s")
-        assert host.requests == ["terminal/create", "terminal/kill", "terminal/release"]
+        for session, terminal in ("o", "u"), TERMINAL:
+            terminals.request(1, "terminal/create", Raw(b'{"sessionId": "%s"}' % session.encode()))
+            host.respond(Raw(b'{"terminalId": "%s"}' % terminal.encode()))
+        if ended:
+            await terminals.end_turn(ended)
+        terminals.cancel_turn("s", keep=["other"])
+        assert host.kept == ["other", *kept]
 
 
-async def test_terminal_that_does_not_end_delays_no_later_turn_and_is_not_polled_faster(
-    autojump_clock,
-):
-    host, durations = PromotedTerminal(), []
+async def test_terminal_that_goes_on_delays_no_turn_and_is_not_polled_faster(autojump_clock):
+    host = PrintingTerminal()
     async with trio.open_nursery() as nursery:
         terminals = terminals_at(host, nursery)
         terminals.request(1, "terminal/create", Raw(b'{"sessionId": "s"}'))
@@ -107,10 +111,8 @@ async def test_terminal_that_does_not_end_delays_no_later_turn_and_is_not_polled
         for _ in range(3):
             before = trio.current_time()
             await terminals.end_turn("s")
-            durations.append(trio.current_time() - before)
+            assert trio.current_time() - before < POLL_INTERVAL_S
         before = host.reads
         await trio.sleep(10 * POLL_INTERVAL_S)
         assert host.reads - before <= 11
         nursery.cancel_scope.cancel()
-    # The terminal is killed after the first turn, and released after the second.
-    assert durations == [SETTLE_TIMEOUT_S, SETTLE_TIMEOUT_S, 0]

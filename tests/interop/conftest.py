@@ -7,5 +7,7 @@ is skipped: a missing program is an error.
 import os
 
 collect_ignore_glob = (
-    [] if os.environ.get("ACPTERM_INTEROP") == "1" else ["agents/*", "acpx/*", "inspector/*"]
+    []
+    if os.environ.get("ACPTERM_INTEROP") == "1"
+    else ["agents/*", "acpx/*", "inspector/*", "kimi_code/*"]
 )

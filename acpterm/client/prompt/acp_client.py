@@ -219,9 +219,8 @@ class AcpClient:
         """Cancel the turn, and the agent's pending permission requests (ACP v1, "Cancellation")."""
         self._permissions.cancel()
         if self.session is not None:
-            params = {"sessionId": self.session}
-            self._agent.notify("session/cancel", params)
-            self.terminals.notify("session/cancel", params)
+            self._agent.notify("session/cancel", {"sessionId": self.session})
+            self.terminals.cancel_turn(self.session)
 
     async def _request(self, method: str, params: Any, into: type[Any]) -> Any:
         return decode(await self._agent.request(method, params), into, f"the result of {method}")

@@ -171,8 +171,9 @@ class Relay:
                 line = encode_request(message.key, message.method, params)
             else:
                 line = self._sessions.handle_request(line, message, is_v2=self._is_v2)
-        elif message.method == "session/cancel" and self._terminals is not None:
-            self._terminals.notify("session/cancel", self._sessions.cancel_params(message.params))
+        elif message.method == "session/cancel":
+            if (session := text(members(message.params).get("sessionId"))) is not None:
+                self._sessions.cancel_turn(session)
         elif message.is_response and self._take_response(message):
             return
         self._to_agent(line)
@@ -252,8 +253,11 @@ class Relay:
             if self._terminals is not None:
                 self._terminals.name_agent(members(members(message.result).get("agentInfo")))
         elif method == "session/prompt" and (session := text(params.get("sessionId"))) is not None:
-            # All output has to be shown before the response that ends the turn.
+            # All output so far has to be shown before the response that ends the turn.
             if self._terminals is not None:
+                if text(members(message.result).get("stopReason")) == "cancelled":
+                    # Again, for what the agent has created since the editor cancelled.
+                    self._sessions.cancel_turn(session)
                 await self._terminals.end_turn(session)
             self._to_editor(self._presenter.render(session))
         else:

@@ -6,11 +6,10 @@ server with a socket to a request that opens a session, before the request is pa
 new session is in the agent's response; the id of a session that is opened again is in the request.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
-from acpterm.acp.agent_meta import OWN, CancelMeta
 from acpterm.acp.raw_json import members, text
 from acpterm.client.envelope import Envelope
 from acpterm.client.proxy.chat import Chat
@@ -79,20 +78,11 @@ class Sessions:
                 self._sockets.opened(message.key, session)
         return session
 
-    def cancel_params(self, params: Raw | UnsetType) -> Raw | UnsetType | dict[str, Any]:
-        """Return the params of a `session/cancel` to send to the host.
-
-        `params` are those that the editor has sent. The ids of the terminals of the session's MCP
-        server are added to them, so that the host does not kill these terminals: one may run a web
-        server, for example, which the agent started in an earlier turn.
-        """
-        fields = members(params)
-        session = text(fields.get("sessionId"))
-        kept = [] if self._sockets is None else self._sockets.terminals(session or "")
-        if not kept:
-            return params
-        meta = members(fields.get("_meta"))
-        return {**fields, "_meta": {**meta, OWN: CancelMeta(keep=kept)}}
+    def cancel_turn(self, session: str) -> None:
+        """End the terminals that the session's turn has created, except its MCP server's."""
+        if self._terminals is not None:
+            keep = [] if self._sockets is None else self._sockets.terminals(session)
+            self._terminals.cancel_turn(session, keep=keep)
 
     def _open(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> str | None:
         """Notify `terminals` and `chat` that a session is open; return the session's id.

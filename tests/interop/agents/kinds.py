@@ -22,14 +22,7 @@ def _program(name: str, variable: str, default: str) -> str:
     return path
 
 
-class Kind(Protocol):
-    """An agent. `limit`: the `outputByteLimit` that it requests."""
-
-    name: str
-    limit: int
-    embeds: bool
-    """Whether its tool calls embed its terminals."""
-
+class Agent(Protocol):
     def command(self) -> list[str]:
         """Return the command that starts it."""
 
@@ -40,6 +33,15 @@ class Kind(Protocol):
 
         `model` is the URL of a model; `command_timeout_s` the timeout of commands in seconds.
         """
+
+
+class Kind(Agent, Protocol):
+    """An agent that is tested like others. `limit`: the `outputByteLimit` that it requests."""
+
+    name: str
+    limit: int
+    embeds: bool
+    """Whether its tool calls embed its terminals."""
 
     def prompt(self, line: str, *, command_timeout_s: int | None = None) -> str:
         """Return a prompt that makes it run a command line."""

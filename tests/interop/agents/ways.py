@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import trio
 
 from tests.interop.agents.client import Client, talking
-from tests.interop.agents.kinds import Kind
+from tests.interop.agents.kinds import Agent, Kind
 from tests.interop.agents.model import model
 from tests.interop.agents.wire import Wire
 from tests.support.polling import poll
@@ -158,7 +158,7 @@ class _Prompted:
 @asynccontextmanager
 async def proxy(
     directory: Path,
-    kind: Kind,
+    kind: Agent,
     *flags: str,
     shows: bool = False,
     command_timeout_s: int | None = None,
@@ -223,7 +223,7 @@ async def _by_prompt(
 WAYS: dict[str, Callable[..., Any]] = {"proxy": _by_proxy, "prompt": _by_prompt}
 
 
-def _place(directory: Path, kind: Kind, url: str, command_timeout_s: int | None) -> Place:
+def _place(directory: Path, kind: Agent, url: str, command_timeout_s: int | None) -> Place:
     directory.mkdir(exist_ok=True)
     return Place(directory, kind.environment(directory, url, command_timeout_s=command_timeout_s))
 
