@@ -26,7 +26,7 @@ from acpterm.host.windows import Windows
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
-from acpterm.terminal.keyboard import InputFullError
+from acpterm.terminal.keyboard import InputFullError, InputInterruptedError, LineTooLongError
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.vt import emulator
@@ -175,7 +175,8 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 
     The input is queued before this function returns, so inputs keep the order of the calls. If a
     cluster has not started the program yet, the coroutine does not wait, since that may take hours.
-    Raises `RpcError` (-32602) if the terminal has ended, or if too much input is queued.
+    Raises `RpcError` (-32602) if the terminal has ended, if too much input is queued, or if a line
+    is too long for the terminal. The coroutine also raises it if the input is dropped.
     """
     try:
         typed = terminal.keyboard.type(data)
@@ -186,16 +187,32 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
         unread = "does not read its input; wait for the answers to earlier writes"
         why += "is queued, and has not started" if terminal.is_queued else unread
         raise RpcError(INVALID_PARAMS, why) from error
+    except LineTooLongError as error:
+        raise _too_long(terminal, len(data), error) from error
 
     async def wait() -> WriteResponse:
         try:
             if not terminal.is_queued:
                 await terminal.keyboard.wait(typed)
+        except InputInterruptedError as error:
+            why = f"not all of the {len(data)} bytes were typed into terminal {terminal.id!r}: the "
+            why += "rest was dropped when a key was pressed that interrupts the program"
+            raise RpcError(INVALID_PARAMS, why) from error
         except trio.ClosedResourceError as error:
             raise has_ended(terminal) from error
         return WriteResponse(len(data))
 
     return wait()
+
+
+def _too_long(terminal: Terminal, size: int, error: LineTooLongError) -> RpcError:
+    return RpcError(
+        INVALID_PARAMS,
+        f"{size} bytes were not typed: a line of {error.length} bytes is too long for terminal "
+        f"{terminal.id!r}, which passes lines of at most {error.limit} bytes to its program: end "
+        "the line earlier, write the text to a file that the program reads, or turn the line mode "
+        "off (stty -icanon)",
+    )
 
 
 def signal(terminal: Terminal, name: str) -> Empty | Coroutine[None, None, Empty]:
