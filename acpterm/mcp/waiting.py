@@ -27,6 +27,8 @@ _READS_MAX: Final = 64
 A program may print faster than its output is read; then reading would never end.
 """
 _REMOVE_TIMEOUT_S: Final = 2.0
+# Input that the program has not taken by then is typed as soon as the program reads.
+_TYPE_TIMEOUT_S: Final = 5.0
 
 
 async def settle(call: Call, session: Session) -> None:
@@ -148,10 +150,12 @@ async def type_into(
         if now.exit is None:
             session.input_position = (await session.terminal.info()).position
         if text:
-            await session.terminal.write(text)
+            with anyio.move_on_after(_TYPE_TIMEOUT_S):
+                await session.terminal.write(text)
             typed = "the text was typed, but no keys were"
         if pressed:
-            await session.terminal.write(pressed)
+            with anyio.move_on_after(_TYPE_TIMEOUT_S):
+                await session.terminal.write(pressed)
     except (RequestError, ValueError) as error:
         raise ToolError(f"{typed} typed into {session.id}: {error}") from error
 

@@ -283,7 +283,8 @@ async def test_lines_wait_until_the_line_discipline_has_room(lines, nursery, siz
     typed = [keyboard.type(piece) for piece in ([b"".join(pieces)] if at_once else pieces)]
     async with trio.open_nursery() as waiting:
         waiting.start_soon(keyboard.wait, typed[-1])
-        await wait_all_tasks_blocked()
+        # Several checks for room pass.
+        await wait_all_tasks_blocked(0.01)
         # What is written is what the line discipline has taken.
         taken = keyboard._passed
         assert size * (LINE_MAX // size or 1) <= taken <= LINE_MAX + 1
