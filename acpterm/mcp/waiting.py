@@ -65,7 +65,8 @@ async def wait_until(
 
     - `pattern` matches the output since the last input (if `pattern` is not None).
     - There was no output for `idle` seconds (if `idle` is not None).
-    - The program waits for input (if `until_input` is true).
+    - The program waits for input, or is stopped for want of the terminal (if `until_input` is
+      true).
     - `timeout_s` seconds have passed, or `call` has blocked as long as a tool call may
       (`Call.remaining` is 0).
     """
@@ -125,6 +126,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         exit=output.exit,
         is_waiting=is_waiting,
         hides_input=hides_input,
+        stopped=output.stopped,
         prompt=session.prompt,
         matched=matched,
     )

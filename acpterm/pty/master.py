@@ -17,6 +17,7 @@ import trio
 
 from acpterm.pty import line_discipline
 from acpterm.pty.input_wait import detect
+from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.line_discipline import RAW, InputMode
 
 _RAW_POLL_S: Final = 0.005
@@ -147,6 +148,10 @@ class Master:
         `quiet` is the number of seconds since the last output; see `detect.waits_for_input`.
         """
         return None if self.closed else detect.waits_for_input(self.fd, quiet)
+
+    def stopped_program(self) -> Stopped | None:
+        """Return the program that was stopped for want of the terminal; None if there is none."""
+        return None if self.closed else detect.stopped_program(self.fd)
 
     @property
     def has_output(self) -> bool:
