@@ -53,7 +53,7 @@ class Output(Struct, frozen=True):
 
     `exit` is set once the program has exited. `waiting_for_input` says whether the program waits
     for input; None if it has exited, or if that cannot be determined. `stopped` is a program that
-    is stopped for want of the terminal.
+    is stopped for lack of the terminal.
     """
 
     text: str

@@ -192,7 +192,7 @@ def exit_of_status(status: TerminalExitStatus | UnsetType | None) -> Exit | None
 
 
 def stopped_of(found: StoppedProgram | UnsetType) -> Stopped | None:
-    """Convert a program that is stopped for want of the terminal; return None if there is none."""
+    """Convert a program that is stopped for lack of the terminal; return None if there is none."""
     if isinstance(found, UnsetType):
         return None
     return Stopped(found.pid, found.command, found.why, found.hint)

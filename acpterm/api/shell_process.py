@@ -94,7 +94,7 @@ class ShellProcess:
         """Wait up to `wait` seconds for output, and process it; return whether there was any.
 
         With `until_input`, the wait also ends when the program waits for input, or is stopped for
-        want of the terminal; then `is_waiting` is true.
+        lack of the terminal; then `is_waiting` is true.
         """
         found = await self.terminal.read_raw(
             self.tracker.position, wait=max(0.0, wait), until_input=until_input

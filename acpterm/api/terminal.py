@@ -66,7 +66,7 @@ class Terminal:
 
         If there is no output after `since`, wait up to `wait` seconds for output or the exit of the
         program. With `until_input`, the wait also ends when the program waits for input, or is
-        stopped for want of the terminal. The text
+        stopped for lack of the terminal. The text
         ends before an incomplete character or escape sequence. At most `max_bytes` of raw output
         are read, by default 1 MiB.
 

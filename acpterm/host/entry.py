@@ -105,7 +105,7 @@ class TerminalEntry:
         """Whether the program waited for input at the input monitor's last check; None if there was
         no check, or if it could not be determined."""
         self.stopped: Stopped | None = None
-        """The program that was stopped for want of the terminal, at the input monitor's last check;
+        """The program that was stopped for lack of the terminal, at the input monitor's last check;
         None if there was none."""
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""

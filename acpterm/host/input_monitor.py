@@ -38,7 +38,7 @@ def is_waiting(entry: TerminalEntry) -> bool | None:
 
 
 def stopped_program(entry: TerminalEntry, waits: bool | None) -> Stopped | None:
-    """Return the program that was stopped for want of the terminal; None if there is none.
+    """Return the program that was stopped for lack of the terminal; None if there is none.
 
     `waits` is the result of `is_waiting`: while a program waits, the stopped one is a job of a
     shell. Takes some 30 µs for each process.
@@ -67,7 +67,7 @@ class InputMonitor:
     def check(self, entry: TerminalEntry) -> None:
         """Publish an event if a program began or stopped waiting for input since the last check.
 
-        A program that is stopped for want of the terminal waits, too.
+        A program that is stopped for lack of the terminal waits, too.
         """
         before, entry.waiting = entry.waiting, is_waiting(entry)
         stopped_before, entry.stopped = entry.stopped, stopped_program(entry, entry.waiting)

@@ -32,7 +32,7 @@ def terminal_info(
     """Describe a terminal for the user's clients.
 
     `waiting`: whether its program waits for input; None if unknown (see `input_monitor`).
-    `stopped`: the program that was stopped for want of the terminal.
+    `stopped`: the program that was stopped for lack of the terminal.
     """
     terminal, session = entry.terminal, entry.session
     limits = entry.record.limits
@@ -75,7 +75,7 @@ def terminal_info(
 
 
 def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:
-    """Describe a program that was stopped for want of the terminal; UNSET if there is none."""
+    """Describe a program that was stopped for lack of the terminal; UNSET if there is none."""
     if stopped is None:
         return UNSET
     wants = "read the terminal" if stopped.signal == signal.SIGTTIN else "set the terminal's modes"

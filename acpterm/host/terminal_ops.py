@@ -76,7 +76,7 @@ def read(
 
     The wait ends when there is output after `since`, when the program has exited, or after
     `wait_ms` milliseconds; with `until_input`, also when the program waits for input or is stopped
-    for want of the terminal. `read` itself
+    for lack of the terminal. `read` itself
     raises `RpcError` (-32602) if `since` is after the end of the output, or if the requested screen
     is too large. The coroutine raises the errors of `current_screen` if the screen is requested.
     """
@@ -129,7 +129,7 @@ async def _read(
 
 
 class _Blocked(NamedTuple):
-    """Whether the program waits for input, and which program is stopped for want of the terminal.
+    """Whether the program waits for input, and which program is stopped for lack of the terminal.
 
     `waits` is None if it is unknown.
     """

@@ -53,7 +53,7 @@ class View(Struct, kw_only=True):
     `text` is all new output, from the position `since` to `position`, without the `lost` bytes that
     are no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
     program runs. `is_waiting` says whether the program waits for input, `hides_input` whether it
-    does not echo the input. `stopped` is a program that is stopped for want of the terminal.
+    does not echo the input. `stopped` is a program that is stopped for lack of the terminal.
     `prompt` is the last line of output. `matched` is the text that the pattern of a wait has
     matched.
     """

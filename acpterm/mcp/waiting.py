@@ -65,7 +65,7 @@ async def wait_until(
 
     - `pattern` matches the output since the last input (if `pattern` is not None).
     - There was no output for `idle` seconds (if `idle` is not None).
-    - The program waits for input, or is stopped for want of the terminal (if `until_input` is
+    - The program waits for input, or is stopped for lack of the terminal (if `until_input` is
       true).
     - `timeout_s` seconds have passed, or `call` has blocked as long as a tool call may
       (`Call.remaining` is 0).

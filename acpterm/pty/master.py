@@ -150,7 +150,7 @@ class Master:
         return None if self.closed else detect.waits_for_input(self.fd, quiet)
 
     def stopped_program(self) -> Stopped | None:
-        """Return the program that was stopped for want of the terminal; None if there is none."""
+        """Return the program that was stopped for lack of the terminal; None if there is none."""
         return None if self.closed else detect.stopped_program(self.fd)
 
     @property

@@ -330,7 +330,7 @@ class Terminal:
         return waits
 
     def stopped_program(self) -> Stopped | None:
-        """Return the program that was stopped for want of the terminal; None if there is none.
+        """Return the program that was stopped for lack of the terminal; None if there is none.
 
         Call it while no program waits for input.
         """
