@@ -37,7 +37,7 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
     "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name", "resources"],
     "createdMeta": ["provider", "isolation", "level", "name", "host", "queued"],
-    "outputMeta": ["waitingForInput", "queued"],
+    "outputMeta": ["waitingForInput", "queued", "stopped"],
     "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue", "host"],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
@@ -56,8 +56,9 @@ class ReadRequest(Wire, omit_defaults=True):
     A position is an offset in bytes from the beginning of the terminal's output. Without `since`,
     read from the oldest retained byte. At most `max_bytes` bytes of output are read. If there is no
     output after `since` yet, wait up to `wait_ms` milliseconds for output. With `until_input` the
-    wait also ends when the program waits for input. `format` is the form of the returned output; by
-    default, the form in which ``terminal/output`` returns this terminal's output.
+    wait also ends when the program waits for input or is stopped. `format` is the form of the
+    returned output; by default, the form in which ``terminal/output`` returns this terminal's
+    output.
     """
 
     session_id: SessionId
@@ -69,14 +70,27 @@ class ReadRequest(Wire, omit_defaults=True):
     until_input: bool = False
 
 
+class StoppedProgram(Wire):
+    """A program that the system has stopped, because it used the terminal from the background.
+
+    `command` is the program's name, `why` says what it wants, such as ``wants to read the
+    terminal``, and `hint` what to do. What is typed is not read until then.
+    """
+
+    pid: int
+    command: str
+    why: str
+    hint: str
+
+
 class ReadResponse(Wire):
     """The response to ``_acpterm/terminal/read``.
 
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
     is the number of bytes after `since` that are missing: they are no longer retained, or they
     belong to a line or an escape sequence whose beginning is no longer retained. `exit_status` is
-    absent until the program has exited. `waiting_for_input` is as in ``terminal/output``
-    (`agent_meta.OutputMeta`).
+    absent until the program has exited. `waiting_for_input` and `stopped` are as in
+    ``terminal/output`` (`agent_meta.OutputMeta`).
     """
 
     data: str
@@ -85,6 +99,7 @@ class ReadResponse(Wire):
     encoding: Literal["base64"] | UnsetType = UNSET
     exit_status: TerminalExitStatus | UnsetType = UNSET
     waiting_for_input: bool | UnsetType = UNSET
+    stopped: StoppedProgram | UnsetType = UNSET
 
 
 class AgentListRequest(Wire, omit_defaults=True):

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from acpterm.acp.agent_api import Cells, Format, Positive
+from acpterm.acp.agent_api import Cells, Format, Positive, StoppedProgram
 from acpterm.acp.base import MetaIn, Wire
 from acpterm.acp.lenient import decode
 from acpterm.acp.terminal import TerminalId
@@ -96,11 +96,12 @@ class OutputMeta(Wire):
 
     `waiting_for_input` is sent only while the program runs, and only if acpterm can determine
     whether the program waits. While a cluster has no room for the program yet, `queued` is sent
-    instead, and is true.
+    instead, and is true. `stopped` is sent while a program is stopped that needs the terminal.
     """
 
     waiting_for_input: bool | UnsetType = UNSET
     queued: bool | UnsetType = UNSET
+    stopped: StoppedProgram | UnsetType = UNSET
 
 
 class ExitMeta(Wire):

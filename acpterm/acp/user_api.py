@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from acpterm.acp.agent_api import Cells, Format, Natural, Positive
+from acpterm.acp.agent_api import Cells, Format, Natural, Positive, StoppedProgram
 from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import EnvVariable
@@ -94,7 +94,7 @@ class TerminalInfo(Wire):
     host. `level` is the level of an agent's command: `safe`, `unknown` or `dangerous`; it is null
     for a command of the user. `hides_input` is true while a line is entered without echo, as a
     password is. `unenforced_limits` has a sentence about each limit that was set but cannot be
-    enforced here.
+    enforced here. `stopped` is sent while a program is stopped that needs the terminal.
     """
 
     terminal_id: str
@@ -126,6 +126,7 @@ class TerminalInfo(Wire):
     level: str | None = None
     unenforced_limits: list[str] | UnsetType = UNSET
     hides_input: bool = False
+    stopped: StoppedProgram | UnsetType = UNSET
 
 
 class ListResponse(Wire):

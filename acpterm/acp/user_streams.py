@@ -148,11 +148,12 @@ class EventNotification(Wire, omit_defaults=True):
 
     `event` is one of ``connected``, ``disconnected``, ``created``, ``started`` (of a queued
     program), ``exited``, ``killed``, ``released``, ``promoted``, ``renamed``, ``waiting``,
-    ``resumed``, ``attached``, ``detached``, ``resized`` and ``tool_call``. An event about a
-    terminal has `terminal`. `agent` (a name), `connection` and `session_id` (ids) say which agent
-    the event is about. `update` is the session update of ``tool_call``; it is absent if it has
-    more than 16 KiB. `by` is the cause, if one is given: `agent`, `user`, `idle` (the limit) or
-    `disconnect`, or `share` for the visitor of a share. `lost` is the number of events just before
+    ``stopped``, ``resumed``, ``attached``, ``detached``, ``resized`` and ``tool_call``. An
+    event about a terminal has `terminal`. `agent` (a name), `connection` and `session_id` (ids)
+    say which agent the event is about. `update` is the session update of ``tool_call``; it is
+    absent if it has more than 16 KiB. `by` is the cause, if one is given: `agent`, `user`,
+    `idle` (the limit) or `disconnect`, or `share` for the visitor of a share. `lost` is the
+    number of events just before
     this one that were dropped because the client read too slowly.
     """
 

@@ -36,11 +36,24 @@ class Exit(Struct, frozen=True):
     limit: str | None = None
 
 
+class Stopped(Struct, frozen=True):
+    """A program that the system has stopped, because it used the terminal from the background.
+
+    `command` is the program's name, `why` says what it wants, and `hint` what to do.
+    """
+
+    pid: int
+    command: str
+    why: str
+    hint: str
+
+
 class Output(Struct, frozen=True):
     """Output as text, from `Terminal.read`.
 
     `exit` is set once the program has exited. `waiting_for_input` says whether the program waits
-    for input; None if it has exited, or if that cannot be determined.
+    for input; None if it has exited, or if that cannot be determined. `stopped` is a program that
+    is stopped for lack of the terminal.
     """
 
     text: str
@@ -48,6 +61,7 @@ class Output(Struct, frozen=True):
     lost: int
     exit: Exit | None = None
     waiting_for_input: bool | None = None
+    stopped: Stopped | None = None
 
 
 class RawOutput(Struct, frozen=True):
@@ -58,6 +72,7 @@ class RawOutput(Struct, frozen=True):
     lost: int
     exit: Exit | None = None
     waiting_for_input: bool | None = None
+    stopped: Stopped | None = None
 
 
 class RetainedOutput(Struct, frozen=True):

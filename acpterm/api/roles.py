@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.agent_api import Format, ReadResponse
+from acpterm.acp.agent_api import Format, ReadResponse, StoppedProgram
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import (
@@ -25,7 +25,7 @@ from acpterm.acp.user_api import (
 )
 from acpterm.api.connection import Connection
 from acpterm.api.errors import DaemonError
-from acpterm.api.results import CommandCheck, Exit, RetainedOutput
+from acpterm.api.results import CommandCheck, Exit, RetainedOutput, Stopped
 
 _WAIT_MAX_S: Final = 86_400.0
 _W = TypeVar("_W", bound=Wire)
@@ -189,6 +189,13 @@ def exit_of_info(info: ExitInfo | None) -> Exit | None:
 def exit_of_status(status: TerminalExitStatus | UnsetType | None) -> Exit | None:
     """Convert an exit status of ACP; return None if the program has not exited."""
     return None if status is None or isinstance(status, UnsetType) else exit_from(status)
+
+
+def stopped_of(found: StoppedProgram | UnsetType) -> Stopped | None:
+    """Convert a program that is stopped for lack of the terminal; return None if there is none."""
+    if isinstance(found, UnsetType):
+        return None
+    return Stopped(found.pid, found.command, found.why, found.hint)
 
 
 def exit_from(status: TerminalExitStatus) -> Exit:

@@ -93,8 +93,8 @@ class ShellProcess:
     async def read(self, wait: float, *, until_input: bool = False) -> bool:
         """Wait up to `wait` seconds for output, and process it; return whether there was any.
 
-        With `until_input`, the wait also ends when the program waits for input; then `is_waiting`
-        is true.
+        With `until_input`, the wait also ends when the program waits for input, or is stopped for
+        lack of the terminal; then `is_waiting` is true.
         """
         found = await self.terminal.read_raw(
             self.tracker.position, wait=max(0.0, wait), until_input=until_input
@@ -103,7 +103,8 @@ class ShellProcess:
             self.tracker.skip(found.lost)
         self.tracker.feed(found.data)
         self.has_exited = found.exit is not None
-        self.is_waiting = until_input and bool(found.waiting_for_input) and not found.data
+        is_blocked = bool(found.waiting_for_input or found.stopped)
+        self.is_waiting = until_input and is_blocked and not found.data
         if found.data:
             self.quiet_since = anyio.current_time()
         elif found.exit is not None and self.exit is None:

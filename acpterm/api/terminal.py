@@ -16,7 +16,7 @@ from msgspec import UnsetType
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.api import waiting
 from acpterm.api.results import Exit, Output, RawOutput, RetainedOutput, Screen, Waited
-from acpterm.api.roles import Read, Role, exit_of_status
+from acpterm.api.roles import Read, Role, exit_of_status, stopped_of
 from acpterm.client.sanitize import strip_controls
 from acpterm.keys import depends_on_cursor_mode, key_bytes
 
@@ -65,7 +65,8 @@ class Terminal:
         By default, the output begins at the oldest retained byte.
 
         If there is no output after `since`, wait up to `wait` seconds for output or the exit of the
-        program. With `until_input`, the wait also ends when the program waits for input. The text
+        program. With `until_input`, the wait also ends when the program waits for input, or is
+        stopped for lack of the terminal. The text
         ends before an incomplete character or escape sequence. At most `max_bytes` of raw output
         are read, by default 1 MiB.
 
@@ -79,6 +80,7 @@ class Terminal:
             found.lost,
             exit_of_status(found.exit_status),
             None if isinstance(waits, UnsetType) else waits,
+            stopped_of(found.stopped),
         )
 
     async def read_raw(
@@ -101,6 +103,7 @@ class Terminal:
             found.lost,
             exit_of_status(found.exit_status),
             None if isinstance(waits, UnsetType) else waits,
+            stopped_of(found.stopped),
         )
 
     async def output(self) -> RetainedOutput:

@@ -123,8 +123,8 @@ async def collect(
     `since` is a position; None means the oldest retained byte. The wait ends in these cases:
 
     - The program exits.
-    - The program waits for input, and `_INPUT_AFTER_S` or `min_interval` seconds have passed,
-      whichever is shorter.
+    - The program waits for input, or is stopped for lack of the terminal, and `_INPUT_AFTER_S` or
+      `min_interval` seconds have passed, whichever is shorter.
     - There was no output for `settle_interval` seconds, and `min_interval` seconds have passed.
     - `max_interval` seconds have passed.
     """
@@ -178,7 +178,7 @@ class _Limits:
         """
         if output.exit is not None:
             return "exit"
-        if output.waiting_for_input and self.watches_input(now):
+        if (output.waiting_for_input or output.stopped) and self.watches_input(now):
             return "input"
         if now >= self.end:
             return "timeout"

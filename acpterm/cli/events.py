@@ -15,7 +15,13 @@ from acpterm.client.user.events import follow, until_ended
 from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.runtime.threads import run_blocking
 
-_COLOURS = {"created": "green", "exited": "cyan", "killed": "red", "waiting": "yellow"}
+_COLOURS = {
+    "created": "green",
+    "exited": "cyan",
+    "killed": "red",
+    "waiting": "yellow",
+    "stopped": "red",
+}
 
 
 @click.command("events")

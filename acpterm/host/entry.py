@@ -13,6 +13,8 @@ from acpterm.terminal.terminal import Terminal
 if TYPE_CHECKING:
     import trio
 
+    from acpterm.pty.input_wait.detect import Stopped
+
 TOOL_CALLS_MAX: Final = 64
 """The maximum number of tool calls in a terminal's record and in its description. If more tool
 calls show the terminal, only the newest ones are named."""
@@ -102,6 +104,9 @@ class TerminalEntry:
         self.waiting: bool | None = None
         """Whether the program waited for input at the input monitor's last check; None if there was
         no check, or if it could not be determined."""
+        self.stopped: Stopped | None = None
+        """The program that was stopped for lack of the terminal, at the input monitor's last check;
+        None if there was none."""
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""
         self.write_token: str | None = None

@@ -154,7 +154,7 @@ class TerminalRegistry:
             return
         # The program may have exited earlier, while no worker was running.
         entry.exited_at = min(time.time(), entry.created_at + terminal.exit.wall)
-        entry.waiting = False
+        entry.waiting, entry.stopped = False, None
         if entry.id not in self._entries:
             # Clients do not know a forgotten terminal, but the audit log has each program's end.
             self._bus.record_terminal("exited", entry)

@@ -6,15 +6,18 @@ ACP does, for agents, and for read requests of the user's clients.
 
 import math
 import os
+import signal
 from typing import Final
 
 from msgspec import UNSET, UnsetType
 
+from acpterm.acp.agent_api import StoppedProgram
 from acpterm.acp.agent_meta import ExitMeta
 from acpterm.acp.terminal import TerminalExitStatus
 from acpterm.acp.user_api import ExitInfo, State, TerminalInfo
 from acpterm.config import Settings
 from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, TerminalEntry
+from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
 
@@ -23,10 +26,13 @@ from acpterm.terminal.status import ExitStatus
 _NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
 
-def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo:
+def terminal_info(
+    entry: TerminalEntry, *, waiting: bool | None, stopped: Stopped | None
+) -> TerminalInfo:
     """Describe a terminal for the user's clients.
 
     `waiting`: whether its program waits for input; None if unknown (see `input_monitor`).
+    `stopped`: the program that was stopped for lack of the terminal.
     """
     terminal, session = entry.terminal, entry.session
     limits = entry.record.limits
@@ -64,7 +70,18 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         level=entry.record.level,
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
+        stopped=stopped_info(stopped),
     )
+
+
+def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:
+    """Describe a program that was stopped for lack of the terminal; UNSET if there is none."""
+    if stopped is None:
+        return UNSET
+    wants = "read the terminal" if stopped.signal == signal.SIGTTIN else "set the terminal's modes"
+    is_timeouts = stopped.leader == "timeout"
+    does = "use timeout --foreground" if is_timeouts else "start it in the foreground"
+    return StoppedProgram(stopped.pid, stopped.name, f"wants to {wants} in the background", does)
 
 
 def _state(entry: TerminalEntry) -> State:

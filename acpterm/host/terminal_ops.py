@@ -18,15 +18,16 @@ from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ScreenResponse
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.input_monitor import QUIET_S, is_waiting
+from acpterm.host.input_monitor import QUIET_S, is_waiting, stopped_program
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
-from acpterm.host.terminal_info import exit_status
+from acpterm.host.terminal_info import exit_status, stopped_info
 from acpterm.host.windows import Windows
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
-from acpterm.terminal.keyboard import InputFullError
+from acpterm.terminal.keyboard import InputFullError, InputInterruptedError, LineTooLongError
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.vt import emulator
@@ -74,7 +75,8 @@ def read(
     """Return a coroutine that waits, then returns the output or the screen, as `params` request.
 
     The wait ends when there is output after `since`, when the program has exited, or after
-    `wait_ms` milliseconds; with `until_input`, also when the program waits for input. `read` itself
+    `wait_ms` milliseconds; with `until_input`, also when the program waits for input or is stopped
+    for lack of the terminal. `read` itself
     raises `RpcError` (-32602) if `since` is after the end of the output, or if the requested screen
     is too large. The coroutine raises the errors of `current_screen` if the screen is requested.
     """
@@ -100,36 +102,54 @@ async def _read(
     since = terminal.ring.start if params.since is None else params.since
     seen = since
     while True:
-        waits = False
+        blocked = None
         with trio.move_on_at(deadline):
-            waits = await _wait_for_output(entry, seen, until_input=params.until_input)
+            blocked = await _wait_for_output(entry, seen, until_input=params.until_input)
         await reader.sender.drain()
         terminal.catch_up()
         if view == "screen":
             screen, position = await current_screen(reader.sender, terminal)
             text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
-            return _response(reader, entry, text, position, lost, waits=waits)
+            return _response(reader, entry, text, position, lost, blocked=blocked)
         limit = min(params.max_bytes or READ_BYTES_MAX, READ_BYTES_MAX)
         chunk = views.since(terminal, params.since, limit, as_text=view == "text")
         # An incomplete character or escape sequence yields no text yet.
         is_over = terminal.exit is not None or trio.current_time() >= deadline
-        if chunk.position > since or waits or is_over:
+        if chunk.position > since or blocked or is_over:
             break
         seen = terminal.ring.end
     if view == "text":
         data = chunk.data.decode()
-        return _response(reader, entry, data, chunk.position, chunk.lost, waits=waits)
+        return _response(reader, entry, data, chunk.position, chunk.lost, blocked=blocked)
     data = base64.b64encode(chunk.data).decode()
-    response = _response(reader, entry, data, chunk.position, chunk.lost, waits=waits)
+    response = _response(reader, entry, data, chunk.position, chunk.lost, blocked=blocked)
     response.encoding = "base64"
     return response
 
 
-async def _wait_for_output(entry: TerminalEntry, seen: int, *, until_input: bool) -> bool:
-    """Wait until there is output after the position `seen`, or the program exits; return False.
+class _Blocked(NamedTuple):
+    """Whether the program waits for input, and which program is stopped for lack of the terminal.
 
-    With `until_input`, the wait also ends when the program waits for input: then return True.
+    `waits` is None if it is unknown.
+    """
+
+    waits: bool | None
+    stopped: Stopped | None
+
+
+def _blocked(entry: TerminalEntry) -> _Blocked:
+    waits = is_waiting(entry)
+    return _Blocked(waits, stopped_program(entry, waits))
+
+
+async def _wait_for_output(
+    entry: TerminalEntry, seen: int, *, until_input: bool
+) -> _Blocked | None:
+    """Wait until there is output after the position `seen`, or the program exits; return None.
+
+    With `until_input`, the wait also ends when the program waits for input, or is stopped: then
+    return what was found.
     """
     terminal = entry.terminal
     # A program that has not read the latest input yet still seems to wait for input.
@@ -138,14 +158,21 @@ async def _wait_for_output(entry: TerminalEntry, seen: int, *, until_input: bool
         with trio.move_on_at(check_at) as timer:
             await terminal.wait_changed()
         if timer.cancelled_caught:
-            if is_waiting(entry):
-                return True
+            blocked = _blocked(entry)
+            if blocked.waits or blocked.stopped:
+                return blocked
             check_at = trio.current_time() + _INPUT_CHECK_S
-    return False
+    return None
 
 
 def _response(
-    reader: Reader, entry: TerminalEntry, data: str, position: int, lost: int, *, waits: bool
+    reader: Reader,
+    entry: TerminalEntry,
+    data: str,
+    position: int,
+    lost: int,
+    *,
+    blocked: _Blocked | None,
 ) -> ReadResponse:
     terminal = entry.terminal
     status = exit_status(terminal.exit, signal_code=reader.signal_code)
@@ -153,8 +180,9 @@ def _response(
     if terminal.exit is None:
         # Checked even without `untilInput`: the MCP server reports the result of such reads. The
         # check takes 50 to 100 µs of a read's 320 µs, and is skipped while the program is active.
-        is_at_prompt = waits or is_waiting(entry)
-        response.waiting_for_input = UNSET if is_at_prompt is None else is_at_prompt
+        waits, stopped = blocked or _blocked(entry)
+        response.waiting_for_input = UNSET if waits is None else waits
+        response.stopped = stopped_info(stopped)
     return response
 
 
@@ -175,7 +203,8 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 
     The input is queued before this function returns, so inputs keep the order of the calls. If a
     cluster has not started the program yet, the coroutine does not wait, since that may take hours.
-    Raises `RpcError` (-32602) if the terminal has ended, or if too much input is queued.
+    Raises `RpcError` (-32602) if the terminal has ended, if too much input is queued, or if a line
+    is too long for the terminal. The coroutine also raises it if the input is dropped.
     """
     try:
         typed = terminal.keyboard.type(data)
@@ -186,16 +215,32 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
         unread = "does not read its input; wait for the answers to earlier writes"
         why += "is queued, and has not started" if terminal.is_queued else unread
         raise RpcError(INVALID_PARAMS, why) from error
+    except LineTooLongError as error:
+        raise _too_long(terminal, len(data), error) from error
 
     async def wait() -> WriteResponse:
         try:
             if not terminal.is_queued:
                 await terminal.keyboard.wait(typed)
+        except InputInterruptedError as error:
+            why = f"not all of the {len(data)} bytes were typed into terminal {terminal.id!r}: the "
+            why += "rest was dropped when a key was pressed that interrupts the program"
+            raise RpcError(INVALID_PARAMS, why) from error
         except trio.ClosedResourceError as error:
             raise has_ended(terminal) from error
         return WriteResponse(len(data))
 
     return wait()
+
+
+def _too_long(terminal: Terminal, size: int, error: LineTooLongError) -> RpcError:
+    return RpcError(
+        INVALID_PARAMS,
+        f"{size} bytes were not typed: a line of {error.length} bytes is too long for terminal "
+        f"{terminal.id!r}, which passes lines of at most {error.limit} bytes to its program: end "
+        "the line earlier, write the text to a file that the program reads, or turn the line mode "
+        "off (stty -icanon)",
+    )
 
 
 def signal(terminal: Terminal, name: str) -> Empty | Coroutine[None, None, Empty]:

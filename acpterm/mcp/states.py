@@ -10,11 +10,14 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from acpterm.api.results import Exit
+from acpterm.api.results import Exit, Stopped
+from acpterm.client.sanitize import one_line
 from acpterm.mcp.cropping import Cropped
 from acpterm.mcp.sessions import Session
 
-State: TypeAlias = Literal["running", "waiting_for_input", "exited", "killed", "approval_pending"]
+State: TypeAlias = Literal[
+    "running", "waiting_for_input", "stopped", "exited", "killed", "approval_pending"
+]
 PROMPT_CHARS_MAX: Final = 60
 _SECRET_WORDS: Final = ("password", "passphrase", "passcode", "pin", "secret", "token", "otp")
 
@@ -50,8 +53,9 @@ class View(Struct, kw_only=True):
     `text` is all new output, from the position `since` to `position`, without the `lost` bytes that
     are no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
     program runs. `is_waiting` says whether the program waits for input, `hides_input` whether it
-    does not echo the input. `prompt` is the last line of output. `matched` is the text that the
-    pattern of a wait has matched.
+    does not echo the input. `stopped` is a program that is stopped for lack of the terminal.
+    `prompt` is the last line of output. `matched` is the text that the pattern of a wait has
+    matched.
     """
 
     text: str
@@ -62,6 +66,7 @@ class View(Struct, kw_only=True):
     exit: Exit | None = None
     is_waiting: bool = False
     hides_input: bool = False
+    stopped: Stopped | None = None
     prompt: str = ""
     matched: str | None = None
 
@@ -80,6 +85,8 @@ def state_of(view: View) -> State:
     otherwise `killed`.
     """
     if view.exit is None:
+        if view.stopped is not None:
+            return "stopped"
         return "waiting_for_input" if view.is_waiting else "running"
     return "exited" if view.exit.ended_by in (None, "exited") else "killed"
 
@@ -118,6 +125,9 @@ def _what(session: Session, view: View) -> str:
     seconds = f"{session.uptime:.1f} s"
     matched = "" if view.matched is None else f", matched {_quoted(view.matched)}"
     if end is None:
+        if (stopped := view.stopped) is not None:
+            who = f"{one_line(stopped.command)} (pid {stopped.pid})"
+            return f"stopped: {who} {stopped.why}: {stopped.hint}{matched}"
         if not view.is_waiting:
             return f"running {seconds}{matched}"
         prompt = f" at {_quoted(view.prompt)}" if view.prompt else ""

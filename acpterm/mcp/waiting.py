@@ -27,6 +27,8 @@ _READS_MAX: Final = 64
 A program may print faster than its output is read; then reading would never end.
 """
 _REMOVE_TIMEOUT_S: Final = 2.0
+# Input that the program has not taken by then is typed as soon as the program reads.
+_TYPE_TIMEOUT_S: Final = 5.0
 
 
 async def settle(call: Call, session: Session) -> None:
@@ -63,7 +65,8 @@ async def wait_until(
 
     - `pattern` matches the output since the last input (if `pattern` is not None).
     - There was no output for `idle` seconds (if `idle` is not None).
-    - The program waits for input (if `until_input` is true).
+    - The program waits for input, or is stopped for lack of the terminal (if `until_input` is
+      true).
     - `timeout_s` seconds have passed, or `call` has blocked as long as a tool call may
       (`Call.remaining` is 0).
     """
@@ -123,6 +126,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         exit=output.exit,
         is_waiting=is_waiting,
         hides_input=hides_input,
+        stopped=output.stopped,
         prompt=session.prompt,
         matched=matched,
     )
@@ -148,10 +152,12 @@ async def type_into(
         if now.exit is None:
             session.input_position = (await session.terminal.info()).position
         if text:
-            await session.terminal.write(text)
+            with anyio.move_on_after(_TYPE_TIMEOUT_S):
+                await session.terminal.write(text)
             typed = "the text was typed, but no keys were"
         if pressed:
-            await session.terminal.write(pressed)
+            with anyio.move_on_after(_TYPE_TIMEOUT_S):
+                await session.terminal.write(pressed)
     except (RequestError, ValueError) as error:
         raise ToolError(f"{typed} typed into {session.id}: {error}") from error
 

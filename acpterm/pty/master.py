@@ -15,7 +15,10 @@ from typing import Final
 
 import trio
 
+from acpterm.pty import line_discipline
 from acpterm.pty.input_wait import detect
+from acpterm.pty.input_wait.detect import Stopped
+from acpterm.pty.line_discipline import RAW, InputMode
 
 _RAW_POLL_S: Final = 0.005
 _RAW_POLL_MAX_S: Final = 0.25
@@ -98,6 +101,26 @@ class Master:
         except BlockingIOError:
             return 0
 
+    @property
+    def input_mode(self) -> InputMode:
+        """How the terminal reads input; `RAW` if that cannot be read, and if it is yet to be set.
+
+        A client such as `ssh` is yet to set the mode while `takes_input` is false.
+        """
+        with contextlib.suppress(OSError, termios.error):
+            if self.fd >= 0 and self.takes_input:
+                return line_discipline.input_mode(self.fd)
+        return RAW
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of complete lines the program has not read; 0 if that is unknown."""
+        return line_discipline.unread(self.fd)
+
+    def discard_input(self) -> None:
+        """Drop the input that was written and that the program has not read."""
+        line_discipline.discard_input(self.fd)
+
     def resize(self, cols: int, rows: int) -> None:
         """Set the size in cells. If it is new, the foreground process group gets SIGWINCH."""
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("4H", rows, cols, 0, 0))
@@ -122,6 +145,10 @@ class Master:
     def waits_for_input(self, quiet: float = 0.0, program: int | None = None) -> bool | None:
         """Return whether the program waits for input, as `detect.waits_for_input` does."""
         return None if self.closed else detect.waits_for_input(self.fd, quiet, program)
+
+    def stopped_program(self) -> Stopped | None:
+        """Return the program that was stopped for lack of the terminal; None if there is none."""
+        return None if self.closed else detect.stopped_program(self.fd)
 
     @property
     def has_output(self) -> bool:

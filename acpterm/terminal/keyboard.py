@@ -4,6 +4,12 @@ To *type* input is to write it to the PTY's master, as a keyboard would. States:
 while input is queued because the program reads more slowly than input arrives. At most
 `input_bytes_max` bytes are queued, and a task types them as the PTY gets room.
 
+While the terminal reads whole lines, no more is typed than its line discipline takes, and a line
+that is too long for it is refused. The kernel would drop the rest of such a line, and would keep
+more input than the line discipline takes in a queue in which a Ctrl-C has no effect. For the same
+reason a character that sends a signal drops the input before it that the program has not read, as
+the line discipline does when it gets the character.
+
 Input is typed in the order of the calls. When the terminal is closed, or a write to the PTY fails,
 the queued input is dropped, and tasks that wait for it get an error. After a failed write, new
 input is accepted as before.
@@ -18,24 +24,43 @@ import termios
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
+from acpterm.pty.line_discipline import InputMode
 from acpterm.pty.master import Master
 
 # Called with each piece of input that the PTY has taken, and whether the terminal echoed the piece.
 # Terminals do not echo while a password is entered, for example.
 Listener = Callable[[bytes, bool], None]
+_ErrorType: TypeAlias = type[Exception]
 
 INPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 REPLY_BYTES_MAX: Final = 64 * 1024
 # The number of dropped ranges that are remembered. No task still waits for input of older ones.
 _FAILURES_MAX: Final = 100
+# While the line discipline has no room: the period of the checks, each some 10 µs. The period
+# doubles until it is the longest.
+_ROOM_POLL_S: Final = 0.001
+_ROOM_POLL_MAX_S: Final = 0.05
 
 
 class InputFullError(Exception):
     """The queue of input is full, because the program does not read. The new input is dropped."""
+
+
+class InputInterruptedError(Exception):
+    """The queued input was dropped, because a character was typed that sends a signal."""
+
+
+class LineTooLongError(Exception):
+    """The terminal reads whole lines, of at most `limit` bytes. The new input is dropped."""
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(length, limit)
+        self.length: Final = length
+        self.limit: Final = limit
 
 
 class Keyboard:
@@ -56,10 +81,18 @@ class Keyboard:
         self._start = start
         self._input_bytes_max = input_bytes_max
         self._rest = bytearray()
+        # The lengths of the unfinished line, without and with the queued input.
+        self._line = self._queued_line = 0
+        # How many bytes the line discipline takes at least, in line mode.
+        self._room = 0
+        # The time of an earlier check without room, and the number of unread bytes; None since the
+        # last input was typed.
+        self._checked: tuple[float, int] | None = None
+        self._is_typing = False
         # The number of bytes typed or dropped so far, and the ranges of the dropped bytes: pairs of
-        # positions in the input, counted in the same way.
+        # positions in the input, counted in the same way, and what `wait` raises for the range.
         self._passed = 0
-        self._dropped: deque[tuple[int, int]] = deque(maxlen=_FAILURES_MAX)
+        self._dropped: deque[tuple[int, int, _ErrorType]] = deque(maxlen=_FAILURES_MAX)
         # The ranges of the emulator's replies in the queued input.
         self._replies: deque[tuple[int, int]] = deque()
         self._passed_changed = trio.lowlevel.ParkingLot()
@@ -75,13 +108,24 @@ class Keyboard:
         the PTY has taken `data`.
 
         Raises `trio.ClosedResourceError` if the terminal is closed, `OSError` if the write to the
-        PTY fails, and `InputFullError` if more than `input_bytes_max` bytes would be queued.
+        PTY fails, `InputFullError` if more than `input_bytes_max` bytes would be queued, and
+        `LineTooLongError` if the terminal's line discipline would drop a part of a line.
         """
         if self._master.closed:
             raise trio.ClosedResourceError
-        if len(self._rest) + len(data) > self._input_bytes_max:
+        mode = self._master.input_mode
+        interrupts = mode.interrupts(data)
+        queued, line = (0, 0) if interrupts else (len(self._rest), self._queued_line)
+        if queued + len(data) > self._input_bytes_max:
             raise InputFullError
-        return self._put(data)
+        limit = mode.line_bytes_max
+        if limit is not None and (longest := max(mode.line_lengths(line, data))) > limit:
+            raise LineTooLongError(longest, limit)
+        if interrupts:
+            self._master.discard_input()
+            self._line, self._room = 0, limit or 0
+            self._drop(InputInterruptedError)
+        return self._put(data, mode)
 
     def reply(self, data: bytes) -> None:
         """Type a reply of the emulator to a query of the program.
@@ -98,17 +142,19 @@ class Keyboard:
         else:
             self._replies.append((begin, begin + len(data)))
         with contextlib.suppress(trio.ClosedResourceError, OSError):
-            self._put(data)
+            self._put(data, self._master.input_mode)
 
-    def _put(self, data: bytes) -> int:
+    def _put(self, data: bytes, mode: InputMode) -> int:
         idle = not self._rest
         self._rest += data
+        self._queued_line = _unfinished(mode, self._queued_line, data)
         typed = self._passed + len(self._rest)
         if idle:
             try:
-                self._type_some()
-                if self._rest:
+                self._type_some(mode)
+                if self._rest and not self._is_typing:
                     self._start(self._type_rest)
+                    self._is_typing = True
             except RuntimeError as error:  # the terminal's nursery has closed
                 self._drop()
                 raise trio.ClosedResourceError from error
@@ -121,15 +167,17 @@ class Keyboard:
         """Wait until the PTY has taken the input for which `type` returned `typed`.
 
         If the wait is cancelled, the input is typed all the same. Raises
-        `trio.ClosedResourceError` if the input is dropped, or if the terminal is closed before the
-        PTY has taken the input.
+        `InputInterruptedError` if the input is dropped for a character that sends a signal, and
+        `trio.ClosedResourceError` if it is dropped for another reason, or if the terminal is closed
+        before the PTY has taken the input.
         """
         while self._passed < typed:
             if self._master.closed:
                 raise trio.ClosedResourceError
             await self._passed_changed.park()
-        if any(begin < typed <= end for begin, end in self._dropped):
-            raise trio.ClosedResourceError
+        for begin, end, error in self._dropped:
+            if begin < typed <= end:
+                raise error
 
     def close(self) -> None:
         """Drop the queued input and refuse new input. Idempotent.
@@ -139,28 +187,46 @@ class Keyboard:
         self._drop()
         self._start = _refuse
 
-    def _drop(self) -> None:
+    def _drop(self, error: _ErrorType = trio.ClosedResourceError) -> None:
         if self._rest:
             end = self._passed + len(self._rest)
-            self._dropped.append((self._passed, end))
+            self._dropped.append((self._passed, end, error))
             # Count one byte more, so that later input, even if empty, is after the dropped range.
             self._passed = end + 1
             self._rest.clear()
+        self._queued_line = self._line
         self._replies.clear()
         self._passed_changed.unpark_all()
 
     async def _type_rest(self) -> None:
+        period = _ROOM_POLL_S
         try:
             while self._rest:
                 await self._master.wait_writable()
-                self._type_some()
+                if self._type_some(self._master.input_mode):
+                    period = _ROOM_POLL_S
+                    continue
+                # Poll: the system does not notify of room in the line discipline.
+                with trio.move_on_after(period):
+                    await self._passed_changed.park()
+                period = min(_ROOM_POLL_MAX_S, 2 * period)
         except (trio.ClosedResourceError, OSError):
             self._drop()
+        finally:
+            self._is_typing = False
 
-    def _type_some(self) -> None:
+    def _type_some(self, mode: InputMode) -> int:
+        """Type queued input; return how many bytes the terminal has taken."""
         piece = bytes(self._rest[:65536])
+        if mode.line_bytes_max is not None:
+            piece = self._fitting(piece, mode, mode.line_bytes_max)
+            if not piece:
+                return 0
         echoed = bool(self.listeners) and self._echoes()
         taken = self._master.write(piece)
+        self._room = 0 if mode.line_bytes_max is None else self._room - taken
+        self._checked = None
+        self._line = _unfinished(mode, self._line, piece[:taken])
         typed = self._without_replies(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
@@ -171,6 +237,28 @@ class Keyboard:
             echoed = echoed and self._echoes()
             for listener in list(self.listeners):
                 listener(typed, echoed)
+        return taken
+
+    def _fitting(self, piece: bytes, mode: InputMode, limit: int) -> bytes:
+        """Return the beginning of `piece` that the line discipline takes now."""
+        if self._room < len(piece):
+            unread = self._master.unread
+            if not unread:
+                # Nothing can be read before the line ends, and the end needs a byte more.
+                self._room = max(limit - self._line, mode.line_lengths(0, piece)[0] + 1)
+            elif self._is_settled(unread):
+                self._room = limit - unread - self._line
+        return piece[: max(self._room, 0)]
+
+    def _is_settled(self, unread: int) -> bool:
+        """Return whether the kernel has passed all that was typed to the line discipline.
+
+        Until then the number of `unread` bytes grows from one check to the next.
+        """
+        now = time.monotonic()
+        if self._checked is None or unread > self._checked[1]:
+            self._checked = now, unread
+        return now - self._checked[0] >= _ROOM_POLL_S
 
     def _without_replies(self, piece: bytes) -> bytes:
         """Return `piece`, the input that the PTY has just taken, without the emulator's replies."""
@@ -190,6 +278,11 @@ class Keyboard:
             return self._master.echoes
         except (OSError, termios.error):  # unknown: treat the input as a password
             return False
+
+
+def _unfinished(mode: InputMode, line: int, data: bytes) -> int:
+    """Return the length of the unfinished line after `data`; `line` is the length before it."""
+    return 0 if mode.line_bytes_max is None else mode.line_lengths(line, data)[-1]
 
 
 def _refuse(_: Callable[[], Awaitable[None]]) -> None:

@@ -41,6 +41,7 @@ import trio
 from acpterm.keeper.client import KeeperClient
 from acpterm.keeper.reports import UNKNOWN, ExitReport
 from acpterm.pty import processes
+from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
 from acpterm.pty.signals import decode_status
@@ -327,6 +328,13 @@ class Terminal:
         if waits and (self._master.has_output or self.ring.has_unread):
             return False
         return waits
+
+    def stopped_program(self) -> Stopped | None:
+        """Return the program that was stopped for lack of the terminal; None if there is none.
+
+        Call it while no program waits for input.
+        """
+        return None if self.remote is not None else self._master.stopped_program()
 
     def signal(self, number: int) -> bool:
         """Send the signal `number` to the PTY's foreground process group.

@@ -393,6 +393,50 @@ async def test_long_write_reaches_a_slow_reader_completely():
         assert "200000" in (await agent.output(terminal))["output"]
 
 
+async def test_line_that_the_terminal_would_cut_is_refused_whole():
+    async with agent_here() as agent:
+        terminal = await agent.create("read line; echo got ${#line}")
+        says = "a line of 4096 bytes is too long"
+        params = agent.of(terminal, data="first\n" + "x" * 4096 + "\n")
+        await refused(agent, "_acpterm/terminal/write", -32602, says, **params)
+        assert await agent.type(terminal, "x" * 4095 + "\n") == {"written": 4096}
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"].endswith("\ngot 4095\n")
+
+
+async def test_lines_typed_before_the_program_reads_all_arrive(tmp_path):
+    os.mkfifo(tmp_path / "go")
+    lines = [f"{n:03} {'x' * 995}\n" for n in range(20)]
+    async with agent_here() as agent:
+        terminal = await agent.create(
+            "stty -echo; echo ready; read x <go; head -n 20", cwd=str(tmp_path)
+        )
+        await agent.until_output(terminal, "ready")
+        writes = [
+            await agent.start("_acpterm/terminal/write", agent.of(terminal, data=line))
+            for line in lines
+        ]
+        await agent.output(terminal)
+        assert not agent.has_response(writes[-1])
+        await trio.Path(tmp_path / "go").write_text("\n")
+        assert [await agent.result(write) for write in writes] == [{"written": 1000}] * 20
+        await agent.wait(terminal)
+        assert (await agent.output(terminal))["output"] == f"ready\n{''.join(lines)}"
+
+
+async def test_write_of_dropped_input_fails_when_the_interrupt_key_was_typed():
+    async with agent_here() as agent:
+        terminal = await agent.create("trap 'exit 5' INT; echo go; while :; do sleep 0.01; done")
+        await agent.until_output(terminal, "go")
+        params = agent.of(terminal, data="line\n" * 2000)
+        write = await agent.start("_acpterm/terminal/write", params)
+        await agent.output(terminal)
+        assert await agent.type(terminal, "\x03") == {"written": 1}
+        with pytest.raises(RpcError, match="key was pressed that interrupts the program"):
+            await agent.result(write)
+        assert (await agent.wait(terminal))["exitCode"] == 5
+
+
 # resize
 
 

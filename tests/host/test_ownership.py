@@ -1,6 +1,7 @@
 """Ownership of terminals: the agent's, or the user's; and who may do what."""
 
 import os
+import signal
 import sys
 import time
 
@@ -390,6 +391,35 @@ async def test_waiting_for_input_is_an_event():
         await agent.type(terminal, "me\n")
         await user.until(lambda: "resumed" in event_names())
         assert event_names() == ["created", "waiting", "resumed"]
+
+
+async def test_stopped_program_is_told_to_agent_and_user_and_is_an_event():
+    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
+        _, token = await user.open("events")
+        await poll(lambda: host.state.events.has_subscribers)
+        terminal = await agent.create("timeout 100 sh -c 'printf name?; read x'; echo code $?")
+
+        def events():
+            events = [message["params"] for message in user.by_token[token]]
+            return [e for e in events if (e["terminal"] or {}).get("terminalId") == terminal]
+
+        await user.until(lambda: "stopped" in [event["event"] for event in events()])
+        stopped = events()[-1]["terminal"]["stopped"]
+        assert stopped == {
+            "pid": stopped["pid"],
+            "command": "sh",
+            "why": "wants to read the terminal in the background",
+            "hint": "use timeout --foreground",
+        }
+        own = {"waitingForInput": False, "stopped": stopped}
+        read = await agent.read_from(terminal, since=5, untilInput=True, waitMs=60_000)
+        assert {name: read[name] for name in own} == own
+        assert (await agent.output(terminal))["_meta"]["acpterm"] == own
+        (info,) = await user.list()
+        assert (info["state"], info["stopped"]) == ("running", stopped)
+        os.kill(stopped["pid"], signal.SIGKILL)
+        assert (await agent.wait(terminal))["exitCode"] == 0
+        assert "stopped" not in (await agent.output(terminal)).get("_meta", {})
 
 
 # Retention

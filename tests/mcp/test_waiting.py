@@ -1,5 +1,7 @@
 """How long calls wait, and what happens to commands that take longer."""
 
+import re
+
 import pytest
 
 from acpterm.api.agent_role import AgentRole
@@ -51,6 +53,18 @@ async def test_terminal_bash_returns_when_the_command_waits_for_input(tmp_path):
         assert 'terminal_continue {"sessionId":"term-1","stdin":…}' in result.state
         answered = await tools.call("terminal_continue", sessionId="term-1", stdin="yes\n")
     assert answered.data["state"] == "exited"
+
+
+async def test_terminal_bash_returns_when_the_command_is_stopped(tmp_path):
+    script = "timeout 100 sh -c 'read answer'; :"
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command=script)
+    assert result.data["state"] == "stopped"
+    pid = re.search(r"\(pid (\d+)\)", result.state)[1]
+    why = "wants to read the terminal in the background: use timeout --foreground"
+    stop = 'terminal_stop {"sessionId":"term-1"}'
+    assert result.state.startswith(f"[stopped: sh (pid {pid}) {why} · {stop}")
+    assert "The command is stopped.\n" in result.text
 
 
 async def test_prompt_for_a_password_points_to_attach_only(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from acpterm.pty import linux
 from acpterm.pty.input_wait import detect, syscalls
-from acpterm.pty.input_wait.detect import waits_for_input
+from acpterm.pty.input_wait.detect import stopped_program, waits_for_input
 from acpterm.pty.master import Master
 from tests.pty.programs import PYTHON, SELECT, needs
 from tests.support.ptys import open_pair
@@ -337,3 +337,68 @@ async def test_master_waits_for_input_reports_a_prompt(run):
     assert master.waits_for_input() is True
     master.close()
     assert master.waits_for_input() is None
+
+
+READ = "sh -c 'printf \"name? \"; read x; echo got $x'"
+SET_MODES = "stty -echo"
+GROUP = "import os, subprocess, sys; subprocess.run(sys.argv[1:], preexec_fn=os.setpgrp)"
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "number", "leader"),
+    [
+        (f"timeout 100 {READ}; :", "sh", signal.SIGTTIN, "timeout"),
+        (f"timeout 100 {SET_MODES}; :", "stty", signal.SIGTTOU, "timeout"),
+        ("x=$(timeout 100 head -n 1); :", "head", signal.SIGTTIN, "timeout"),
+        (f"{sys.executable} -c '{GROUP}' cat; :", "cat", signal.SIGTTIN, "cat"),
+    ],
+)
+def test_program_that_uses_the_terminal_in_the_background_is_stopped(
+    run, command, name, number, leader
+):
+    terminal = run("sh", "-c", command)
+    terminal.until(lambda: stopped_program(terminal.master) is not None)
+    found = stopped_program(terminal.master)
+    assert (found.name, found.signal, found.leader) == (name, number, leader)
+    assert command_name(found.pid) == name
+    assert terminal.results(0.2) == {False}
+    os.kill(found.pid, signal.SIGKILL)
+    terminal.program.wait()
+
+
+def test_program_under_timeout_in_the_foreground_waits(run):
+    terminal = run("sh", "-c", f"timeout --foreground 100 {READ}; :")
+    terminal.until_waits()
+    assert stopped_program(terminal.master) is None
+    terminal.type("Ada\n")
+    terminal.until_shown(b"got Ada")
+
+
+def test_suspended_and_background_jobs_of_a_shell_are_not_stopped_programs(run):
+    terminal = run("bash", "--norc")
+    terminal.until_waits()
+
+    def stopped_jobs():
+        jobs = map(detect._find, detect._children(detect._find(terminal.program.pid)))
+        return sum(job is not None and job.state == b"T" for job in jobs)
+
+    terminal.type("cat &\n")
+    terminal.until(lambda: stopped_jobs() == 1)
+    terminal.type("sleep 100\n")
+    terminal.until(lambda: runs_a_job(terminal))
+    assert stopped_program(terminal.master) is None
+    terminal.type("\x1a")
+    terminal.until(lambda: stopped_jobs() == 2)
+    terminal.until_waits()
+    terminal.type("sleep 100\n")
+    terminal.until(lambda: runs_a_job(terminal))
+    assert stopped_program(terminal.master) is None
+
+
+def test_program_of_a_script_is_stopped_when_the_script_is_a_job_of_a_shell(run):
+    terminal = run("bash", "--norc")
+    terminal.until_waits()
+    terminal.type("sh -c 'timeout 100 cat; :'\n")
+    terminal.until(lambda: stopped_program(terminal.master) is not None)
+    assert stopped_program(terminal.master).name == "cat"
+    terminal.type("\x03")

@@ -1,6 +1,9 @@
 """Input arrives completely and in order, at any speed of the program that reads it."""
 
+import fcntl
 import os
+import struct
+import termios
 import tty
 from contextlib import contextmanager, suppress
 
@@ -10,7 +13,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from acpterm.pty.master import Master
 from acpterm.terminal import keyboard as keyboards
-from acpterm.terminal.keyboard import InputFullError, Keyboard
+from acpterm.terminal.keyboard import (
+    InputFullError,
+    InputInterruptedError,
+    Keyboard,
+    LineTooLongError,
+)
 from tests.support.depth import DEADLINE_S
 from tests.support.ptys import open_pair
 
@@ -203,3 +211,135 @@ async def test_reply_is_dropped_when_the_terminal_is_closed(pair, nursery):
     keyboard.reply(b"\x1b[0n")
     assert not keyboard._rest
     assert not nursery.child_tasks
+
+
+LINE_MAX = 4095
+
+
+@pytest.fixture
+async def lines():
+    """A master and a slave in line mode, as programs get them."""
+    master, slave = open_pair(80, 24)
+    os.set_blocking(slave, False)
+    owner = Master(master)
+    yield owner, slave
+    owner.close()
+    os.close(slave)
+
+
+def held(slave):
+    """Return how many bytes of complete lines the line discipline holds."""
+    return struct.unpack("i", fcntl.ioctl(slave, termios.FIONREAD, bytes(4)))[0]
+
+
+def set_mode(slave, index, set_flags=0, clear_flags=0):
+    attributes = termios.tcgetattr(slave)
+    attributes[index] = attributes[index] & ~clear_flags | set_flags
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+
+
+@pytest.mark.parametrize("echo", [True, False])
+@pytest.mark.parametrize(
+    ("end", "line_end"), [(b"\n", b"\n"), (b"\r", b"\n"), (b"\x04", b""), (b"#", b"#")]
+)
+async def test_longest_line_is_typed_and_a_longer_one_refused(lines, nursery, end, line_end, echo):
+    master, slave = lines
+    attributes = termios.tcgetattr(slave)
+    attributes[6][termios.VEOL] = b"#"
+    termios.tcsetattr(slave, termios.TCSANOW, attributes)
+    set_mode(slave, 3, clear_flags=0 if echo else termios.ECHO)
+    keyboard = Keyboard(master, nursery.start_soon)
+    text = "é".encode() * (LINE_MAX // 2) + b"x"
+    with pytest.raises(LineTooLongError) as refused:
+        keyboard.type(b"first\n" + text + b"y" + end)
+    assert (refused.value.length, refused.value.limit) == (LINE_MAX + 1, LINE_MAX)
+    await keyboard.wait(keyboard.type(text + end))
+    assert await read(slave, LINE_MAX + len(line_end)) == text + line_end
+    assert held(slave) == 0
+
+
+async def test_line_is_measured_over_several_writes(lines, nursery):
+    master, slave = lines
+    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard.type(b"a" * 3000)
+    keyboard.reply(b"\x1b[0n")
+    with pytest.raises(LineTooLongError):
+        keyboard.type(b"b" * 1092)
+    keyboard.type(b"b" * 1091 + b"\n")
+    keyboard.type(b"c" * LINE_MAX)
+    with pytest.raises(LineTooLongError):
+        keyboard.type(b"c")
+    keyboard.type(b"\n")
+    expected = b"a" * 3000 + b"\x1b[0n" + b"b" * 1091 + b"\n" + b"c" * LINE_MAX + b"\n"
+    assert await read(slave, len(expected)) == expected
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("size", [1000, LINE_MAX + 1])
+async def test_lines_wait_until_the_line_discipline_has_room(lines, nursery, size, at_once):
+    master, slave = lines
+    keyboard = Keyboard(master, nursery.start_soon)
+    pieces = [b"%02d" % number + b"x" * (size - 3) + b"\n" for number in range(20)]
+    typed = [keyboard.type(piece) for piece in ([b"".join(pieces)] if at_once else pieces)]
+    async with trio.open_nursery() as waiting:
+        waiting.start_soon(keyboard.wait, typed[-1])
+        # Several checks for room pass.
+        await wait_all_tasks_blocked(0.01)
+        # What is written is what the line discipline has taken.
+        taken = keyboard._passed
+        assert size * (LINE_MAX // size or 1) <= taken <= LINE_MAX + 1
+        with trio.fail_after(DEADLINE_S):
+            while held(slave) != taken // size * size:
+                await trio.lowlevel.checkpoint()
+        assert len(waiting.child_tasks) == 1
+        with trio.fail_after(DEADLINE_S):
+            assert await read(slave, 20 * size) == b"".join(pieces)
+    assert held(slave) == 0
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+async def test_interrupt_reaches_a_program_that_does_not_read(nursery, is_raw):
+    master, slave = open_pair(80, 24)
+    set_mode(slave, 3, clear_flags=termios.ICANON if is_raw else 0)
+    program = "trap 'read x; echo got $x; exit 5' INT; echo up; while :; do sleep 1; done"
+    process = await trio.lowlevel.open_process(
+        ["setsid", "--ctty", "sh", "-c", program], stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    owner = Master(master)
+    keyboard = Keyboard(owner, nursery.start_soon)
+    output = b""
+
+    async def shown(text):
+        nonlocal output
+        while text not in output:
+            await trio.lowlevel.wait_readable(master)
+            output += os.read(master, 65536)
+
+    with trio.fail_after(DEADLINE_S):
+        await shown(b"up")
+        lost = keyboard.type(b"ls\n" * 50_000)
+        await wait_all_tasks_blocked()
+        keyboard.type(b"\x03")
+        with pytest.raises(InputInterruptedError):
+            await keyboard.wait(lost)
+        # Nothing that was typed before is left.
+        await keyboard.wait(keyboard.type(b"later\n"))
+        await shown(b"got later")
+        assert await process.wait() == 5
+    owner.close()
+    keyboard.close()
+
+
+async def test_line_of_any_length_is_typed_in_raw_mode_and_before_a_client_sets_it(pair, nursery):
+    master, slave = pair
+    await_raw = Master(os.dup(master.fd), waits_for_raw=True)
+    text = b"x" * 10_000
+    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard.type(text)
+    assert await read(slave, 10_000) == text
+    set_mode(slave, 3, set_flags=termios.ICANON)
+    Keyboard(await_raw, nursery.start_soon).type(text)
+    tty.setraw(slave)
+    assert await read(slave, 10_000) == text
+    await_raw.close()

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from acpterm.acp.agent_api import StoppedProgram
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
 from acpterm.client import sanitize
 from acpterm.client.user import format as words
@@ -155,6 +156,7 @@ def terminals() -> list[TerminalInfo]:
         *(replace(running, created_at=now - 1000 * age) for age in (-5, 0, 1, 59, 60, 3600, 86400)),
         *(replace(running, waiting_for_input=value) for value in (True, None)),
         replace(running, ending=True, waiting_for_input=True),
+        replace(running, stopped=StoppedProgram(7, "a\u202eb", "wants to read", "use x")),
         replace(running, owner="user", agent=None, session_id=None, last_output_at=None),
         replace(running, provider="podman", isolation="container"),
         replace(running, provider="slurm:cpu", state="queued"),
@@ -183,6 +185,7 @@ def test_words_are_those_of_ls(node, tmp_path):
         words.WAITS,
         words.ENDING,
         "exited 0",
+        "stopped: a\\u202eb wants to read",
         "running",
         "queued",
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
 from acpterm.client.sanitize import one_line
@@ -128,14 +128,17 @@ def _in_short(command: str) -> str:
 def state(terminal: TerminalInfo, now: float) -> str:
     """Return the state of a terminal as text, such as `running` or `exited 0, released 5m ago`.
 
-    The text says whether the program is queued, is running, waits for input or is ending, or how it
-    ended; and, if the terminal was released, how long before `now` (in seconds since 1970).
+    The text says whether the program is queued, is running, waits for input, is stopped or is
+    ending, or how it ended; and, if the terminal was released, how long before `now` (in seconds
+    since 1970).
     """
     status = terminal.exit_status
     if status is None:
         how: str = ENDING if terminal.ending else terminal.state
         if how == "running" and terminal.waiting_for_input:
             how = WAITS
+        if how == "running" and not isinstance(terminal.stopped, UnsetType):
+            how = f"stopped: {summary_line(terminal.stopped.command)} {terminal.stopped.why}"
     else:
         how = f"exited {status.exit_code}" if status.signal is None else ended(status)
         how += reason(status)

@@ -33,13 +33,13 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.agent.read_methods import agents_info
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.input_monitor import is_waiting
+from acpterm.host.input_monitor import is_waiting, stopped_program
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.placement import resources_of
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import seconds
 from acpterm.host.state.records import RequestId
-from acpterm.host.terminal_info import exit_code, exit_meta, exit_status
+from acpterm.host.terminal_info import exit_code, exit_meta, exit_status, stopped_info
 from acpterm.host.terminal_ops import check_screen, current_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.providers.provider import is_place
@@ -212,6 +212,8 @@ def _output(
     status = exit_status(entry.terminal.exit, signal_code=connection.signal_code)
     waits = is_waiting(entry) if entry.terminal.exit is None else None
     own = UNSET if waits is None else OutputMeta(waiting_for_input=waits)
+    if (stopped := stopped_program(entry, waits)) is not None:
+        own = OutputMeta(waiting_for_input=False, stopped=stopped_info(stopped))
     if entry.terminal.is_queued:
         own = OutputMeta(queued=True)
     meta = UNSET if isinstance(own, UnsetType) else {OWN: own}

@@ -139,7 +139,8 @@ def heading(session: Session, view: View, limit: float) -> str:
     end = view.exit
     if end is None:
         why = "waits for input" if view.is_waiting else "has not ended yet"
-        return f"Terminal Id: {session.id}\nThe command {why}, and continues.\n\nOutput:\n"
+        does = "is stopped" if view.stopped is not None else f"{why}, and continues"
+        return f"Terminal Id: {session.id}\nThe command {does}.\n\nOutput:\n"
     if end.ended_by == "timeout":
         return _killed(limit)
     if end.signal is not None and end.code is None:

@@ -22,6 +22,8 @@ def next_calls(session: Session, view: View) -> tuple[str, ...]:
     """
     if view.is_waiting:
         return (call_text("terminal_continue", sessionId=session.id, stdin=...),)
+    if view.stopped is not None:
+        return (call_text("terminal_stop", sessionId=session.id),)
     return (
         call_text("terminal_wait", sessionId=session.id),
         call_text("terminal_stop", sessionId=session.id),

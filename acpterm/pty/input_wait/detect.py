@@ -8,6 +8,9 @@ A system call with a timeout does not show the timeout's purpose: `top` redraws 
 expires, while the prompt of Python 3.13 polls for input ten times a second and does nothing else.
 Only the time without output distinguishes the two; see `waits_for_input`.
 
+A program outside the foreground group is stopped when it reads from the terminal or sets its modes;
+`stopped_program` finds it.
+
 Programs that forward input to another program hide whether that program waits. ssh and script
 always appear to wait for input; tmux never does, since its server reads the input.
 """
@@ -16,11 +19,13 @@ import contextlib
 import errno
 import fcntl
 import os
+import signal
 import stat
 import struct
 import termios
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from acpterm.pty.input_wait import syscalls
@@ -42,6 +47,7 @@ _SILENCE_MIN_S: Final = 1.0
 # ioctl_tty(2). Python's termios does not have all of them.
 _TIOCGSID: Final = 0x5429
 _TIOCGPTN: Final = 0x8004_5430
+_BACKGROUND_SIGNALS: Final = (signal.SIGTTIN, signal.SIGTTOU)
 _DEV_TTY: Final = os.makedev(5, 0)
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 # These errors mean that reading was refused; other errors mean that the process has ended.
@@ -76,10 +82,51 @@ def waits_for_input(master: int, quiet: float = 0.0, program: int | None = None)
             return False
         terminal = _Terminal(master, quiet)
         (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
-        found = _descendants(group, program or session, session)
+        found = _descendants((group, program or session), session)
         return _any_waits(found, group, terminal)
     except (OSError, termios.error):
         return None
+
+
+class Stopped(NamedTuple):
+    """A program that was stopped when it used the terminal from the background.
+
+    `signal` is SIGTTIN (it reads) or SIGTTOU (it sets the terminal's modes). `leader` is the name
+    of the leader of its process group.
+    """
+
+    pid: int
+    name: str
+    signal: signal.Signals
+    leader: str
+
+
+def stopped_program(master: int) -> Stopped | None:
+    """Return a stopped program that the foreground group has started; None if there is none.
+
+    `timeout`, for one, puts its command into the background unless it is the command itself of the
+    terminal. The jobs of a shell are not found while another job is in the foreground; at its
+    prompt, the shell waits for input, so the caller does not ask. Returns None on other systems,
+    and on older kernels, which do not show the signal that stopped a process. Raises nothing.
+    """
+    try:
+        group = os.tcgetpgrp(master)
+        (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
+        if group <= 0:
+            return None
+        for process in islice(_descendants((group,), session), _PROCESSES_MAX):
+            if process.state == b"T" and process.group != group:
+                number = int(stat_fields(f"/proc/{process.pid}/stat")[-1])
+                if number in _BACKGROUND_SIGNALS:
+                    name, leader = _name(process.pid), _name(process.group)
+                    return Stopped(process.pid, name, signal.Signals(number), leader)
+    except (OSError, termios.error):
+        pass
+    return None
+
+
+def _name(pid: int) -> str:
+    return read_once(f"/proc/{pid}/comm", 64).decode(errors="replace").rstrip("\n")
 
 
 class _Terminal:
@@ -201,8 +248,8 @@ def _threads(process: _Process, max_count: int) -> list[int]:
     return sorted(tids, key=lambda tid: (tid != process.pid, tid))[:max_count]
 
 
-def _descendants(group: int, program: int, session: int) -> Iterator[_Process]:
-    """Yield the group's leader and its descendants, then the program and its descendants.
+def _descendants(roots: tuple[int, ...], session: int) -> Iterator[_Process]:
+    """Yield each of the processes `roots` and its descendants.
 
     No process is yielded twice, and processes with the controlling terminal of another session than
     `session` are omitted.
@@ -211,7 +258,7 @@ def _descendants(group: int, program: int, session: int) -> Iterator[_Process]:
     found as children of the shell, which is the program.
     """
     seen = set()
-    for root in (group, program):
+    for root in roots:
         pending = deque([root])
         while pending:
             pid = pending.popleft()

@@ -10,6 +10,7 @@ export function factsOf(info, now) {
     Agent: info.agent ? summaryLine(info.agent) : null,
     Level: info.level,
     Where: where(info),
+    Stopped: info.stopped && !status ? `${info.stopped.hint} (pid ${info.stopped.pid})` : null,
     Isolation: (info.isolation ?? "none") === "none" ? null : info.isolation,
     Size: `${info.cols}x${info.rows}`,
     Age: duration(Math.max(0, now - info.createdAt / 1000)),

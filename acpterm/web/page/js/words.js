@@ -65,6 +65,9 @@ export function state(terminal, now) {
   if (status == null) {
     how = terminal.ending ? ENDING : terminal.state;
     if (how === "running" && terminal.waitingForInput) how = WAITS;
+    if (how === "running" && terminal.stopped) {
+      how = `stopped: ${summaryLine(terminal.stopped.command)} ${terminal.stopped.why}`;
+    }
   } else {
     how = status.signal == null ? `exited ${status.exitCode ?? "None"}` : ended(status);
     how += reason(status);
