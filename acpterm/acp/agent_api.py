@@ -37,7 +37,7 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
     "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name", "resources"],
     "createdMeta": ["provider", "isolation", "level", "name", "host", "queued"],
-    "outputMeta": ["waitingForInput", "queued"],
+    "outputMeta": ["waitingForInput", "waitingProgram", "queued"],
     "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue", "host"],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
@@ -75,8 +75,8 @@ class ReadResponse(Wire):
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
     is the number of bytes after `since` that are missing: they are no longer retained, or they
     belong to a line or an escape sequence whose beginning is no longer retained. `exit_status` is
-    absent until the program has exited. `waiting_for_input` is as in ``terminal/output``
-    (`agent_meta.OutputMeta`).
+    absent until the program has exited. `waiting_for_input` and `waiting_program` are as in
+    ``terminal/output`` (`agent_meta.OutputMeta`).
     """
 
     data: str
@@ -85,6 +85,7 @@ class ReadResponse(Wire):
     encoding: Literal["base64"] | UnsetType = UNSET
     exit_status: TerminalExitStatus | UnsetType = UNSET
     waiting_for_input: bool | UnsetType = UNSET
+    waiting_program: str | UnsetType = UNSET
 
 
 class AgentListRequest(Wire, omit_defaults=True):

@@ -95,11 +95,13 @@ class OutputMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
 
     `waiting_for_input` is sent only while the program runs, and only if acpterm can determine
-    whether the program waits. While a cluster has no room for the program yet, `queued` is sent
-    instead, and is true.
+    whether the program waits. `waiting_program` says which program waits, and on which file if it
+    is an editor or pager: ``vim waits on COMMIT_EDITMSG``, ``sh waits for input``. While a cluster
+    has no room for the program yet, `queued` is sent instead, and is true.
     """
 
     waiting_for_input: bool | UnsetType = UNSET
+    waiting_program: str | UnsetType = UNSET
     queued: bool | UnsetType = UNSET
 
 

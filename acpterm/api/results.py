@@ -40,7 +40,8 @@ class Output(Struct, frozen=True):
     """Output as text, from `Terminal.read`.
 
     `exit` is set once the program has exited. `waiting_for_input` says whether the program waits
-    for input; None if it has exited, or if that cannot be determined.
+    for input; None if it has exited, or if that cannot be determined. `waiting_program` says which
+    program waits, such as ``vim waits on COMMIT_EDITMSG``; None if that is unknown.
     """
 
     text: str
@@ -48,6 +49,7 @@ class Output(Struct, frozen=True):
     lost: int
     exit: Exit | None = None
     waiting_for_input: bool | None = None
+    waiting_program: str | None = None
 
 
 class RawOutput(Struct, frozen=True):
@@ -58,6 +60,7 @@ class RawOutput(Struct, frozen=True):
     lost: int
     exit: Exit | None = None
     waiting_for_input: bool | None = None
+    waiting_program: str | None = None
 
 
 class RetainedOutput(Struct, frozen=True):
@@ -166,7 +169,8 @@ class Completed(Struct, frozen=True, kw_only=True):
     `truncated` is true, the first `output_begin` bytes (UTF-8) of this text are left out.
     The terminal's output was read up to `position`. `started_new` is true if a shell was started
     for this command because the previous shell had ended.
-    `detail` explains the result in a sentence; it may be empty.
+    `detail` explains the result in a sentence; it may be empty. If the command waits for input,
+    `waiting_program` says which program, as in `Output`.
     """
 
     state: ShellState
@@ -181,3 +185,4 @@ class Completed(Struct, frozen=True, kw_only=True):
     output_begin: int = 0
     started_new: bool = False
     detail: str = ""
+    waiting_program: str | None = None

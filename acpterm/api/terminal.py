@@ -79,6 +79,7 @@ class Terminal:
             found.lost,
             exit_of_status(found.exit_status),
             None if isinstance(waits, UnsetType) else waits,
+            found.waiting_program or None,
         )
 
     async def read_raw(
@@ -101,6 +102,7 @@ class Terminal:
             found.lost,
             exit_of_status(found.exit_status),
             None if isinstance(waits, UnsetType) else waits,
+            found.waiting_program or None,
         )
 
     async def output(self) -> RetainedOutput:

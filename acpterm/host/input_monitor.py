@@ -1,6 +1,6 @@
 """Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
-`is_waiting` checks one terminal. If there was output or input within the last `QUIET_S` seconds,
+`input_wait` checks one terminal. If there was output or input within the last `QUIET_S` seconds,
 the program is treated as not waiting, without a check: the program may not have read the input yet.
 While the event bus has subscriptions, `InputMonitor` checks all running terminals every `PERIOD_S`
 seconds, and publishes an event for each program that has begun or stopped waiting.
@@ -11,9 +11,10 @@ from typing import Final
 
 import trio
 
-from acpterm.host.entry import TerminalEntry
+from acpterm.host.entry import InputWait, TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.registry import TerminalRegistry
+from acpterm.pty.input_wait import waiter
 
 QUIET_S: Final = 0.1
 PERIOD_S: Final = 0.5
@@ -21,18 +22,18 @@ PERIOD_S: Final = 0.5
 _BATCH: Final = 16
 
 
-def is_waiting(entry: TerminalEntry) -> bool | None:
-    """Return whether a terminal's program waits for input; None if that cannot be determined.
-
-    Takes some 100 µs.
-    """
+def input_wait(entry: TerminalEntry) -> InputWait:
+    """Return whether, and which, program of a terminal waits for input. Takes some 100 µs."""
     terminal = entry.terminal
     if terminal.exit is not None:
-        return False
+        return InputWait(False)
     last = max(terminal.timeline.last or 0, terminal.keyboard.last_typed)
     if time.monotonic() - last < QUIET_S:
-        return False
-    return terminal.waits_for_input()
+        return InputWait(False)
+    pid = terminal.waiting_process()
+    if pid is None:
+        return InputWait(None)
+    return InputWait(pid > 0, waiter.sentence(pid) if pid else None)
 
 
 class InputMonitor:
@@ -47,10 +48,10 @@ class InputMonitor:
 
     def check(self, entry: TerminalEntry) -> None:
         """Publish an event if a program began or stopped waiting for input since the last check."""
-        before, entry.waiting = entry.waiting, is_waiting(entry)
-        if entry.waiting == before:
+        before, entry.waiting = entry.waiting.is_waiting, input_wait(entry)
+        if entry.waiting.is_waiting == before:
             return
-        if entry.waiting:
+        if entry.waiting.is_waiting:
             self._bus.publish_terminal("waiting", entry)
         elif before and entry.terminal.exit is None:
             self._bus.publish_terminal("resumed", entry)

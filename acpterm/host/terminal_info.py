@@ -14,7 +14,7 @@ from acpterm.acp.agent_meta import ExitMeta
 from acpterm.acp.terminal import TerminalExitStatus
 from acpterm.acp.user_api import ExitInfo, State, TerminalInfo
 from acpterm.config import Settings
-from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, TerminalEntry
+from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, InputWait, TerminalEntry
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
 
@@ -23,10 +23,10 @@ from acpterm.terminal.status import ExitStatus
 _NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
 
-def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo:
+def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
     """Describe a terminal for the user's clients.
 
-    `waiting`: whether its program waits for input; None if unknown (see `input_monitor`).
+    `waiting`: whether its program waits for input (see `input_monitor`).
     """
     terminal, session = entry.terminal, entry.session
     limits = entry.record.limits
@@ -53,7 +53,8 @@ def terminal_info(entry: TerminalEntry, *, waiting: bool | None) -> TerminalInfo
         exited_at=None if entry.exited_at is None else round(1000 * entry.exited_at),
         position=terminal.ring.end,
         attached=entry.window_count,
-        waiting_for_input=waiting,
+        waiting_for_input=waiting.is_waiting,
+        waiting_program=waiting.program or UNSET,
         recording=entry.recording,
         exit_status=exit_info(terminal.exit),
         ending=entry.is_ending,

@@ -18,7 +18,7 @@ from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ScreenResponse
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.input_monitor import QUIET_S, is_waiting
+from acpterm.host.input_monitor import QUIET_S, input_wait
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.terminal_info import exit_status
@@ -138,7 +138,7 @@ async def _wait_for_output(entry: TerminalEntry, seen: int, *, until_input: bool
         with trio.move_on_at(check_at) as timer:
             await terminal.wait_changed()
         if timer.cancelled_caught:
-            if is_waiting(entry):
+            if input_wait(entry).is_waiting:
                 return True
             check_at = trio.current_time() + _INPUT_CHECK_S
     return False
@@ -153,8 +153,10 @@ def _response(
     if terminal.exit is None:
         # Checked even without `untilInput`: the MCP server reports the result of such reads. The
         # check takes 50 to 100 µs of a read's 320 µs, and is skipped while the program is active.
-        is_at_prompt = waits or is_waiting(entry)
-        response.waiting_for_input = UNSET if is_at_prompt is None else is_at_prompt
+        found = input_wait(entry)
+        is_waiting = waits or found.is_waiting
+        response.waiting_for_input = UNSET if is_waiting is None else is_waiting
+        response.waiting_program = found.program or UNSET
     return response
 
 

@@ -65,7 +65,7 @@ def _what(completed: Completed) -> str:
         case "running":
             what = f"running {seconds}"
         case "waiting_for_input":
-            what = f"running {seconds}, waits for input"
+            what = f"running {seconds}, {completed.waiting_program or 'waits for input'}"
         case "shell_ended":
             what = f"the shell has ended after {seconds}"
         case _:

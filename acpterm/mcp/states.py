@@ -50,8 +50,9 @@ class View(Struct, kw_only=True):
     `text` is all new output, from the position `since` to `position`, without the `lost` bytes that
     are no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
     program runs. `is_waiting` says whether the program waits for input, `hides_input` whether it
-    does not echo the input. `prompt` is the last line of output. `matched` is the text that the
-    pattern of a wait has matched.
+    does not echo the input, `waiting_program` which one waits: `vim waits on COMMIT_EDITMSG`.
+    `prompt` is the last line of output. `matched` is the text that the pattern of a wait has
+    matched.
     """
 
     text: str
@@ -62,6 +63,7 @@ class View(Struct, kw_only=True):
     exit: Exit | None = None
     is_waiting: bool = False
     hides_input: bool = False
+    waiting_program: str | None = None
     prompt: str = ""
     matched: str | None = None
 
@@ -120,8 +122,10 @@ def _what(session: Session, view: View) -> str:
     if end is None:
         if not view.is_waiting:
             return f"running {seconds}{matched}"
-        prompt = f" at {_quoted(view.prompt)}" if view.prompt else ""
-        return f"running {seconds}, waits for input{prompt}{matched}"
+        what = view.waiting_program or "waits for input"
+        # The last line of an editor or pager is no prompt.
+        prompt = f" at {_quoted(view.prompt)}" if view.prompt and what.endswith("input") else ""
+        return f"running {seconds}, {what}{prompt}{matched}"
     how = f"exit code {end.code}" if end.signal is None else f"signal {end.signal}"
     if end.code is None and end.signal is None:
         how = "exit status unknown"

@@ -123,6 +123,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         exit=output.exit,
         is_waiting=is_waiting,
         hides_input=hides_input,
+        waiting_program=output.waiting_program,
         prompt=session.prompt,
         matched=matched,
     )

@@ -119,12 +119,12 @@ class Master:
         modes = termios.tcgetattr(self.fd)[3]
         return bool(modes & termios.ICANON) and not modes & termios.ECHO
 
-    def waits_for_input(self, quiet: float = 0.0) -> bool | None:
-        """Return whether the program waits for input; None if that cannot be known.
+    def waiting_process(self, quiet: float = 0.0) -> int | None:
+        """Return the pid of a process that waits for input, 0 for none, None if that is unknown.
 
-        `quiet` is the number of seconds since the last output; see `detect.waits_for_input`.
+        `quiet` is the number of seconds since the last output; see `detect.waiting_process`.
         """
-        return None if self.closed else detect.waits_for_input(self.fd, quiet)
+        return None if self.closed else detect.waiting_process(self.fd, quiet)
 
     @property
     def has_output(self) -> bool:

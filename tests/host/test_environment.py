@@ -223,6 +223,13 @@ async def test_git_does_not_wait_in_an_editor(tmp_path, monkeypatch, case):
     assert output.strip().splitlines()[-1].strip() == last
 
 
+async def test_editor_that_the_agent_sets_is_also_the_one_of_rebase():
+    async with agent_here() as agent:
+        env = await env_of(agent, env=variables(GIT_EDITOR="vi"))
+    assert env["GIT_EDITOR"] == "vi"
+    assert "GIT_SEQUENCE_EDITOR" not in env
+
+
 async def test_setting_leaves_editors_alone(monkeypatch):
     monkeypatch.setenv("GIT_EDITOR", "vi")
     async with agent_here(disable_editors=False) as agent:

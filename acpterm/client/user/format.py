@@ -135,7 +135,7 @@ def state(terminal: TerminalInfo, now: float) -> str:
     if status is None:
         how: str = ENDING if terminal.ending else terminal.state
         if how == "running" and terminal.waiting_for_input:
-            how = WAITS
+            how = summary_line(terminal.waiting_program or WAITS)
     else:
         how = f"exited {status.exit_code}" if status.signal is None else ended(status)
         how += reason(status)

@@ -33,7 +33,7 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.agent.read_methods import agents_info
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.input_monitor import is_waiting
+from acpterm.host.input_monitor import input_wait
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.placement import resources_of
 from acpterm.host.launch.request import LaunchRequest
@@ -210,8 +210,11 @@ def _output(
     connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
 ) -> TerminalOutputResponse:
     status = exit_status(entry.terminal.exit, signal_code=connection.signal_code)
-    waits = is_waiting(entry) if entry.terminal.exit is None else None
-    own = UNSET if waits is None else OutputMeta(waiting_for_input=waits)
+    own: OutputMeta | UnsetType = UNSET
+    if entry.terminal.exit is None:
+        is_waiting, program = input_wait(entry)
+        if is_waiting is not None:
+            own = OutputMeta(waiting_for_input=is_waiting, waiting_program=program or UNSET)
     if entry.terminal.is_queued:
         own = OutputMeta(queued=True)
     meta = UNSET if isinstance(own, UnsetType) else {OWN: own}

@@ -76,8 +76,10 @@ def added_variables(
     """
     if attended:
         return {**_OF_THIS_TERMINAL, **requested}
-    editors = _NO_EDITORS if settings.disable_editors else {}
-    return {**_OF_THIS_TERMINAL, **_NO_PAGERS, **editors, **settings.agent_env, **requested}
+    wanted = {**settings.agent_env, **requested}
+    # GIT_SEQUENCE_EDITOR would override a GIT_EDITOR that is wanted.
+    no_editors = settings.disable_editors and "GIT_EDITOR" not in wanted
+    return {**_OF_THIS_TERMINAL, **_NO_PAGERS, **(_NO_EDITORS if no_editors else {}), **wanted}
 
 
 def terminal_environment(

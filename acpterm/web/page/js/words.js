@@ -64,7 +64,7 @@ export function state(terminal, now) {
   let how;
   if (status == null) {
     how = terminal.ending ? ENDING : terminal.state;
-    if (how === "running" && terminal.waitingForInput) how = WAITS;
+    if (how === "running" && terminal.waitingForInput) how = summaryLine(terminal.waitingProgram ?? WAITS);
   } else {
     how = status.signal == null ? `exited ${status.exitCode ?? "None"}` : ended(status);
     how += reason(status);
