@@ -35,8 +35,18 @@ EXTENSION_METHODS: Final = (
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name", "resources"],
-    "createdMeta": ["provider", "isolation", "level", "name", "host", "queued"],
+    "createMeta": [
+        "cols",
+        "rows",
+        "timeoutMs",
+        "shell",
+        "format",
+        "provider",
+        "name",
+        "resources",
+        "cwdBytes",
+    ],
+    "createdMeta": ["provider", "isolation", "level", "name", "host", "queued", "cwd", "cwdGone"],
     "outputMeta": ["waitingForInput", "waitingProgram", "queued"],
     "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue", "host"],
 }
@@ -133,10 +143,10 @@ class SignalRequest(Wire):
 class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
-    `command`, `args` and `cwd` are as in ``terminal/create``. If `ask` is true and the command
-    needs approval, the user is asked, and the response is sent after the user's answer. If `ask` is
-    true and the policy or the user refuses the command, the response is an error. If `ask` is
-    false, the user is not asked, and the response contains the decision of the policy.
+    `command`, `args`, `cwd` and `cwd_bytes` are as in ``terminal/create``. If `ask` is true and the
+    command needs approval, the user is asked, and the response is sent after the user's answer. If
+    `ask` is true and the policy or the user refuses the command, the response is an error. If `ask`
+    is false, the user is not asked, and the response contains the decision of the policy.
     """
 
     session_id: SessionId
@@ -144,6 +154,7 @@ class CheckRequest(Wire, omit_defaults=True):
     args: list[str] | None = None
     cwd: Annotated[str | None, Meta(description="an absolute path")] = None
     ask: bool = False
+    cwd_bytes: bytes | None = None
 
 
 class CheckedPart(Wire):
@@ -179,10 +190,12 @@ class SetSessionRequest(Wire):
     """The params of ``_acpterm/session/set``: set the default ``cwd`` of a session's terminals.
 
     ``_acpterm/session/open`` has the same params, and lets the session's programs write in `cwd`.
+    `cwd_bytes` is as in ``terminal/create``.
     """
 
     session_id: SessionId
-    cwd: Annotated[str, Meta(description="an absolute path")]
+    cwd: Annotated[str, Meta(description="an absolute path")] = ""
+    cwd_bytes: bytes | None = None
 
 
 class AgentEventsRequest(Wire):

@@ -5,7 +5,6 @@ ACP does, for agents, and for read requests of the user's clients.
 """
 
 import math
-import os
 from typing import Final
 
 from msgspec import UNSET, UnsetType
@@ -15,6 +14,8 @@ from acpterm.acp.terminal import TerminalExitStatus
 from acpterm.acp.user_api import ExitInfo, State, TerminalInfo
 from acpterm.config import Settings
 from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, InputWait, TerminalEntry
+from acpterm.host.state.records import unpack_text
+from acpterm.jsonrpc import readable
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
 
@@ -43,8 +44,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
             call for call in entry.tool_calls[-TOOL_CALLS_MAX:] if len(call) <= TOOL_CALL_ID_MAX
         ],
         command=entry.command,
-        # The name of a directory need not be UTF-8.
-        cwd=os.fsencode(entry.cwd).decode(errors="replace"),
+        cwd=readable(entry.cwd),
         pid=terminal.pid,
         cols=terminal.cols,
         rows=terminal.rows,
@@ -55,6 +55,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         attached=entry.window_count,
         waiting_for_input=waiting.is_waiting,
         waiting_program=waiting.program or UNSET,
+        cwd_gone=cwd_gone(entry),
         recording=entry.recording,
         exit_status=exit_info(terminal.exit),
         ending=entry.is_ending,
@@ -66,6 +67,12 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
     )
+
+
+def cwd_gone(entry: TerminalEntry) -> str | UnsetType:
+    """Return the directory of the terminal's session if it was gone."""
+    gone = entry.record.cwd_gone
+    return UNSET if gone is None else readable(unpack_text(gone))
 
 
 def _state(entry: TerminalEntry) -> State:

@@ -92,7 +92,7 @@ def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -
     While the program runs, the line suggests `next_calls`, unless the program probably waits for a
     password.
     """
-    parts = [_what(session, view)]
+    parts = [_what(session, view) + directory_gone(session)]
     if view.exit is None:
         if not view.is_secret:
             parts += next_calls
@@ -112,6 +112,12 @@ def call_text(tool: str, **arguments: object) -> str:
         for name, value in arguments.items()
     )
     return f"{tool} {{{','.join(pairs)}}}"
+
+
+def directory_gone(session: Session) -> str:
+    """Return text about the session's directory if it was gone when the program started."""
+    gone = session.cwd_gone
+    return "" if gone is None else f", in {session.cwd}, since {gone} is gone"
 
 
 def _what(session: Session, view: View) -> str:
