@@ -7,7 +7,7 @@ for acpterm. A null member is treated as absent.
 
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType
 
 from acpterm.acp.agent_api import Cells, Format, Positive, StoppedProgram
 from acpterm.acp.base import MetaIn, Wire
@@ -171,9 +171,9 @@ class InitializeMeta(Wire, omit_defaults=True):
 
 
 class CancelMeta(Wire):
-    """``_meta.acpterm`` of a ``session/cancel``: `keep` has the ids of terminals that continue."""
+    """``_meta.acpterm`` of a ``session/cancel``: the ids of the terminals to end; None: all."""
 
-    keep: list[TerminalId] = field(default_factory=list)
+    terminals: list[TerminalId] | None = None
 
 
 class ResumeMeta(Wire):

@@ -9,7 +9,7 @@ The output of a terminal is read only after a call of `follow`, which the caller
 call embeds the terminal: then the terminal has an `OutputPoller` until the program has exited.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -82,8 +82,10 @@ class Terminals:
         self._on_exit = on_exit
         self._drain = drain
         self._session_cwds: dict[str, str] = {}
-        # The terminals that the agent has created and not released. True if a turn has ended since.
-        self._held: dict[SessionKey, bool] = {}
+        # The terminals that the agent has created and not released, in the order of their creation.
+        self._held: dict[SessionKey, None] = {}
+        # The ids of the terminals created since the session's last turn, also of released ones.
+        self._new: dict[str, list[str]] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
         self._creates: set[_Create] = set()
         # The pollers for which the next call of `settle` waits.
@@ -124,7 +126,8 @@ class Terminals:
 
         If the session was closed meanwhile, release the terminal.
         """
-        self._held[terminal] = False
+        self._held[terminal] = None
+        self._new.setdefault(create.session, []).append(terminal[1])
         cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)
         self._on_created(terminal, _command(fields), cwd)
         if create.session_is_closed:
@@ -145,14 +148,12 @@ class Terminals:
         """Pass a notification on to the host, for example a `session/update`."""
         self._host.notify(method, params)
 
-    def cancel_turn(self, session: str, *, keep: Sequence[str] = ()) -> None:
-        """End the terminals that the session's turn has created.
+    def cancel_turn(self, session: str) -> None:
+        """End the terminals that the session's turn has created; leave its others unchanged.
 
-        Of the session's other terminals at the host, those in `keep` and those of earlier turns
-        continue. The host kills a terminal at once, and releases it after two seconds.
+        The host kills a terminal at once, and releases it after two seconds.
         """
-        earlier = [key[1] for key in self._held_in(session) if self._held[key]]
-        meta = {OWN: CancelMeta(keep=[*keep, *earlier])}
+        meta = {OWN: CancelMeta(self._new.get(session, []))}
         self._host.notify("session/cancel", {"sessionId": session, "_meta": meta})
 
     def name_agent(self, info: dict[str, Raw]) -> None:
@@ -176,11 +177,14 @@ class Terminals:
     def close_session(self, session: str) -> list[SessionKey]:
         """Release the terminals of `session`, and return them; call this when it is closed."""
         self._session_cwds.pop(session, None)
+        self._new.pop(session, None)
         for create in self._creates:
             create.session_is_closed |= create.session == session
         left = self._held_in(session)
         for key in left:
             self._release(key)
+        # For what commands have left running, whose terminals the agent has released.
+        self._host.notify("session/cancel", {"sessionId": session})
         return left
 
     def follow(self, terminal: SessionKey) -> None:
@@ -220,12 +224,11 @@ class Terminals:
 
         Later calls of `cancel_turn` do not end these terminals.
         """
-        left = self._held_in(session)
-        self._held.update(dict.fromkeys(left, True))
+        self._new.pop(session, None)
         with trio.move_on_after(SETTLE_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.settle)
-                for key in left:
+                for key in self._held_in(session):
                     if poller := self._pollers.get(key):
                         nursery.start_soon(poller.catch_up)
 

@@ -146,12 +146,12 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
 
     Pending questions about commands of the session are withdrawn. A terminal that is still being
     created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
-    that an earlier cancellation will release, or that the notification names in
-    `_meta.acpterm.keep`, are not affected.
+    that an earlier cancellation will release, or that are not in the list
+    `_meta.acpterm.terminals`, if there is one, are not affected.
     """
-    kept = CancelMeta()
+    own = CancelMeta()
     with suppress(RpcError):  # the turn is cancelled even if `_meta` is invalid
-        kept = own_meta(params.meta, CancelMeta) or kept
+        own = own_meta(params.meta, CancelMeta) or own
     session = connection.sessions.get(params.session_id)
     if session is None:
         return
@@ -165,7 +165,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
         if entry.terminal.exit is None
         and not entry.is_users
         and entry.record.release_at is None
-        and entry.id not in kept.keep
+        and (own.terminals is None or entry.id in own.terminals)
     ]
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
