@@ -35,10 +35,30 @@ EXTENSION_METHODS: Final = (
 
 EXTENSIONS: Final[dict[str, list[str]]] = {
     "methods": list(EXTENSION_METHODS),
-    "createMeta": ["cols", "rows", "timeoutMs", "shell", "format", "provider", "name", "resources"],
+    "createMeta": [
+        "cols",
+        "rows",
+        "timeoutMs",
+        "shell",
+        "format",
+        "provider",
+        "name",
+        "resources",
+        "background",
+    ],
     "createdMeta": ["provider", "isolation", "level", "name", "host", "queued"],
-    "outputMeta": ["waitingForInput", "queued", "stopped"],
-    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue", "host"],
+    "outputMeta": ["waitingForInput", "queued", "stopped", "background", "backgroundOmitted"],
+    "exitStatusMeta": [
+        "endedBy",
+        "wallMs",
+        "cpuMs",
+        "maxRssBytes",
+        "limit",
+        "limitValue",
+        "host",
+        "background",
+        "backgroundOmitted",
+    ],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 

@@ -144,6 +144,7 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
 def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
+    What exited programs of the session have left running in the background is killed, too.
     Pending questions about commands of the session are withdrawn. A terminal that is still being
     created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
     that an earlier cancellation will release, or that the notification names in
@@ -167,6 +168,10 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
         and entry.record.release_at is None
         and entry.id not in kept.keep
     ]
+    left = connection.host.registry.left_by(connection.id, session.id)
+    for entry in (*session.entries.values(), *left):
+        if entry.may_have_background and not entry.is_users and entry.id not in kept.keep:
+            connection.host.registry.kill(entry, EndedBy.AGENT)
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
         connection.host.registry.kill(entry, EndedBy.AGENT)
