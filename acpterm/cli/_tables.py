@@ -184,8 +184,10 @@ def _total(sizes: dict[str, int]) -> int:
 
 def _style(name: str, value: str) -> tuple[str, str]:
     if name == "state":
-        how, released, _ = value.partition(", released")
-        return _DIM if released else _STATES.get(how, _RED)
+        how, more, _ = value.partition(", ")
+        if more and "released" not in value:
+            return _STATES["running"]
+        return _DIM if more else _STATES.get(how, _RED)
     if name == "id":
         return _CYAN
     return _DIM if value == NOTHING else _PLAIN

@@ -17,7 +17,7 @@ PERIOD_S: Final = 0.5
 # The longest time between two descriptions of processes that stay the same.
 _DESCRIPTION_PERIOD_MAX_S: Final = 5.0
 # A request waits at most so long for a check. An exit is never reported later than that.
-_CHECK_TIMEOUT_S: Final = 0.1
+_CHECK_TIMEOUT_S: Final = 0.25
 
 
 class _Watched:
@@ -41,7 +41,7 @@ class BackgroundMonitor:
         self._added.set()
 
     async def check(self, entry: TerminalEntry) -> None:
-        """Check now, for at most 0.1 s, what an exited program has left running, and record it."""
+        """Check now, for at most 0.25 s, what an exited program has left running, and record it."""
         if entry.may_have_background:
             with trio.move_on_after(_CHECK_TIMEOUT_S):
                 await self._check(entry)
