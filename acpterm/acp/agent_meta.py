@@ -187,10 +187,15 @@ class InitializeMeta(Wire, omit_defaults=True):
     elicits: bool | None = None
 
 
-class CancelMeta(Wire):
-    """``_meta.acpterm`` of a ``session/cancel``: `keep` has the ids of terminals that continue."""
+class CancelMeta(Wire, omit_defaults=True):
+    """``_meta.acpterm`` of a ``session/cancel``: which terminals of the session continue.
+
+    They are those whose ids are in `keep`, and those that were created more than `turn_ms`
+    milliseconds ago, before the turn began.
+    """
 
     keep: list[TerminalId] = field(default_factory=list)
+    turn_ms: Annotated[int, Meta(ge=0)] | None = None
 
 
 class ResumeMeta(Wire):

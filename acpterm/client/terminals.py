@@ -27,6 +27,7 @@ from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
 from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
+from acpterm.pty.processes import now as boot_time
 from acpterm.runtime.command_line import command_line
 
 # Without events: the host's notifications are not passed on to the agent.
@@ -82,8 +83,10 @@ class Terminals:
         self._on_exit = on_exit
         self._drain = drain
         self._session_cwds: dict[str, str] = {}
-        # The terminals that the agent has created and not released. True if a turn has ended since.
-        self._held: dict[SessionKey, bool] = {}
+        # The terminals that the agent has created and not released.
+        self._held: dict[SessionKey, None] = {}
+        # When the last turn of each session has ended, on the boot clock.
+        self._turn_ends: dict[str, float] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
         self._creates: set[_Create] = set()
         # The pollers for which the next call of `settle` waits.
@@ -124,7 +127,7 @@ class Terminals:
 
         If the session was closed meanwhile, release the terminal.
         """
-        self._held[terminal] = False
+        self._held[terminal] = None
         cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)
         self._on_created(terminal, _command(fields), cwd)
         if create.session_is_closed:
@@ -146,13 +149,14 @@ class Terminals:
         self._host.notify(method, params)
 
     def cancel_turn(self, session: str, *, keep: Sequence[str] = ()) -> None:
-        """End the terminals that the session's turn has created.
+        """End the terminals that the session's turn has created, and what they left running.
 
         Of the session's other terminals at the host, those in `keep` and those of earlier turns
         continue. The host kills a terminal at once, and releases it after two seconds.
         """
-        earlier = [key[1] for key in self._held_in(session) if self._held[key]]
-        meta = {OWN: CancelMeta(keep=[*keep, *earlier])}
+        ended = self._turn_ends.get(session)
+        turn_ms = None if ended is None else round(1000 * (boot_time() - ended))
+        meta = {OWN: CancelMeta(keep=[*keep], turn_ms=turn_ms)}
         self._host.notify("session/cancel", {"sessionId": session, "_meta": meta})
 
     def name_agent(self, info: dict[str, Raw]) -> None:
@@ -174,13 +178,16 @@ class Terminals:
         self._host.call(SESSION_OPEN, params, _ignore)
 
     def close_session(self, session: str) -> list[SessionKey]:
-        """Release the terminals of `session`, and return them; call this when it is closed."""
+        """End the terminals of `session`, and return them; call this when it is closed."""
         self._session_cwds.pop(session, None)
+        self._turn_ends.pop(session, None)
         for create in self._creates:
             create.session_is_closed |= create.session == session
         left = self._held_in(session)
         for key in left:
             self._release(key)
+        # What commands have left running belongs to the session.
+        self._host.notify("session/cancel", {"sessionId": session})
         return left
 
     def follow(self, terminal: SessionKey) -> None:
@@ -221,7 +228,7 @@ class Terminals:
         Later calls of `cancel_turn` do not end these terminals.
         """
         left = self._held_in(session)
-        self._held.update(dict.fromkeys(left, True))
+        self._turn_ends[session] = boot_time()
         with trio.move_on_after(SETTLE_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.settle)

@@ -36,6 +36,7 @@ class RecordingHost:
 
     def __init__(self):
         self.requests = []
+        self.cancelled = []
 
     def call(self, method, _params, on_response):
         self.requests.append(method)
@@ -43,8 +44,8 @@ class RecordingHost:
         return len(self.requests)
 
     def notify(self, method, params):
-        assert (method, params["sessionId"]) == ("session/cancel", "s")
-        self.kept = params["_meta"]["acpterm"].keep
+        assert method == "session/cancel"
+        self.cancelled.append(params)
 
 
 def terminals_at(host, nursery, created=None):
@@ -88,18 +89,18 @@ async def test_terminal_that_is_created_too_late_is_ended(ended, expected):
         assert created == [TERMINAL]
 
 
-@pytest.mark.parametrize(("ended", "kept"), [("", []), ("o", []), ("s", ["t"])])
-async def test_cancel_keeps_the_terminals_of_its_sessions_earlier_turns(ended, kept):
+@pytest.mark.parametrize(("ended", "is_dated"), [("", False), ("o", False), ("s", True)])
+async def test_cancel_tells_when_its_sessions_last_turn_has_ended(ended, is_dated):
     host = RecordingHost()
     async with trio.open_nursery() as nursery:
         terminals = terminals_at(host, nursery)
-        for session, terminal in ("o", "u"), TERMINAL:
-            terminals.request(1, "terminal/create", Raw(b'{"sessionId": "%s"}' % session.encode()))
-            host.respond(Raw(b'{"terminalId": "%s"}' % terminal.encode()))
         if ended:
             await terminals.end_turn(ended)
         terminals.cancel_turn("s", keep=["other"])
-        assert host.kept == ["other", *kept]
+        (params,) = host.cancelled
+        meta = params["_meta"]["acpterm"]
+        assert (params["sessionId"], meta.keep) == ("s", ["other"])
+        assert (meta.turn_ms is not None) == is_dated
 
 
 async def test_terminal_that_goes_on_delays_no_turn_and_is_not_polled_faster(autojump_clock):

@@ -242,6 +242,18 @@ async def test_cancelled_turn_ends_the_background(host):
         assert not told((await agent.output(held))["exitStatus"])
 
 
+async def test_cancelled_turn_leaves_the_background_of_earlier_turns(host):
+    async with agent_of(host) as agent:
+        earlier, first, _ = await leave(agent)
+        await agent.release(earlier)
+        began = trio.current_time()
+        _, second, _ = await leave(agent)
+        meta = {"acpterm": {"turnMs": int(1000 * (trio.current_time() - began))}}
+        await agent.notify("session/cancel", {"sessionId": agent.session, "_meta": meta})
+        await gone(second)
+        assert alive(first)
+
+
 async def test_idle_background_is_ended():
     profiles = {"brief": ProfileTable(limits=Limits(idle=0.3))}
     async with agent_here(profile="brief", profiles=profiles) as agent:

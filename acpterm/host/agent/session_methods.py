@@ -3,6 +3,7 @@
 They are `session/update`, `session/cancel`, `_acpterm/session/set` and `_acpterm/session/open`.
 """
 
+import math
 from contextlib import suppress
 from typing import Final
 
@@ -147,8 +148,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     What exited programs of the session have left running in the background is killed, too.
     Pending questions about commands of the session are withdrawn. A terminal that is still being
     created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
-    that an earlier cancellation will release, or that the notification names in
-    `_meta.acpterm.keep`, are not affected.
+    that an earlier cancellation will release, or that `CancelMeta` excludes are not affected.
     """
     kept = CancelMeta()
     with suppress(RpcError):  # the turn is cancelled even if `_meta` is invalid
@@ -160,17 +160,19 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     connection.host.approvals.withdraw(
         connection.agent.connection_id, session.id, reason="the turn was cancelled"
     )
-    running = [
+    began = -math.inf if kept.turn_ms is None else boot_time() - kept.turn_ms / 1000
+    left = connection.host.registry.left_by(connection.id, session.id)
+    affected = [
         entry
-        for entry in session.entries.values()
-        if entry.terminal.exit is None
-        and not entry.is_users
+        for entry in (*session.entries.values(), *left)
+        if not entry.is_users
+        and entry.record.started_at >= began
         and entry.record.release_at is None
         and entry.id not in kept.keep
     ]
-    left = connection.host.registry.left_by(connection.id, session.id)
-    for entry in (*session.entries.values(), *left):
-        if entry.may_have_background and not entry.is_users and entry.id not in kept.keep:
+    running = [entry for entry in affected if entry.terminal.exit is None]
+    for entry in affected:
+        if entry.may_have_background:
             connection.host.registry.kill(entry, EndedBy.AGENT)
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:

@@ -31,19 +31,23 @@ def end_programs(terminals: Terminals) -> None:
     unreaped = terminals.by_pid
     # By the id of the session: the start time of its program, which is that of its leader, and the
     # time until which the id was not reused.
-    sessions = {
-        terminal.child.pid: (terminal.child.started, terminal.exit[3])
-        for terminal in terminals.by_name.values()
-        if terminal.exit is not None
-    } | {
-        pid: (terminal.child.started, float("inf"))
-        for pid, terminal in unreaped.items()
-        if terminal.child.exists()
-    } | {
-        terminal.leader.pid: (terminal.child.started, float("inf"))
-        for terminal in terminals.by_name.values()
-        if terminal.leader is not None
-    }
+    sessions = (
+        {
+            terminal.child.pid: (terminal.child.started, terminal.exit[3])
+            for terminal in terminals.by_name.values()
+            if terminal.exit is not None
+        }
+        | {
+            pid: (terminal.child.started, float("inf"))
+            for pid, terminal in unreaped.items()
+            if terminal.child.exists()
+        }
+        | {
+            terminal.leader.pid: (terminal.child.started, float("inf"))
+            for terminal in terminals.by_name.values()
+            if terminal.leader is not None
+        }
+    )
     deadline = time.monotonic() + ENDING_MAX_S
     pause = _ROUND_S
     while _kill_round(sessions, unreaped) and time.monotonic() < deadline:
