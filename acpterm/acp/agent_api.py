@@ -44,10 +44,18 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
         "provider",
         "name",
         "resources",
+        "cwdBytes",
         "background",
     ],
-    "createdMeta": ["provider", "isolation", "level", "name", "host", "queued"],
-    "outputMeta": ["waitingForInput", "queued", "stopped", "background", "backgroundOmitted"],
+    "createdMeta": ["provider", "isolation", "level", "name", "host", "queued", "cwd", "cwdGone"],
+    "outputMeta": [
+        "waitingForInput",
+        "waitingProgram",
+        "queued",
+        "stopped",
+        "background",
+        "backgroundOmitted",
+    ],
     "exitStatusMeta": [
         "endedBy",
         "wallMs",
@@ -109,8 +117,8 @@ class ReadResponse(Wire):
     `data` is text, or base64 if `encoding` is set. The next read continues from `position`. `lost`
     is the number of bytes after `since` that are missing: they are no longer retained, or they
     belong to a line or an escape sequence whose beginning is no longer retained. `exit_status` is
-    absent until the program has exited. `waiting_for_input` and `stopped` are as in
-    ``terminal/output`` (`agent_meta.OutputMeta`).
+    absent until the program has exited. `waiting_for_input`, `waiting_program` and `stopped` are as
+    in ``terminal/output`` (`agent_meta.OutputMeta`).
     """
 
     data: str
@@ -120,6 +128,7 @@ class ReadResponse(Wire):
     exit_status: TerminalExitStatus | UnsetType = UNSET
     waiting_for_input: bool | UnsetType = UNSET
     stopped: StoppedProgram | UnsetType = UNSET
+    waiting_program: str | UnsetType = UNSET
 
 
 class AgentListRequest(Wire, omit_defaults=True):
@@ -167,10 +176,10 @@ class SignalRequest(Wire):
 class CheckRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/command/check``: judge a command without running it.
 
-    `command`, `args` and `cwd` are as in ``terminal/create``. If `ask` is true and the command
-    needs approval, the user is asked, and the response is sent after the user's answer. If `ask` is
-    true and the policy or the user refuses the command, the response is an error. If `ask` is
-    false, the user is not asked, and the response contains the decision of the policy.
+    `command`, `args`, `cwd` and `cwd_bytes` are as in ``terminal/create``. If `ask` is true and the
+    command needs approval, the user is asked, and the response is sent after the user's answer. If
+    `ask` is true and the policy or the user refuses the command, the response is an error. If `ask`
+    is false, the user is not asked, and the response contains the decision of the policy.
     """
 
     session_id: SessionId
@@ -178,6 +187,7 @@ class CheckRequest(Wire, omit_defaults=True):
     args: list[str] | None = None
     cwd: Annotated[str | None, Meta(description="an absolute path")] = None
     ask: bool = False
+    cwd_bytes: bytes | None = None
 
 
 class CheckedPart(Wire):
@@ -213,10 +223,12 @@ class SetSessionRequest(Wire):
     """The params of ``_acpterm/session/set``: set the default ``cwd`` of a session's terminals.
 
     ``_acpterm/session/open`` has the same params, and lets the session's programs write in `cwd`.
+    `cwd_bytes` is as in ``terminal/create``.
     """
 
     session_id: SessionId
-    cwd: Annotated[str, Meta(description="an absolute path")]
+    cwd: Annotated[str, Meta(description="an absolute path")] = ""
+    cwd_bytes: bytes | None = None
 
 
 class AgentEventsRequest(Wire):

@@ -76,9 +76,10 @@ class CreateMeta(Wire, omit_defaults=True):
     such as `ssh:build1`. `name` is a name for the terminal; if it ends with ``-#``, the ``#`` is
     replaced by the smallest number from 1 on for which no terminal has the name. `resources` are
     requested from the cluster on which the program runs; elsewhere than on a cluster, they are an
-    error. `background` says how long what the command leaves in the background may run on after
-    ``terminal/release``: `session`, until the connection ends, or `terminal`, not at all. It does
-    not help an agent against a user who has set `background` to `terminal`.
+    error. `cwd_bytes` is the working directory as base64, for a path that is not UTF-8; ``cwd`` is
+    then ignored. `background` says how long what the command leaves in the background may run on
+    after ``terminal/release``: `session`, until the connection ends, or `terminal`, not at all. It
+    does not help an agent against a user who has set `background` to `terminal`.
     """
 
     cols: Cells | None = None
@@ -90,6 +91,7 @@ class CreateMeta(Wire, omit_defaults=True):
     name: str | None = None
     resources: ResourcesParams | None = None
     background: BackgroundLife | None = None
+    cwd_bytes: bytes | None = None
 
 
 class CreatedMeta(Wire):
@@ -98,7 +100,8 @@ class CreatedMeta(Wire):
     `provider` says where the program runs, and `isolation` how it is isolated there. `level` is the
     level of the command. `name` is the name of the terminal, if a name was requested. `host` is the
     host that the program runs on, if it is not this one. `queued` is true if a cluster has not
-    started the program yet.
+    started the program yet. If the session's directory is gone, `cwd_gone` is its path, and `cwd`
+    the nearest parent, in which the program runs.
     """
 
     provider: str
@@ -107,18 +110,23 @@ class CreatedMeta(Wire):
     name: str | UnsetType = UNSET
     host: str | UnsetType = UNSET
     queued: bool | UnsetType = UNSET
+    cwd: str | UnsetType = UNSET
+    cwd_gone: str | UnsetType = UNSET
 
 
 class OutputMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
 
     `waiting_for_input` is sent only while the program runs, and only if acpterm can determine
-    whether the program waits. While a cluster has no room for the program yet, `queued` is sent
-    instead, and is true. `stopped` is sent while a program is stopped that needs the terminal. Once
-    the program has exited, `background` and `background_omitted` are sent as in an exit status.
+    whether the program waits. `waiting_program` says which program waits, and on which file if it
+    is an editor or pager: ``vim waits on COMMIT_EDITMSG``, ``sh waits for input``. While a cluster
+    has no room for the program yet, `queued` is sent instead, and is true. `stopped` is sent while
+    a program is stopped that needs the terminal. Once the program has exited, `background` and
+    `background_omitted` are sent as in an exit status.
     """
 
     waiting_for_input: bool | UnsetType = UNSET
+    waiting_program: str | UnsetType = UNSET
     queued: bool | UnsetType = UNSET
     stopped: StoppedProgram | UnsetType = UNSET
     background: list[BackgroundProcess] | UnsetType = UNSET

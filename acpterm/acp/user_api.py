@@ -87,7 +87,9 @@ class TerminalInfo(Wire):
     in which session; they are null if the user created it. `tool_calls` are the ids of the tool
     calls that embed the terminal. `position` is the position of the end of the output. `attached`
     is the number of windows. `recording` is the path of the recording; null if there is none.
-    `waiting_for_input` is null if acpterm cannot determine whether the program waits. `ending` is
+    `waiting_for_input` is null if acpterm cannot determine whether the program waits, and
+    `waiting_program` says which program waits, as in protocol.md. `cwd_gone` is the directory of
+    the agent's session if it was gone: `cwd` is then its nearest parent. `ending` is
     true while the program, after a kill or release, has not exited yet. `pid` is null once the
     program has exited. `provider` says where the program runs, and `isolation` how it is isolated
     there. `host` is the name of the host that the program runs on; it is absent if that is this
@@ -131,6 +133,8 @@ class TerminalInfo(Wire):
     stopped: StoppedProgram | UnsetType = UNSET
     background: list[BackgroundProcess] | UnsetType = UNSET
     background_omitted: int | UnsetType = UNSET
+    waiting_program: str | UnsetType = UNSET
+    cwd_gone: str | UnsetType = UNSET
 
 
 class ListResponse(Wire):

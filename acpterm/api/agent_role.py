@@ -4,6 +4,7 @@ The agent's terminals belong to a session of its connection. The user's policy j
 commands.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -49,6 +50,7 @@ from acpterm.api.roles import (
     own_members,
     variables,
 )
+from acpterm.jsonrpc import is_utf8_encodable
 
 
 class AgentRole(Caller):
@@ -72,13 +74,14 @@ class AgentRole(Caller):
             shell=launch.shell,
             provider=launch.provider,
             name=launch.name,
+            cwd_bytes=_not_utf8(launch.cwd),
         )
         params = CreateTerminalRequest(
             self.session,
             launch.command,
             args=None if launch.args is None else list(launch.args),
             env=variables(launch.env),
-            cwd=launch.cwd,
+            cwd=None if meta.cwd_bytes else launch.cwd,
             output_byte_limit=launch.output_bytes,
             meta={OWN: Raw(msgspec.json.encode(meta))},
         )
@@ -88,7 +91,9 @@ class AgentRole(Caller):
             )
         except RequestError as error:
             raise create_error(error) from error
-        return Created(created.terminal_id, own_members(created.meta).get("name"))
+        own = own_members(created.meta)
+        found = (own.get(name) for name in ("name", "cwd", "cwdGone"))
+        return Created(created.terminal_id, *found)
 
     def _release_late(self, answer: Raw) -> None:
         """Release a terminal that was created although its create request was cancelled.
@@ -185,9 +190,9 @@ class AgentRole(Caller):
         If `ask` is true and the policy leaves the decision to the user, the user is asked for it.
         Raises `CommandRefused` if `ask` is true and the command may not run.
         """
-        params = CheckRequest(
-            self.session, command, None if args is None else list(args), cwd, ask=ask
-        )
+        words, as_bytes = None if args is None else list(args), _not_utf8(cwd)
+        cwd = None if as_bytes else cwd
+        params = CheckRequest(self.session, command, words, cwd, ask=ask, cwd_bytes=as_bytes)
         try:
             found = await self._call("_acpterm/command/check", params, CheckResponse)
         except RequestError as error:
@@ -200,3 +205,8 @@ class AgentRole(Caller):
             [CommandPart(part.words, part.level, part.reason) for part in found.parts],
             found.profile,
         )
+
+
+def _not_utf8(path: str | None) -> bytes | None:
+    """Return `path` as bytes if JSON cannot hold it as text."""
+    return None if path is None or is_utf8_encodable(path) else os.fsencode(path)

@@ -131,7 +131,8 @@ class Client:
         )
         created = await self._role.create(launch)
         line = command_line(command, args)
-        return Terminal(self, self._role, created.id, created.name, line)
+        where = {"cwd": created.cwd, "cwd_gone": created.cwd_gone}
+        return Terminal(self, self._role, created.id, created.name, line, **where)
 
     async def check(
         self,
@@ -210,7 +211,9 @@ class Client:
 
         If `cwd` is None, return the `cwd` of `connect`, which may also be None.
         """
-        return self._cwd if cwd is None else os.path.abspath(os.path.join(self._cwd or "", cwd))
+        if cwd is None:
+            return self._cwd
+        return os.path.normpath(os.path.join(self._cwd or self.directory, cwd))
 
     def _notified(self, notification: NotificationReceived) -> None:
         if self._questions is not None and self._tasks is not None:

@@ -94,7 +94,7 @@ async def connect_stream(
     """
     introduced = Introduction(agent, profile, elicits=asks is not None)
     opened = await open_stream(stream, settings, introduced)
-    place = Place(session, cwd, cwd, profile)
+    place = Place(session, None, cwd, profile)
     async with _serving(opened, settings, place, asks) as client:
         yield client
 

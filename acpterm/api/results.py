@@ -56,8 +56,9 @@ class Output(Struct, frozen=True):
     """Output as text, from `Terminal.read`.
 
     `exit` is set once the program has exited. `waiting_for_input` says whether the program waits
-    for input; None if it has exited, or if that cannot be determined. `stopped` is a program that
-    is stopped for lack of the terminal.
+    for input; None if it has exited, or if that cannot be determined. `waiting_program` says which
+    program waits, such as ``vim waits on COMMIT_EDITMSG``; None if that is unknown. `stopped` is a
+    program that is stopped for lack of the terminal.
     """
 
     text: str
@@ -66,6 +67,7 @@ class Output(Struct, frozen=True):
     exit: Exit | None = None
     waiting_for_input: bool | None = None
     stopped: Stopped | None = None
+    waiting_program: str | None = None
 
 
 class RawOutput(Struct, frozen=True):
@@ -77,6 +79,7 @@ class RawOutput(Struct, frozen=True):
     exit: Exit | None = None
     waiting_for_input: bool | None = None
     stopped: Stopped | None = None
+    waiting_program: str | None = None
 
 
 class RetainedOutput(Struct, frozen=True):
@@ -185,7 +188,8 @@ class Completed(Struct, frozen=True, kw_only=True):
     `truncated` is true, the first `output_begin` bytes (UTF-8) of this text are left out.
     The terminal's output was read up to `position`. `started_new` is true if a shell was started
     for this command because the previous shell had ended.
-    `detail` explains the result in a sentence; it may be empty.
+    `detail` explains the result in a sentence; it may be empty. If the command waits for input,
+    `waiting_program` says which program, as in `Output`.
     """
 
     state: ShellState
@@ -200,3 +204,4 @@ class Completed(Struct, frozen=True, kw_only=True):
     output_begin: int = 0
     started_new: bool = False
     detail: str = ""
+    waiting_program: str | None = None

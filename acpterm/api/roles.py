@@ -48,10 +48,16 @@ class Launch(NamedTuple):
 
 
 class Created(NamedTuple):
-    """The id of a terminal that was created, and its name, if it has one."""
+    """The id of a terminal that was created, and its name, if it has one.
+
+    If the directory of the agent's session is gone, `cwd_gone` is its path, and the program runs in
+    its parent `cwd`.
+    """
 
     id: str
     name: str | None
+    cwd: str | None = None
+    cwd_gone: str | None = None
 
 
 class Read(NamedTuple):

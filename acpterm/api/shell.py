@@ -23,6 +23,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
+from msgspec.structs import replace
 
 from acpterm.api.errors import RequestError
 from acpterm.api.results import Completed, Exit
@@ -278,7 +279,8 @@ class Shell:
             if running.exit:
                 return await self._ended(running, command, running.exit)
             if running.is_waiting and tracker.has_begun:
-                return completed_of(running.tracker, command, "waiting_for_input")
+                completed = completed_of(running.tracker, command, "waiting_for_input")
+                return replace(completed, waiting_program=running.waiting_program)
             remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
             if remaining <= 0:
                 return completed_of(running.tracker, command, "running")

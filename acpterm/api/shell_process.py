@@ -74,9 +74,10 @@ class ShellProcess:
 
     `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once a read has
     found that the shell has exited; some output may still be unread. `is_waiting` is true if the
-    last read ended because a program waits for input. `quiet_since` is the time, on the clock
-    `anyio.current_time`, of the latest of these events: this object was created; output was read; a
-    command was given to the shell; a caller began to wait until a command ends.
+    last read ended because a program waits for input, and `waiting_program` says which one.
+    `quiet_since` is the time, on the clock `anyio.current_time`, of the latest of these events:
+    this object was created; output was read; a command was given to the shell; a caller began to
+    wait until a command ends.
     """
 
     def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
@@ -88,6 +89,7 @@ class ShellProcess:
         """How the shell ended, once all its output was read."""
         self.has_exited = False
         self.is_waiting = False
+        self.waiting_program: str | None = None
         self.quiet_since = anyio.current_time()
 
     async def read(self, wait: float, *, until_input: bool = False) -> bool:
@@ -105,6 +107,7 @@ class ShellProcess:
         self.has_exited = found.exit is not None
         is_blocked = bool(found.waiting_for_input or found.stopped)
         self.is_waiting = until_input and is_blocked and not found.data
+        self.waiting_program = found.waiting_program
         if found.data:
             self.quiet_since = anyio.current_time()
         elif found.exit is not None and self.exit is None:

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 class Terminal:
     """A terminal of the daemon, from `Client.create` or `Client.terminal`.
 
-    `name` is the name at the creation; None if there was none. `command` is the command line. Both
-    are None in an object from `Client.terminal`.
+    `name` is the name at the creation; None if there was none. `command` is the command line. If
+    the directory of an agent's session is gone, `cwd_gone` is its path, and the program runs in its
+    parent `cwd`. All four are None in an object from `Client.terminal`.
     """
 
     def __init__(
@@ -38,10 +39,15 @@ class Terminal:
         id_: str,
         name: str | None = None,
         command: str | None = None,
+        *,
+        cwd: str | None = None,
+        cwd_gone: str | None = None,
     ) -> None:
         self.client: Final = client
         self.id: Final = id_
         self.name: Final = name
+        self.cwd: Final = cwd
+        self.cwd_gone: Final = cwd_gone
         self.command: Final = command
         self._role = role
 
@@ -81,6 +87,7 @@ class Terminal:
             exit_of_status(found.exit_status),
             None if isinstance(waits, UnsetType) else waits,
             stopped_of(found.stopped),
+            found.waiting_program or None,
         )
 
     async def read_raw(
@@ -104,6 +111,7 @@ class Terminal:
             exit_of_status(found.exit_status),
             None if isinstance(waits, UnsetType) else waits,
             stopped_of(found.stopped),
+            found.waiting_program or None,
         )
 
     async def output(self) -> RetainedOutput:

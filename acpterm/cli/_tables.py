@@ -17,7 +17,6 @@ from acpterm.client.user.format import (
     ENDING,
     HEADER,
     NOTHING,
-    WAITS,
     Item,
     Row,
     in_list_order,
@@ -42,9 +41,9 @@ _BOLD: Final = ("1", "")
 _DIM: Final = ("2", "")
 _CYAN: Final = ("", "36")
 _RED: Final = ("", "31")
+_WAITING: Final = ("1", "33")
 # The style of each state; other states are red.
 _STATES: Final = {
-    WAITS: ("1", "33"),
     ENDING: ("", "33"),
     "running": ("", "32"),
     "queued": ("", "33"),
@@ -185,6 +184,8 @@ def _total(sizes: dict[str, int]) -> int:
 def _style(name: str, value: str) -> tuple[str, str]:
     if name == "state":
         how, more, _ = value.partition(", ")
+        if " waits" in f" {how}":
+            return _WAITING
         if more and "released" not in value:
             return _STATES["running"]
         return _DIM if more else _STATES.get(how, _RED)

@@ -65,7 +65,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     if info.tool_calls:
         yield "tool calls", summary_line(", ".join(info.tool_calls))
     yield "command", summary_line(_command(found.launch) if found.launch else info.command)
-    yield "directory", summary_line(info.cwd)
+    gone = "" if info.cwd_gone is UNSET else f", since {summary_line(info.cwd_gone)} is gone"
+    yield "directory", f"{summary_line(info.cwd)}{gone}"
     if info.level is not None:
         yield "level", info.level
     yield (

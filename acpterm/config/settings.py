@@ -2,7 +2,7 @@
 
 `docs/settings.md` is generated from the Struct: its types, defaults and the `title` of each field.
 
-Longer than 300 lines because each of the 55 settings is a field of this one Struct, with its range
+Longer than 300 lines because each of the 56 settings is a field of this one Struct, with its range
 and its description for users.
 """
 
@@ -154,12 +154,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     agent_env: Annotated[
         dict[str, str],
         Meta(
-            title="Environment variables for agents' terminals. They override the pagers that "
-            "acpterm sets there, and the agent's own variables override them. In the file a table: "
-            '`agent_env = { GH_PAGER = "less" }`; in the environment words: `GH_PAGER=less LESS=`.',
+            title="Environment variables for agents' terminals. They override the pagers and "
+            "editors that acpterm sets there, and the agent's own variables override them. In the "
+            'file a table: `agent_env = { GH_PAGER = "less" }`; in the environment words: '
+            "`GH_PAGER=less LESS=`.",
             extra=_VARIABLES,
         ),
     ] = msgspec.field(default_factory=dict)
+    disable_editors: Annotated[
+        bool,
+        Meta(
+            title="Set `GIT_EDITOR` and `GIT_SEQUENCE_EDITOR` to `true` in agents' terminals, so "
+            "that `git commit` and `git rebase --continue` do not wait in an editor.",
+        ),
+    ] = True
     tracking: Annotated[
         Literal["auto", "cgroup", "subreaper"],
         Meta(title="How a terminal's processes are tracked. `auto` uses cgroups if available."),

@@ -30,7 +30,7 @@ from acpterm.host.state.records import (
 )
 from acpterm.host.state.store import approval_key
 from acpterm.host.state.writer import StateWriter
-from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, readable
 from acpterm.policy.approvals import ApprovalError, NoQuestionError
 from acpterm.policy.questions import Answer, Question
 from acpterm.pty.processes import now as boot_time
@@ -59,7 +59,7 @@ def approval_info(question: Question) -> ApprovalInfo:
         agent=question.agent,
         session_id=question.session,
         command=question.command,
-        cwd=question.directory,
+        cwd=readable(question.directory),
         level=question.level,
         reason=question.reason,
         prefix=None if question.prefix is None else list(question.prefix),

@@ -4,11 +4,11 @@ The output of programs is not recorded, and of input only the number of bytes. `
 redacts secrets.
 """
 
-import os
 from typing import Final
 
 from acpterm.config import Settings, default_audit_dir
 from acpterm.host.entry import AgentInfo, TerminalEntry
+from acpterm.jsonrpc import readable
 from acpterm.policy.audit.log import AuditLog
 from acpterm.pty.background import Background
 
@@ -58,7 +58,7 @@ class AuditTrail:
         if name == "started":
             fields |= {
                 "command": entry.command,
-                "directory": _text(entry.cwd),
+                "directory": readable(entry.cwd),
                 "provider": record.provider,
                 "isolation": record.isolation,
                 "level": record.level,
@@ -103,7 +103,7 @@ class AuditTrail:
             self._log.record(
                 "create",
                 **command_fields(command, args),
-                directory=_text(directory),
+                directory=readable(directory),
                 provider=provider,
                 by="user",
             )
@@ -190,7 +190,3 @@ def _agent_fields(agent: str | None, connection: str, session: str) -> dict[str,
     `agent` is the name; None if the agent has sent none. A session id that is too long is cut.
     """
     return {"agent": agent, "connection": connection, "session": session[:COMMAND_CHARS_MAX]}
-
-
-def _text(path: str) -> str:
-    return os.fsencode(path).decode(errors="replace")

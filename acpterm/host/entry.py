@@ -1,7 +1,7 @@
 """A terminal's entry in the registry: its owner, the session that created it, and its record."""
 
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
@@ -80,6 +80,22 @@ class Origin:
         """Do nothing: no agent can use the terminal's id any more."""
 
 
+class InputWait(NamedTuple):
+    """Whether a program waits for input, and which (`pty.input_wait.waiter`); None if unknown.
+
+    `stopped` is a program that is stopped for lack of the terminal.
+    """
+
+    is_waiting: bool | None = None
+    program: str | None = None
+    stopped: "Stopped | None" = None
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether the program goes on only if the user or the agent does something."""
+        return bool(self.is_waiting or self.stopped)
+
+
 class TerminalEntry:
     """One terminal in the registry: the terminal, its owner and session, and its record.
 
@@ -102,12 +118,8 @@ class TerminalEntry:
         self.cwd: Final = unpack_text(record.cwd)
         self.exited_at: float | None = None
         """When the program exited, in seconds since 1970; None while it runs."""
-        self.waiting: bool | None = None
-        """Whether the program waited for input at the input monitor's last check; None if there was
-        no check, or if it could not be determined."""
-        self.stopped: Stopped | None = None
-        """The program that was stopped for lack of the terminal, at the input monitor's last check;
-        None if there was none."""
+        self.waiting = InputWait()
+        """Whether the program waited for input at the input monitor's last check."""
         self.background = NO_BACKGROUND
         """What the exited program has left running, as of the last check."""
         self.background_end: float | None = None

@@ -166,7 +166,7 @@ class EventBus:
         """
         self.record_terminal(event, entry, by, share)
         if self.has_subscribers:
-            info = terminal_info(entry, waiting=entry.waiting, stopped=entry.stopped)
+            info = terminal_info(entry, waiting=entry.waiting)
             self.publish(Event(event, terminal=info, by=by))
 
     def record_terminal(

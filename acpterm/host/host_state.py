@@ -17,7 +17,7 @@ from acpterm.host.background import BackgroundMonitor
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.idle_terminal import IdleTerminal
-from acpterm.host.input_monitor import InputMonitor, is_waiting, stopped_program
+from acpterm.host.input_monitor import InputMonitor, input_wait
 from acpterm.host.launch.placement import CLEAN_UP_TIMEOUT_S
 from acpterm.host.limit_monitor import LimitMonitor
 from acpterm.host.memory import SessionMemory
@@ -293,5 +293,4 @@ class HostState:
 
         Checks whether the terminal's program waits for input, which takes some 100 µs.
         """
-        waits = is_waiting(entry)
-        return terminal_info(entry, waiting=waits, stopped=stopped_program(entry, waits))
+        return terminal_info(entry, waiting=input_wait(entry))

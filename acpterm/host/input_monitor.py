@@ -1,7 +1,6 @@
 """Detection of programs that wait for input, to distinguish a prompt from a slow program.
 
-`is_waiting` checks one terminal. `stopped_program` finds a program that was stopped because it used
-the terminal from the background. If there was output or input within the last `QUIET_S` seconds,
+`input_wait` checks one terminal. If there was output or input within the last `QUIET_S` seconds,
 the program is treated as not waiting, without a check: the program may not have read the input yet.
 While the event bus has subscriptions, `InputMonitor` checks all running terminals every `PERIOD_S`
 seconds, and publishes an event for each program that has begun or stopped waiting, or was stopped.
@@ -12,11 +11,10 @@ from typing import Final
 
 import trio
 
-from acpterm.host.entry import TerminalEntry
+from acpterm.host.entry import InputWait, TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.registry import TerminalRegistry
-from acpterm.pty.input_wait.detect import Stopped
-from acpterm.terminal.terminal import Terminal
+from acpterm.pty.input_wait import waiter
 
 QUIET_S: Final = 0.1
 PERIOD_S: Final = 0.5
@@ -24,34 +22,19 @@ PERIOD_S: Final = 0.5
 _BATCH: Final = 16
 
 
-def is_waiting(entry: TerminalEntry) -> bool | None:
-    """Return whether a terminal's program waits for input; None if that cannot be determined.
-
-    Takes some 100 µs.
-    """
+def input_wait(entry: TerminalEntry) -> InputWait:
+    """Return whether, and which, program of a terminal waits for input. Takes some 100 µs."""
     terminal = entry.terminal
     if terminal.exit is not None:
-        return False
-    if _is_active(terminal):
-        return False
-    return terminal.waits_for_input()
-
-
-def stopped_program(entry: TerminalEntry, waits: bool | None) -> Stopped | None:
-    """Return the program that was stopped for lack of the terminal; None if there is none.
-
-    `waits` is the result of `is_waiting`: while a program waits, the stopped one is a job of a
-    shell. Takes some 30 µs for each process.
-    """
-    terminal = entry.terminal
-    if waits or terminal.exit is not None or _is_active(terminal):
-        return None
-    return terminal.stopped_program()
-
-
-def _is_active(terminal: Terminal) -> bool:
+        return InputWait(False)
     last = max(terminal.timeline.last or 0, terminal.keyboard.last_typed)
-    return time.monotonic() - last < QUIET_S
+    if time.monotonic() - last < QUIET_S:
+        return InputWait(False)
+    pid = terminal.waiting_process()
+    if pid:
+        return InputWait(True, waiter.sentence(pid))
+    # While a program waits, a stopped one is a job of a shell.
+    return InputWait(None if pid is None else False, None, terminal.stopped_program())
 
 
 class InputMonitor:
@@ -69,17 +52,13 @@ class InputMonitor:
 
         A program that is stopped for lack of the terminal waits, too.
         """
-        before, entry.waiting = entry.waiting, is_waiting(entry)
-        stopped_before, entry.stopped = entry.stopped, stopped_program(entry, entry.waiting)
-        if entry.waiting and not before:
+        before, entry.waiting = entry.waiting, input_wait(entry)
+        now = entry.waiting
+        if now.is_waiting and not before.is_waiting:
             self._bus.publish_terminal("waiting", entry)
-        elif entry.stopped and not stopped_before:
+        elif now.stopped and not before.stopped:
             self._bus.publish_terminal("stopped", entry)
-        elif (
-            (before or stopped_before)
-            and not (entry.waiting or entry.stopped)
-            and entry.terminal.exit is None
-        ):
+        elif before.is_blocked and not now.is_blocked and entry.terminal.exit is None:
             self._bus.publish_terminal("resumed", entry)
 
     async def run(self) -> None:

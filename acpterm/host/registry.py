@@ -30,7 +30,7 @@ from typing import Final
 
 from acpterm.config import Settings
 from acpterm.host import names
-from acpterm.host.entry import TerminalEntry
+from acpterm.host.entry import InputWait, TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.retention import RetentionLimits, surplus
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
@@ -158,7 +158,7 @@ class TerminalRegistry:
             return
         # The program may have exited earlier, while no worker was running.
         entry.exited_at = min(time.time(), entry.created_at + terminal.exit.wall)
-        entry.waiting, entry.stopped = False, None
+        entry.waiting = InputWait(False)
         if entry.id not in self._entries:
             # Clients do not know a forgotten terminal, but the audit log has each program's end.
             self._bus.record_terminal("exited", entry)

@@ -5,7 +5,6 @@ ACP does, for agents, and for read requests of the user's clients.
 """
 
 import math
-import os
 import signal
 from typing import Final
 
@@ -16,7 +15,9 @@ from acpterm.acp.agent_meta import BackgroundProcess, ExitMeta
 from acpterm.acp.terminal import TerminalExitStatus
 from acpterm.acp.user_api import ExitInfo, State, TerminalInfo
 from acpterm.config import Settings
-from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, TerminalEntry
+from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, InputWait, TerminalEntry
+from acpterm.host.state.records import unpack_text
+from acpterm.jsonrpc import readable
 from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
@@ -26,13 +27,10 @@ from acpterm.terminal.status import ExitStatus
 _NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
 
-def terminal_info(
-    entry: TerminalEntry, *, waiting: bool | None, stopped: Stopped | None
-) -> TerminalInfo:
+def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
     """Describe a terminal for the user's clients.
 
-    `waiting`: whether its program waits for input; None if unknown (see `input_monitor`).
-    `stopped`: the program that was stopped for lack of the terminal.
+    `waiting`: whether its program waits for input (see `input_monitor`).
     """
     terminal, session = entry.terminal, entry.session
     limits = entry.record.limits
@@ -49,8 +47,7 @@ def terminal_info(
             call for call in entry.tool_calls[-TOOL_CALLS_MAX:] if len(call) <= TOOL_CALL_ID_MAX
         ],
         command=entry.command,
-        # The name of a directory need not be UTF-8.
-        cwd=os.fsencode(entry.cwd).decode(errors="replace"),
+        cwd=readable(entry.cwd),
         pid=terminal.pid,
         cols=terminal.cols,
         rows=terminal.rows,
@@ -59,7 +56,9 @@ def terminal_info(
         exited_at=None if entry.exited_at is None else round(1000 * entry.exited_at),
         position=terminal.ring.end,
         attached=entry.window_count,
-        waiting_for_input=waiting,
+        waiting_for_input=waiting.is_waiting,
+        waiting_program=waiting.program or UNSET,
+        cwd_gone=cwd_gone(entry),
         recording=entry.recording,
         exit_status=exit_info(terminal.exit),
         ending=entry.is_ending,
@@ -70,7 +69,7 @@ def terminal_info(
         level=entry.record.level,
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
-        stopped=stopped_info(stopped),
+        stopped=stopped_info(waiting.stopped),
         background=background(entry),
         background_omitted=entry.background.omitted or UNSET,
     )
@@ -84,6 +83,12 @@ def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:
     is_timeouts = stopped.leader == "timeout"
     does = "use timeout --foreground" if is_timeouts else "start it in the foreground"
     return StoppedProgram(stopped.pid, stopped.name, f"wants to {wants} in the background", does)
+
+
+def cwd_gone(entry: TerminalEntry) -> str | UnsetType:
+    """Return the directory of the terminal's session if it was gone."""
+    gone = entry.record.cwd_gone
+    return UNSET if gone is None else readable(unpack_text(gone))
 
 
 def background(entry: TerminalEntry) -> list[BackgroundProcess] | UnsetType:

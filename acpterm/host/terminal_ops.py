@@ -17,15 +17,14 @@ from msgspec import UNSET
 from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ScreenResponse
-from acpterm.host.entry import TerminalEntry
+from acpterm.host.entry import InputWait, TerminalEntry
 from acpterm.host.host_state import HostState
-from acpterm.host.input_monitor import QUIET_S, is_waiting, stopped_program
+from acpterm.host.input_monitor import QUIET_S, input_wait
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.terminal_info import exit_status, stopped_info
 from acpterm.host.windows import Windows
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.signals import number_of
 from acpterm.terminal import views
 from acpterm.terminal.keyboard import InputFullError, InputInterruptedError, LineTooLongError
@@ -134,24 +133,9 @@ async def _read(
     return response
 
 
-class _Blocked(NamedTuple):
-    """Whether the program waits for input, and which program is stopped for lack of the terminal.
-
-    `waits` is None if it is unknown.
-    """
-
-    waits: bool | None
-    stopped: Stopped | None
-
-
-def _blocked(entry: TerminalEntry) -> _Blocked:
-    waits = is_waiting(entry)
-    return _Blocked(waits, stopped_program(entry, waits))
-
-
 async def _wait_for_output(
     entry: TerminalEntry, seen: int, *, until_input: bool
-) -> _Blocked | None:
+) -> InputWait | None:
     """Wait until there is output after the position `seen`, or the program exits; return None.
 
     With `until_input`, the wait also ends when the program waits for input, or is stopped: then
@@ -164,9 +148,9 @@ async def _wait_for_output(
         with trio.move_on_at(check_at) as timer:
             await terminal.wait_changed()
         if timer.cancelled_caught:
-            blocked = _blocked(entry)
-            if blocked.waits or blocked.stopped:
-                return blocked
+            found = input_wait(entry)
+            if found.is_blocked:
+                return found
             check_at = trio.current_time() + _INPUT_CHECK_S
     return None
 
@@ -178,7 +162,7 @@ def _response(
     position: int,
     lost: int,
     *,
-    blocked: _Blocked | None,
+    blocked: InputWait | None,
 ) -> ReadResponse:
     terminal = entry.terminal
     status = exit_status(entry, signal_code=reader.signal_code)
@@ -186,9 +170,10 @@ def _response(
     if terminal.exit is None:
         # Checked even without `untilInput`: the MCP server reports the result of such reads. The
         # check takes 50 to 100 µs of a read's 320 µs, and is skipped while the program is active.
-        waits, stopped = blocked or _blocked(entry)
-        response.waiting_for_input = UNSET if waits is None else waits
-        response.stopped = stopped_info(stopped)
+        found = blocked or input_wait(entry)
+        response.waiting_for_input = UNSET if found.is_waiting is None else found.is_waiting
+        response.waiting_program = found.program or UNSET
+        response.stopped = stopped_info(found.stopped)
     return response
 
 

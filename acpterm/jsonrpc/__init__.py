@@ -14,6 +14,7 @@ from acpterm.jsonrpc.encoder import (
     encode_request,
     encode_response,
     is_utf8_encodable,
+    readable,
 )
 from acpterm.jsonrpc.errors import (
     AUTH_REQUIRED,
@@ -91,5 +92,6 @@ __all__ = [
     "excerpt",
     "is_utf8_encodable",
     "quote",
+    "readable",
     "replace_lone_surrogates",
 ]

@@ -6,6 +6,7 @@ error of msgspec or of Python, such as `TypeError`, or `UnicodeEncodeError` for 
 pair.
 """
 
+import os
 from typing import Any, Final
 
 import msgspec
@@ -77,6 +78,11 @@ def encode_error(request_id: Id, error: RpcError) -> bytes:
     # Messages quote file names, which contain surrogates if they are not UTF-8.
     message = error.message.encode("utf-8", "backslashreplace").decode("utf-8")
     return _line(_ErrorResponse("2.0", request_id, _Error(error.code, message, error.data)))
+
+
+def readable(path: str) -> str:
+    """Return `path` for JSON: with U+FFFD for each byte that is not UTF-8, which Python escapes."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def is_utf8_encodable(value: str) -> bool:

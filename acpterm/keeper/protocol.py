@@ -28,7 +28,7 @@ From the keeper:
     entry(key, value) descriptors
     state_end()
     go()
-    spawned(request, name, pid, started, way, session)   [ring, master]; [ring] if the PTY has closed
+    spawned(request, name, pid, started, way, session)   [ring, master]; [ring] if the PTY is closed
     refused(request, errno, message)
     exited(name, wait_status, cpu_s, max_rss_bytes, reaped_at, end)
     closed(name, end)
@@ -41,8 +41,8 @@ programs outlive the keeper. `started` is the program's start time in seconds si
 `exit` has the fields of `exited` from `wait_status` to `end`; it is None while the program runs.
 `closed_end` is `end` of `closed`; it is None until the terminal is closed. `way` is how the program
 was started, such as `leader`. `session` is the id of the PTY's session, which is the pid of its
-leader (see `programs.leader`); None if the program leads it, or the PTY has closed. `wait_status` is None when the status is unknown, because the
-program is not this keeper's child.
+leader (see `programs.leader`); None if the program leads it, or the PTY has closed. `wait_status`
+is None when the status is unknown, because the program is not this keeper's child.
 
 States of a worker, as the keeper sees it:
 

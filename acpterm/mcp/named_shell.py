@@ -9,6 +9,7 @@ import anyio
 from acpterm.api.client import Client
 from acpterm.api.results import Completed
 from acpterm.api.shell import Shell
+from acpterm.jsonrpc import readable
 from acpterm.mcp.sessions import Session, Sessions
 from acpterm.mcp.tool_error import ToolError
 
@@ -48,7 +49,7 @@ class NamedShell:
         self.cwd = completed.cwd or self.cwd
         self.reported = completed.output_begin + len(completed.output.encode())
         session.command = command
-        session.cwd = completed.cwd or session.cwd
+        session.cwd = readable(completed.cwd) if completed.cwd else session.cwd
         session.position = session.input_position = completed.position
         session.prompt = completed.output.rpartition("\n")[2].strip()
         return session

@@ -38,7 +38,6 @@ async def serve(settings: Settings, options: Options) -> None:
             agent=agent,
             asks=asks,
             session="mcp",
-            cwd=cwd,
             socket=os.environ.get(SOCKET_VARIABLE) or None,
             profile=policy_profile(options.tools, options.profile),
             settings=settings,

@@ -24,6 +24,7 @@ from acpterm.api.errors import AcptermError, ClosedError, RequestError
 from acpterm.api.questions import Asks
 from acpterm.api.results import Exit
 from acpterm.api.terminal import Terminal
+from acpterm.jsonrpc import readable
 from acpterm.mcp.host_link import HostLink
 from acpterm.mcp.tool_error import ToolError, shortened
 
@@ -55,6 +56,7 @@ class Session:
     read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
     is the last line of output. `argv` is the command as words, if it was given as words. `unread`
     is the incomplete last line that was read, but not returned yet: the next result begins with it.
+    `cwd_gone` is the directory in which the program would have started, if that is gone.
     """
 
     id: str
@@ -69,6 +71,7 @@ class Session:
     prompt: str = ""
     argv: list[str] | None = None
     unread: str = ""
+    cwd_gone: str | None = None
 
     @property
     def uptime(self) -> float:
@@ -156,15 +159,17 @@ class Sessions:
             )
         except RequestError as error:
             raise ToolError(str(error)) from error
-        cwd = os.path.join(self.cwd, launch.cwd) if launch.cwd else self.cwd
-        return self.add(terminal, launch.command, cwd)
+        return self.add(terminal, launch.command, os.path.join(self.cwd, launch.cwd or ""))
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
         """Add a session for a terminal that exists, and return the session.
 
-        `command` is the command that runs in the terminal, and `cwd` its directory.
+        `command` is the command that runs in the terminal, and `cwd` its directory, unless the host
+        has chosen another one.
         """
+        cwd = readable(terminal.cwd or cwd)
         session = Session(terminal.name or terminal.id, terminal, command, cwd)
+        session.cwd_gone = terminal.cwd_gone
         # The host may use the name of a released terminal again.
         self._sessions.pop(session.id, None)
         self._sessions[session.id] = session

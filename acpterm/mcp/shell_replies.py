@@ -3,7 +3,7 @@
 from acpterm.api.results import Completed
 from acpterm.mcp.cropping import Cropped
 from acpterm.mcp.sessions import Session
-from acpterm.mcp.states import SessionResult, State, call_text
+from acpterm.mcp.states import SessionResult, State, call_text, directory_gone
 from acpterm.mcp.tool import Reply
 
 
@@ -38,7 +38,7 @@ def command_reply(
         note = call_text("terminal_output", sessionId=session.id, offset=output.head_lines)
     shown = output.with_note(note)
     state = state_of_command(completed)
-    status = f"[{_what(completed)} · {next_call}{_attach(session, state)}]"
+    status = f"[{_what(session, completed)} · {next_call}{_attach(session, state)}]"
     return Reply(
         state=status,
         text=f"{heading}{shown}" if text is None else text,
@@ -58,21 +58,23 @@ def command_reply(
     )
 
 
-def _what(completed: Completed) -> str:
+def _what(session: Session, completed: Completed) -> str:
     seconds = f"{completed.wall_seconds:.1f} s"
     new = "in a new shell, " if completed.started_new else ""
     match completed.state:
         case "running":
             what = f"running {seconds}"
         case "waiting_for_input":
-            what = f"running {seconds}, waits for input"
+            what = f"running {seconds}, {completed.waiting_program or 'waits for input'}"
         case "shell_ended":
             what = f"the shell has ended after {seconds}"
         case _:
             what = f"exited after {seconds}, {new}exit code {_code(completed)}"
     if completed.boundary == "unknown":
         what += ", boundary unknown"
-    return f"{what}, in {completed.cwd}" if completed.cwd else what
+    if session.cwd_gone is not None:
+        return what + directory_gone(session)
+    return f"{what}, in {session.cwd}" if completed.cwd else what
 
 
 def _code(completed: Completed) -> str:

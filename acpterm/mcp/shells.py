@@ -224,9 +224,13 @@ class Shells:
                     f"the shell {name!r} is in {named.cwd}: use cd in the command to change that; "
                     "cwd is where a new shell starts"
                 )
-        cwd = os.path.join(call.sessions.cwd, cwd or self._directories.get(name) or "")
-        options = ShellOptions(cwd, name=NAME, provider=call.settings.provider)
-        named = self._shells[name] = NamedShell(Shell(client, None, options), client, cwd)
+        base, last = call.sessions.cwd, self._directories.get(name)
+        if cwd is None and last is not None and await in_thread(os.path.isdir, last):
+            cwd = last
+        # Without a directory, the host finds a parent if the session's own is gone.
+        start = None if cwd is None else os.path.join(base, cwd)
+        options = ShellOptions(start, name=NAME, provider=call.settings.provider)
+        named = self._shells[name] = NamedShell(Shell(client, None, options), client, start or base)
         return named
 
     async def _catch_up(self, named: NamedShell, name: str) -> None:

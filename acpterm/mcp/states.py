@@ -60,7 +60,8 @@ class View(Struct, kw_only=True):
     `text` is all new output, from the position `since` to `position`, without the `lost` bytes that
     are no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
     program runs. `is_waiting` says whether the program waits for input, `hides_input` whether it
-    does not echo the input. `stopped` is a program that is stopped for lack of the terminal.
+    does not echo the input, `waiting_program` which one waits: `vim waits on COMMIT_EDITMSG`.
+    `stopped` is a program that is stopped for lack of the terminal.
     `prompt` is the last line of output. `matched` is the text that the pattern of a wait has
     matched.
     """
@@ -74,6 +75,7 @@ class View(Struct, kw_only=True):
     is_waiting: bool = False
     hides_input: bool = False
     stopped: Stopped | None = None
+    waiting_program: str | None = None
     prompt: str = ""
     matched: str | None = None
 
@@ -104,7 +106,7 @@ def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]", s
     While the program runs, the line suggests `next_calls`, unless the program probably waits for a
     password. If the program has left something running, `stop` is the call that ends that.
     """
-    parts = [_what(session, view)]
+    parts = [_what(session, view) + directory_gone(session)]
     if view.exit is not None and view.exit.background:
         running = ", ".join(background_line(each) for each in view.exit.background[:_NAMED_MAX])
         parts += (f"still running: {running}", f"ends with {stop}")
@@ -129,6 +131,12 @@ def call_text(tool: str, **arguments: object) -> str:
     return f"{tool} {{{','.join(pairs)}}}"
 
 
+def directory_gone(session: Session) -> str:
+    """Return text about the session's directory if it was gone when the program started."""
+    gone = session.cwd_gone
+    return "" if gone is None else f", in {session.cwd}, since {gone} is gone"
+
+
 def _what(session: Session, view: View) -> str:
     """Return text that says what the program does, or how it has ended."""
     end = view.exit
@@ -140,8 +148,10 @@ def _what(session: Session, view: View) -> str:
             return f"stopped: {who} {stopped.why}: {stopped.hint}{matched}"
         if not view.is_waiting:
             return f"running {seconds}{matched}"
-        prompt = f" at {_quoted(view.prompt)}" if view.prompt else ""
-        return f"running {seconds}, waits for input{prompt}{matched}"
+        what = view.waiting_program or "waits for input"
+        # The last line of an editor or pager is no prompt.
+        prompt = f" at {_quoted(view.prompt)}" if view.prompt and what.endswith("input") else ""
+        return f"running {seconds}, {what}{prompt}{matched}"
     how = f"exit code {end.code}" if end.signal is None else f"signal {end.signal}"
     if end.code is None and end.signal is None:
         how = "exit status unknown"

@@ -127,6 +127,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         is_waiting=is_waiting,
         hides_input=hides_input,
         stopped=output.stopped,
+        waiting_program=output.waiting_program,
         prompt=session.prompt,
         matched=matched,
     )

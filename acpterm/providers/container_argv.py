@@ -14,31 +14,22 @@ Three programs run one inside the other. None of them evaluates words of the com
    more package, is not used. Docker has its own init, which is used: without it, SIGTERM would not
    be forwarded to the program.
 
-Environment: the container gets the variables of the request, and from the daemon's environment only
-those in `INHERITED`. The engine itself gets none of the request's variables: it runs on the host,
-where `LD_PRELOAD` or `CONTAINERS_CONF` would execute something outside of the container. So the
-values are arguments of the engine, which other users of the machine can read, as they can read the
-command.
+Environment: the container gets `Command.requested`, and of the daemon's environment only the
+variables in `FORWARDED`. The engine itself gets none of the request's variables: it runs on the
+host, where `LD_PRELOAD` or `CONTAINERS_CONF` would execute something outside of the container. So
+the values are arguments of the engine, which other users of the machine can read, as they can read
+the command.
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from acpterm.providers.environment import FORWARDED
 from acpterm.providers.exec_script import exec_script_argv, shell_there
 from acpterm.providers.provider import Command, ProviderError
 from acpterm.providers.workspace import Workspace
-
-INHERITED: Final = re.compile(
-    r"TERM|COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?"
-    r"|[A-Z_]*PAGER|LESS"
-)
-"""The names of the variables that a container gets from the daemon's environment.
-
-A variable of the same name in the request takes precedence.
-"""
 
 # Arguments: the number of placeholders, and their paths; and the argv of the engine, in which `-`
 # is replaced by the options for limits. The maxima are those to which the engine lowers its limits.
@@ -241,12 +232,11 @@ def global_options(engine: str) -> list[str]:
 def container_environment(env: Mapping[str, str], requested: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a command in a container.
 
-    `env` is the complete environment of the command on the host, and `requested` the part that the
-    request and the settings added. HOME is the private /tmp unless it is requested, since no other
-    directory except the workspace is writable.
+    The arguments are those of `Command`. HOME is the private /tmp unless it is requested, since no
+    other directory except the workspace is writable.
     """
-    inherited = {key: value for key, value in env.items() if INHERITED.fullmatch(key)}
-    return {"HOME": "/tmp", **inherited, **requested}  # noqa: S108  it is the container's own
+    forwarded = {name: value for name, value in env.items() if FORWARDED.fullmatch(name)}
+    return {"HOME": "/tmp", **forwarded, **requested}  # noqa: S108  it is the container's own
 
 
 def _mount_option(mount: Mount) -> str:

@@ -76,7 +76,7 @@ class Command(NamedTuple):
     hidden: Sequence[str] = ()
     """Absolute paths that the program must not reach: acpterm's sockets and state."""
     requested: Mapping[str, str] = MappingProxyType({})
-    """The part of `env` that the request and the settings added; a container gets little else."""
+    """The part of `env` that acpterm, the settings and the request set: it holds on any host."""
     session: str | None = None
     """A text that identifies the agent's session; None for a command of the user."""
     resources: SlurmResources | None = None

@@ -142,9 +142,9 @@ class Master:
         modes = termios.tcgetattr(self.fd)[3]
         return bool(modes & termios.ICANON) and not modes & termios.ECHO
 
-    def waits_for_input(self, quiet: float = 0.0, program: int | None = None) -> bool | None:
-        """Return whether the program waits for input, as `detect.waits_for_input` does."""
-        return None if self.closed else detect.waits_for_input(self.fd, quiet, program)
+    def waiting_process(self, quiet: float = 0.0, program: int | None = None) -> int | None:
+        """Return the pid of a process that waits for input, as `detect.waiting_process` does."""
+        return None if self.closed else detect.waiting_process(self.fd, quiet, program)
 
     def stopped_program(self) -> Stopped | None:
         """Return the program that was stopped for lack of the terminal; None if there is none."""

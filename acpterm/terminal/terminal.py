@@ -326,20 +326,20 @@ class Terminal:
         """Whether the program waits for resources on a cluster, and has not started."""
         return self.exit is None and self.remote is not None and self.remote.is_queued
 
-    def waits_for_input(self) -> bool | None:
-        """Return whether the program waits for input; None if that is unknown.
+    def waiting_process(self) -> int | None:
+        """Return the pid of a process that waits for input, 0 for none, None if that is unknown.
 
-        Returns False while some output is not consumed: a client that is notified that the program
+        Returns 0 while some output is not consumed: a client that is notified that the program
         waits must be able to read all output that the program wrote before it waited.
         """
         if self.remote is not None:
             return None
         last_output = self.timeline.last or self.timeline.start
-        waits = self._master.waits_for_input(time.monotonic() - last_output, self._pid)
+        pid = self._master.waiting_process(time.monotonic() - last_output, self._pid)
         # Output moves from the PTY to the ring, so check the PTY first to miss none.
-        if waits and (self._master.has_output or self.ring.has_unread):
-            return False
-        return waits
+        if pid and (self._master.has_output or self.ring.has_unread):
+            return 0
+        return pid
 
     def stopped_program(self) -> Stopped | None:
         """Return the program that was stopped for lack of the terminal; None if there is none.

@@ -69,7 +69,7 @@ async def test_ls_prints_a_row_for_each_terminal(path):
 async def test_ls_shows_the_state_of_each_terminal(path):
     async with agent_at(path) as agent:
         busy = await agent.create("sleep 1000")
-        prompt = await agent.create("read x")
+        prompt = await agent.create("sh", args=["-c", "read x"])
         killed = await agent.create("kill -TERM $$")
         shown = await agent.create("echo hi")
         for one in (killed, shown):
@@ -78,13 +78,13 @@ async def test_ls_shows_the_state_of_each_terminal(path):
         update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
         await agent.notify("session/update", {"sessionId": agent.session, "update": update})
         await agent.release(shown)
-        await poll_state(path, "waits for input")
+        await poll_command(path, lambda out: "waits for input" in out, "ls")
         with_all = (await run(path, "ls", "--all")).out
         assert [row[0] for row in rows(with_all)] == [
             one[5:13] for one in (busy, prompt, killed, shown)
         ]
         *others, released = states(with_all)
-        assert others == ["running", "waits for input", "ended by SIGTERM"]
+        assert others == ["running", "sh waits for input", "ended by SIGTERM"]
         assert re.fullmatch(r"exited 0, released \d+s ago", released)
         assert states((await run(path, "ls")).out) == states(with_all)[:3]
 

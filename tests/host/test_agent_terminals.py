@@ -1,5 +1,6 @@
 """What an agent can do with its terminals by name: list, describe, read, and give to the user."""
 
+import shutil
 import time
 
 import psutil
@@ -12,6 +13,7 @@ from acpterm.pty.input_wait import detect
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
 from tests.support.user import user_of
@@ -273,6 +275,42 @@ async def test_read_until_input_ends_when_the_program_waits_for_input(socket):
         assert (await read(since=0, untilInput=True))["data"] == "name? "
 
 
+@pytest.mark.parametrize(
+    ("program", "line", "expected"),
+    [
+        ("vim", "vim -u NONE COMMIT_EDITMSG", "vim waits on COMMIT_EDITMSG"),
+        (
+            "git",
+            "git init -q . && git -c user.name=n -c user.email=e commit --allow-empty",
+            "vi waits on COMMIT_EDITMSG",
+        ),
+        ("less", "seq 200 | less", "less waits"),
+        ("sh", "exec sh -c 'read x'", "sh waits for input"),
+    ],
+)
+async def test_program_that_waits_is_named(tmp_path, monkeypatch, program, line, expected):
+    if not shutil.which(program) or not shutil.which("vi"):
+        pytest.skip(f"{program} or vi is not installed")
+    monkeypatch.setenv("EDITOR", "vi -u NONE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with (
+        host_here(disable_editors=False) as host,
+        agent_of(host) as agent,
+        user_of(host) as user,
+    ):
+        terminal = await agent.create(line, cwd=str(tmp_path))
+        found = {"position": 0}
+        with trio.fail_after(DEADLINE_S):
+            while found.get("waitingProgram") != expected:
+                found = await agent.read_from(
+                    terminal, since=found["position"], waitMs=1000, untilInput=True
+                )
+        own_meta = (await agent.output(terminal))["_meta"]["acpterm"]
+        assert own_meta == {"waitingForInput": True, "waitingProgram": expected}
+        info = await user.terminal_request("get", terminal)
+        assert (info["waitingForInput"], info["waitingProgram"]) == (True, expected)
+
+
 async def test_read_until_input_ends_with_output_and_at_the_exit(tmp_path):
     go = tmp_path / "go"
     async with agent_here() as agent:
@@ -313,8 +351,8 @@ async def test_program_does_not_wait_for_input_before_its_output_is_consumed(tmp
         keeper.suspend()
         try:
             go.touch()
-            await poll(lambda: detect.waits_for_input(pty._master.fd))
-            assert pty.waits_for_input() is False
+            await poll(lambda: detect.waiting_process(pty._master.fd))
+            assert pty.waiting_process() == 0
             request = await agent.start(
                 "_acpterm/terminal/read",
                 agent.of(terminal, since=0, waitMs=30_000, untilInput=True),
@@ -322,7 +360,7 @@ async def test_program_does_not_wait_for_input_before_its_output_is_consumed(tmp
         finally:
             keeper.resume()
         assert (await agent.result(request))["data"] == "done"
-        await poll(pty.waits_for_input)
+        await poll(pty.waiting_process)
 
 
 async def test_read_until_input_goes_on_while_the_program_works():
@@ -341,7 +379,7 @@ async def test_input_is_checked_rarely_and_only_while_a_read_waits_for_it(monkey
         terminal = await agent.create("printf working; exec sleep 60")
         await agent.until_output(terminal, "working")
         pty = host.state.registry.get(terminal).terminal
-        monkeypatch.setattr(Terminal, "waits_for_input", lambda _: bool(checks.append(1)))
+        monkeypatch.setattr(Terminal, "waiting_process", lambda _: int(bool(checks.append(1))))
         await poll(lambda: time.monotonic() - pty.timeline.last > 0.2)
         await agent.read_from(terminal, since=7, waitMs=700)
         assert len(checks) == 1  # for the response

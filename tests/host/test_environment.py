@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from acpterm import __version__
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from tests.support.agent import agent_at
+from tests.support.agent import agent_at, agent_of
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, agent_on_stdio, host_here
@@ -96,12 +97,7 @@ async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
     for name in ("BAT_PAGER", "LESS"):
         monkeypatch.delenv(name, raising=False)
     async with host_here(agent_env={"MORE": "x"}) as host, user_of(host) as user:
-        info = await user.request(
-            "_acpterm/terminal/create", {"command": "env", "args": [], "env": []}
-        )
-        of = {"terminalId": info["terminalId"]}
-        await user.request("_acpterm/terminal/wait", of)
-        env = read_variables((await user.request("_acpterm/terminal/output", of))["text"])
+        env = await users_env(user)
     assert env["GH_PAGER"] == "less -S"
     assert not {"BAT_PAGER", "LESS", "MORE"} & env.keys()
 
@@ -129,23 +125,117 @@ async def test_last_value_of_a_variable_wins():
         assert (await env_of(agent, env=two))["A"] == "2"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "COLUMNS",
-        "LINES",
-        "LISTEN_FDS",
-        "LISTEN_PID",
-        "LISTEN_FDNAMES",
-        "NOTIFY_SOCKET",
-        "WATCHDOG_PID",
-        "WATCHDOG_USEC",
-    ],
+OF_ANOTHER_TERMINAL = """
+    TMUX TMUX_PANE STY WINDOW ZELLIJ ZELLIJ_SESSION_NAME NVIM NVIM_LISTEN_ADDRESS VIM VIMRUNTIME
+    MYVIMRC VIM_TERMINAL VIM_SERVERNAME INSIDE_EMACS EMACS KITTY_WINDOW_ID KITTY_LISTEN_ON
+    WEZTERM_PANE ALACRITTY_SOCKET GHOSTTY_BIN_DIR ITERM_SESSION_ID LC_TERMINAL LC_TERMINAL_VERSION
+    KONSOLE_DBUS_SESSION VTE_VERSION WT_SESSION WT_PROFILE_ID VSCODE_IPC_HOOK_CLI TERM_SESSION_ID
+    TERMINAL_EMULATOR COLORFGBG SSH_TTY WINDOWID COLUMNS LINES TERMCAP GNOME_TERMINAL_SCREEN MC_SID
+"""
+OF_THE_DAEMON = (
+    "LISTEN_FDS LISTEN_PID LISTEN_FDNAMES NOTIFY_SOCKET WATCHDOG_PID WATCHDOG_USEC OLDPWD"
 )
-async def test_variables_that_are_wrong_in_a_terminal_are_not_inherited(monkeypatch, name):
-    monkeypatch.setenv(name, "7")
+KEPT = "CLAUDECODE DISPLAY SSH_AUTH_SOCK SSH_CONNECTION VIMINIT NVIM_APPNAME TMUX_TMPDIR EDITOR"
+SET = {"COLORTERM": "truecolor", "TERM_PROGRAM": "acpterm", "TERM_PROGRAM_VERSION": __version__}
+EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
+
+
+async def users_env(user, **more):
+    params = {"command": "env", "args": [], "env": [], **more}
+    info = await user.request("_acpterm/terminal/create", params)
+    of = {"terminalId": info["terminalId"]}
+    await user.request("_acpterm/terminal/wait", of)
+    return read_variables((await user.request("_acpterm/terminal/output", of))["text"])
+
+
+async def test_what_describes_another_terminal_is_not_inherited_by_agents_and_users(monkeypatch):
+    wrong, kept = f"{OF_ANOTHER_TERMINAL} {OF_THE_DAEMON}".split(), KEPT.split()
+    for name in (*wrong, *kept, *SET):
+        monkeypatch.setenv(name, "7")
+    scripts = "/opt/code/extensions/git/dist"
+    monkeypatch.setenv("GIT_ASKPASS", f"{scripts}/askpass.sh")
+    monkeypatch.setenv("GIT_EDITOR", f"{scripts}/git-editor.sh")
+    async with host_here() as host, user_of(host) as user, agent_of(host) as agent:
+        users, agents = await users_env(user), await env_of(agent)
+    for env in users, agents:
+        assert not {*wrong, "GIT_ASKPASS"} & env.keys()
+        assert {name: env[name] for name in kept} == dict.fromkeys(kept, "7")
+        assert SET.items() <= env.items()
+        assert "GPG_TTY" in env
+    assert EDITORS.items() <= agents.items()
+    assert not EDITORS.keys() & users.keys()
+
+
+async def test_agents_variables_win_even_if_they_describe_another_terminal():
+    own = {"TMUX": "x", "KITTY_WINDOW_ID": "1", "COLORTERM": "", "PWD": "/x", "GIT_EDITOR": "vi"}
+    async with agent_here(agent_env={"GIT_SEQUENCE_EDITOR": "ed", "TERM_PROGRAM": "x"}) as agent:
+        env = await env_of(agent, env=variables(**own))
+    assert {**own, "GIT_SEQUENCE_EDITOR": "ed", "TERM_PROGRAM": "x"}.items() <= env.items()
+
+
+@pytest.mark.parametrize("shell", ["bash", "sh"])
+async def test_directory_is_the_one_that_was_asked_for_through_links(tmp_path, monkeypatch, shell):
+    monkeypatch.setenv("PWD", "/usr")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    line = 'echo "$PWD"; pwd; pwd -P'
     async with agent_here() as agent:
-        assert name not in await env_of(agent)
+        for asked in f"{tmp_path}/link", f"{tmp_path}/link/", f"{tmp_path}/./link":
+            output, _ = await agent.run(shell, args=["-c", line], cwd=asked)
+            assert output.splitlines() == [f"{tmp_path}/link"] * 2 + [f"{tmp_path}/real"]
+        # Without its `..`, this path is another directory, which the shell must not print.
+        (tmp_path / "real" / "inner").symlink_to("/usr")
+        asked = f"{tmp_path}/real/inner/.."
+        output, _ = await agent.run(shell, args=["-c", "pwd"], cwd=asked)
+        assert output == "/\n"
+
+
+REPOSITORY = """
+export GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e
+git init --quiet --initial-branch=main . || exit 99
+echo 1 >file; git add file; git commit --quiet -m one
+git switch --quiet -c other; echo 2 >file; git commit --quiet -am two
+git switch --quiet main; echo 3 >file; git commit --quiet -am three
+"""
+LOG = "git log --format=%s | tr '\\n' ' '"
+GIT_LINES = {
+    "commit": ("echo 4 >file; git commit -a", 1, "Aborting commit due to empty commit message."),
+    "amend": (f"git commit --quiet --amend && {LOG}", 0, "three one"),
+    "rebase --continue": (
+        f"git rebase other; echo 4 >file; git add file; git rebase --continue && {LOG}",
+        0,
+        "three two one",
+    ),
+    "rebase -i": (f"git rebase --quiet -i HEAD~1 && {LOG}", 0, "three one"),
+    "merge": (f"git merge --quiet -X ours other && {LOG}", 0, "Merge branch 'other' three two one"),
+}
+
+
+@pytest.mark.parametrize("case", GIT_LINES)
+async def test_git_does_not_wait_in_an_editor(tmp_path, monkeypatch, case):
+    monkeypatch.setenv("EDITOR", "sleep 60; :")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    line, code, last = GIT_LINES[case]
+    async with agent_here() as agent:
+        with trio.fail_after(DEADLINE_S):
+            output, status = await agent.run(REPOSITORY + line, cwd=str(tmp_path))
+    assert status["exitCode"] == code, output
+    assert output.strip().splitlines()[-1].strip() == last
+
+
+async def test_editor_that_the_agent_sets_is_also_the_one_of_rebase():
+    async with agent_here() as agent:
+        env = await env_of(agent, env=variables(GIT_EDITOR="vi"))
+    assert env["GIT_EDITOR"] == "vi"
+    assert "GIT_SEQUENCE_EDITOR" not in env
+
+
+async def test_setting_leaves_editors_alone(monkeypatch):
+    monkeypatch.setenv("GIT_EDITOR", "vi")
+    async with agent_here(disable_editors=False) as agent:
+        env = await env_of(agent)
+    assert env["GIT_EDITOR"] == "vi"
+    assert "GIT_SEQUENCE_EDITOR" not in env
 
 
 @pytest.mark.parametrize(("name", "value"), [("A=B", "x"), ("", "x"), ("A\0", "x"), ("A", "x\0")])
@@ -356,8 +446,8 @@ async def test_initialize_can_send_the_execution_context(tmp_path):
         env = await env_of(agent)
         assert env["MINE"] == "yes"
         assert env.keys() == {
-            "PATH", "MINE", "TERM", *PAGERS, "LESS", "SHLVL", "ACPTERM_TERMINAL_ID",
-            "ACPTERM_DAEMON",
+            "PATH", "MINE", "TERM", *SET, *PAGERS, "LESS", *EDITORS, "PWD", "GPG_TTY", "SHLVL",
+            "ACPTERM_TERMINAL_ID", "ACPTERM_DAEMON",
         }  # fmt: skip
 
 

@@ -320,15 +320,16 @@ async def test_input_monitor_publishes_each_change_once(monkeypatch):
     async with host_here() as host, user_of(host) as user:
         created = await user.request("terminal/create", {"command": "sleep 60"})
         entry = host.state.registry.find(created["terminalId"])
-        answers, published = iter([True, True, False, True]), []
+        answers, published = iter([1, 1, 0, 1]), []
         bus = EventBus(AuditTrail(None))
         bus.publish_terminal = lambda event, *_: published.append(event)
         monitor = InputMonitor(host.state.registry, bus)
-        monkeypatch.setattr(Terminal, "waits_for_input", lambda _: next(answers))
+        monkeypatch.setattr(Terminal, "waiting_process", lambda _: next(answers))
         entry.terminal.timeline.last = None
         for _ in range(4):
             monitor.check(entry)
-        assert (published, entry.waiting) == (["waiting", "resumed", "waiting"], True)
+        assert published == ["waiting", "resumed", "waiting"]
+        assert entry.waiting.is_waiting is True
 
 
 async def test_program_is_not_held_after_its_reader_disconnected():
@@ -345,7 +346,7 @@ async def test_program_is_not_held_after_its_reader_disconnected():
 
 
 async def test_waiting_event_comes_after_the_created_event(monkeypatch):
-    monkeypatch.setattr(Terminal, "waits_for_input", lambda _: True)
+    monkeypatch.setattr(Terminal, "waiting_process", lambda _: os.getpid())
     async with host_here() as host, user_of(host) as user:
         _, token = await user.open("events")
         await poll(lambda: host.state.events.has_subscribers)

@@ -26,6 +26,11 @@ BACKGROUNDS = {
 HUNG_UP = ("plain", "silent", "subshell", "double fork")
 
 
+def fact(pid, name):
+    with open(f"/proc/{pid}/{name}") as file:
+        return file.read()
+
+
 @pytest.fixture(params=["leader", "fork"])
 def limits(request):
     """Return limits with which a program is started in this way."""
@@ -82,9 +87,8 @@ async def test_leader_survives_signals_and_shows_nothing_of_the_command(keeper, 
     pid = terminal.found.session
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGTTOU):
         os.kill(pid, number)
-    with open(f"/proc/{pid}/cmdline", "rb") as cmdline, open(f"/proc/{pid}/comm") as comm:
-        words, name = cmdline.read(), comm.read()
-    assert (words.rstrip(b"\0"), name) == (b"acpterm-session", "acpterm-session\n")
+    words, name = fact(pid, "cmdline"), fact(pid, "comm")
+    assert (words.rstrip("\0"), name) == ("acpterm-session", "acpterm-session\n")
     assert os.readlink(f"/proc/{pid}/cwd") == "/"
     assert is_alive(pid)
     keeper.forget(terminal.name)
@@ -104,25 +108,23 @@ async def test_stopped_leader_ends_with_the_terminal(keeper):
 async def test_long_arguments_take_no_memory_in_the_leader(keeper):
     terminal = await start(keeper, "/bin/sh", "-c", f"echo ready; read x; : {'x' * 120_000}")
     await poll(lambda: b"ready" in terminal.output)
-    with open(f"/proc/{terminal.found.session}/smaps_rollup") as rollup:
-        private = sum(int(line.split()[1]) for line in rollup if line.startswith("Private_"))
-    assert private < 150
+    memory = fact(terminal.found.session, "smaps_rollup").splitlines()
+    assert sum(int(line.split()[1]) for line in memory if line.startswith("Private_")) < 150
     keeper.forget(terminal.name)
     terminal.close()
 
 
-async def test_cat_leads_the_session_on_a_machine_without_code(monkeypatch):
+def test_cat_leads_the_session_on_a_machine_without_code(monkeypatch):
     monkeypatch.setattr(leader, "image", lambda: None)
     env = {**os.environ, "NAME": "x"}
     program = ["/bin/sh", "-c", "tty; read x"], env, "/", 0o22, [], None
     pid, master, found, way = spawn.spawn(program, 80, 24, None)
     assert way == "fork"
     assert os.read(master, 100).startswith(b"/dev/pts/")
-    with open(f"/proc/{found.pid}/cmdline", "rb") as cmdline:
-        assert cmdline.read() == b"acpterm-session\0"
+    assert fact(found.pid, "cmdline") == "acpterm-session\0"
     os.kill(found.pid, signal.SIGHUP)
     os.write(master, b"\n")
-    assert os.waitpid(pid, 0)[1] == 256 * 0
+    assert os.waitpid(pid, 0)[1] == 0
     os.close(found.socket_fd)
     os.waitpid(found.pid, 0)
     os.close(master)
@@ -131,8 +133,7 @@ async def test_cat_leads_the_session_on_a_machine_without_code(monkeypatch):
 async def test_program_that_cannot_be_started_leaves_no_leader(keeper):
     await run(keeper, "no-such-program")
     await run(keeper, "true", cwd="/no/such/directory")
-    with open(f"/proc/{keeper.pid}/task/{keeper.pid}/children") as children:
-        await poll(lambda: (children.seek(0), children.read())[1] == "")
+    await poll(lambda: not fact(keeper.pid, f"task/{keeper.pid}/children"))
 
 
 @pytest.mark.parametrize("machine", leader.CODE)

@@ -1,6 +1,7 @@
 """How long calls wait, and what happens to commands that take longer."""
 
 import re
+import shutil
 
 import pytest
 
@@ -65,6 +66,15 @@ async def test_terminal_bash_returns_when_the_command_is_stopped(tmp_path):
     stop = 'terminal_stop {"sessionId":"term-1"}'
     assert result.state.startswith(f"[stopped: sh (pid {pid}) {why} · {stop}")
     assert "The command is stopped.\n" in result.text
+
+
+@pytest.mark.parametrize("shell", [{}, {"session": "main"}])
+async def test_editor_that_waits_is_named_with_its_file(tmp_path, shell):
+    if not shutil.which("vi"):
+        pytest.skip("vi is not installed")
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command="vi -u NONE COMMIT_EDITMSG", **shell)
+    assert ", vi waits on COMMIT_EDITMSG · terminal_continue" in result.state
 
 
 async def test_prompt_for_a_password_points_to_attach_only(tmp_path):

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from acpterm.pty.input_wait.detect import waits_for_input
+from acpterm.pty.input_wait.detect import waiting_process
 from tests.support.ptys import open_pair
 
 PYTHON = [sys.executable, "-c"]
@@ -28,6 +28,12 @@ CALL = (
     "import ctypes; c = ctypes.CDLL(None); p = ctypes.create_string_buffer({!r});"
     "t = ctypes.create_string_buffer({!r}); c.{}"
 )
+
+
+def waits_for_input(master, quiet=0.0):
+    """Return whether a process waits for the input of a terminal; None if that is unknown."""
+    pid = waiting_process(master, quiet)
+    return None if pid is None else pid > 0
 
 
 class Terminal:

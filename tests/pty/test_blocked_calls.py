@@ -6,8 +6,7 @@ import signal
 import pytest
 
 from acpterm.pty.input_wait import syscalls
-from acpterm.pty.input_wait.detect import waits_for_input
-from tests.pty.programs import CALL, PYTHON, SELECT, WATCH
+from tests.pty.programs import CALL, PYTHON, SELECT, WATCH, waits_for_input
 
 pytestmark = pytest.mark.skipif(not syscalls.KNOWN, reason="system calls are not known here")
 

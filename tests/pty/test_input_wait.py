@@ -4,6 +4,7 @@ import contextlib
 import os
 import resource
 import signal
+import subprocess
 import sys
 import termios
 from pathlib import Path
@@ -11,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from acpterm.pty import linux
-from acpterm.pty.input_wait import detect, syscalls
-from acpterm.pty.input_wait.detect import stopped_program, waits_for_input
+from acpterm.pty.input_wait import detect, syscalls, waiter
+from acpterm.pty.input_wait.detect import stopped_program
 from acpterm.pty.master import Master
-from tests.pty.programs import PYTHON, SELECT, needs
+from tests.pty.programs import PYTHON, SELECT, needs, waits_for_input
 from tests.support.ptys import open_pair
 
 pytestmark = pytest.mark.skipif(not syscalls.KNOWN, reason="system calls are not known here")
@@ -330,13 +331,13 @@ def test_other_files_are_excluded_by_name_without_a_stat(run, tmp_path, monkeypa
     os.close(writer)
 
 
-async def test_master_waits_for_input_reports_a_prompt(run):
+async def test_master_reports_a_prompt(run):
     terminal = run("cat")
     terminal.until_waits()
     master = Master(os.dup(terminal.master))
-    assert master.waits_for_input() is True
+    assert master.waiting_process() == terminal.program.pid
     master.close()
-    assert master.waits_for_input() is None
+    assert master.waiting_process() is None
 
 
 READ = "sh -c 'printf \"name? \"; read x; echo got $x'"
@@ -402,3 +403,25 @@ def test_program_of_a_script_is_stopped_when_the_script_is_a_job_of_a_shell(run)
     terminal.until(lambda: stopped_program(terminal.master) is not None)
     assert stopped_program(terminal.master).name == "cat"
     terminal.type("\x03")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "expected"),
+    [
+        ("vim", ["-u", "NONE", "/x/.git/COMMIT_EDITMSG"], "vim waits on COMMIT_EDITMSG"),
+        ("vim.basic", [b"caf\xe9"], "vim.basic waits on caf\N{REPLACEMENT CHARACTER}"),
+        ("/usr/bin/less", ["+F", "a\n.log"], "less waits on a?.log"),
+        ("less", [], "less waits"),
+        ("/usr/bin/python3", ["file"], "python3 waits for input"),
+        ("-bash", [], "bash waits for input"),
+        ("npm exec create-vite", [], "npm waits for input"),
+        ("\x1b[2J", [], "?[2J waits for input"),
+        ("", [], None),
+    ],
+)
+def test_program_that_waits_is_named_with_the_file_of_an_editor_or_pager(name, args, expected):
+    # The shell takes these arguments, and reads its pipe.
+    argv = [name, "-s", "--", *args]
+    with subprocess.Popen(argv, executable="/bin/sh", stdin=subprocess.PIPE) as process:
+        assert waiter.sentence(process.pid) == expected
+    assert waiter.sentence(process.pid) is None

@@ -123,7 +123,6 @@ async def mcp_tools(
                 agent=agent,
                 asks=asks,
                 session="mcp",
-                cwd=os.getcwd(),
                 socket=path,
                 profile=pool_profile,
             )

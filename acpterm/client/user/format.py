@@ -112,8 +112,11 @@ def where(terminal: TerminalInfo) -> str:
     """Return where a terminal's program runs: the provider, and the host's name in parentheses.
 
     The host's name is omitted if it is unknown, or if the provider's name ends with it, as in
-    `ssh:NAME`. Return `-` for a program that runs on this machine without isolation.
+    `ssh:NAME`. Return the directory instead if the program runs in another one than that of its
+    session, and `-` for any other program that runs on this machine without isolation.
     """
+    if terminal.cwd_gone is not UNSET:
+        return f"{summary_line(terminal.cwd)}, since {summary_line(terminal.cwd_gone)} is gone"
     if terminal.provider == "local":
         return NOTHING
     if terminal.host is UNSET or terminal.provider.endswith(f":{terminal.host}"):
@@ -137,7 +140,7 @@ def state(terminal: TerminalInfo, now: float) -> str:
     if status is None:
         how: str = ENDING if terminal.ending else terminal.state
         if how == "running" and terminal.waiting_for_input:
-            how = WAITS
+            how = summary_line(terminal.waiting_program or WAITS)
         if how == "running" and not isinstance(terminal.stopped, UnsetType):
             how = f"stopped: {summary_line(terminal.stopped.command)} {terminal.stopped.why}"
     else:

@@ -17,13 +17,14 @@ from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.agent.judgement import Judgement
 from acpterm.host.agent.refusals import BLOCKED
 from acpterm.host.checked_command import checked
-from acpterm.host.launch.validation import check_absolute
+from acpterm.host.launch.validation import check_absolute, directory_of
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
+from acpterm.providers.provider import is_place
 
 
 def check(
     connection: AgentConnection, params: CheckRequest, request_id: Id
-) -> CheckResponse | Coroutine[Any, Any, CheckResponse]:
+) -> Coroutine[Any, Any, CheckResponse]:
     """`_acpterm/command/check`: judge a command as `terminal/create` would, without running it.
 
     If `ask` is set, also ask the user if necessary; the decision is then `allow`, or the request
@@ -32,16 +33,22 @@ def check(
     if `ask` is set and the command is refused; -32800 if the turn or the request is cancelled.
     """
     with gate.recording_refusal(connection, params):
-        if params.cwd is not None:
-            check_absolute(params.cwd)
+        if (asked := directory_of(params.cwd, params.cwd_bytes)) is not None:
+            check_absolute(asked)
         session = connection.session(params.session_id)
-        judgement = gate.judge_check(connection, session, params)
-    if not params.ask or judgement.verdict.decision == "allow":
-        return _response(judgement)
+        cwd = asked or connection.default_directory(session)
+        judgement = gate.judge_check(connection, session, params, cwd)
     turn, request = session.cancelled, recognisable_id(request_id)
 
-    async def ask() -> CheckResponse:
+    async def decide() -> CheckResponse:
+        nonlocal judgement
         with gate.recording_refusal(connection, params):
+            if asked is None and not is_place(judgement.provider):
+                found = await connection.directories.nearest(cwd)
+                if found != cwd:
+                    judgement = gate.judge_check(connection, session, params, found)
+            if not params.ask or judgement.verdict.decision == "allow":
+                return _response(judgement)
             await connection.creates.wait_in_flight(request)
             with connection.creates.in_flight(request):
                 if session.cancelled == turn:
@@ -53,7 +60,7 @@ def check(
         response.decision = "allow"
         return response
 
-    return ask()
+    return decide()
 
 
 def _response(judgement: Judgement) -> CheckResponse:

@@ -216,6 +216,10 @@ class AgentConnection:
             self.requested_profiles.append(name)
             self.mark_changed()
 
+    def default_directory(self, session: Session) -> str:
+        """Return the directory for a session's requests that name none."""
+        return session.cwd or self.context.cwd
+
     def workspace(self, session: Session) -> str | None:
         """Return the directory in which a session's sandboxed programs may write.
 

@@ -43,14 +43,17 @@ def judge_create(
     session: Session,
     params: CreateTerminalRequest,
     options: CreateMeta,
+    cwd: str,
 ) -> Judgement:
     """Judge a create request, and check the limits on the number and rate of terminals.
 
     `options` are the request's `_meta.acpterm`: they may request a provider, or that the command is
-    shell text. Raises `RpcError`: -32600 if the command is denied, -32603 if a limit is reached.
-    Also raises the errors of `judge`.
+    shell text. `cwd` is the directory of the command. Raises `RpcError`: -32600 if the command is
+    denied, -32603 if a limit is reached. Also raises the errors of `judge`.
     """
-    judgement = judge(connection, session, params, provider=options.provider, shell=options.shell)
+    judgement = judge(
+        connection, session, params, cwd, provider=options.provider, shell=options.shell
+    )
     _record(connection, session, params, judgement, "create")
     if judgement.verdict.decision == "deny":
         raise denial(judgement)
@@ -59,13 +62,15 @@ def judge_create(
     return judgement
 
 
-def judge_check(connection: AgentConnection, session: Session, params: CheckRequest) -> Judgement:
-    """Judge a command that is only to be checked.
+def judge_check(
+    connection: AgentConnection, session: Session, params: CheckRequest, cwd: str
+) -> Judgement:
+    """Judge a command that is only to be checked, in the directory `cwd`.
 
     Raises `RpcError` (-32600) if the command is denied and the request has `ask`. Also raises the
     errors of `judge`.
     """
-    judgement = judge(connection, session, params)
+    judgement = judge(connection, session, params, cwd)
     _record(connection, session, params, judgement, "check")
     if params.ask and judgement.verdict.decision == "deny":
         raise denial(judgement)

@@ -97,11 +97,12 @@ def judge(
     connection: AgentConnection,
     session: Session,
     params: CreateTerminalRequest | CheckRequest,
+    cwd: str,
     *,
     provider: str | None = None,
     shell: bool | None = None,
 ) -> Judgement:
-    """Return the judgement on a command.
+    """Return the judgement on a command in the directory `cwd`.
 
     `provider` is the provider that the agent requests; None if it requests none. `shell` is True if
     the agent requests that the command runs as shell text, False if it requests a program with
@@ -117,7 +118,6 @@ def judge(
         env = {item.name: item.value for item in params.env}
     check_size(params.command, params.args, env, connection.context.rlimits)
     profiles = connection.profiles
-    cwd = params.cwd or session.cwd or connection.context.cwd
     network = _have_network(profiles)
     selected = strictest(
         profiles[0].provider or connection.settings.provider,

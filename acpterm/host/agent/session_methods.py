@@ -31,7 +31,7 @@ from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
 from acpterm.host.launch.environment import requested_context
-from acpterm.host.launch.validation import check_absolute
+from acpterm.host.launch.validation import check_absolute, directory_of
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
@@ -204,9 +204,10 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
     Whether the directory exists is checked only when a terminal is created in it. Raises `RpcError`
     (-32602) for a relative path.
     """
-    check_absolute(params.cwd)
+    cwd = directory_of(params.cwd, params.cwd_bytes) or ""
+    check_absolute(cwd)
     session = connection.session(params.session_id)
-    session.cwd = params.cwd
+    session.cwd = cwd
     connection.count_memory(session)
     return Empty()
 
@@ -226,6 +227,6 @@ def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empt
         )
     result = set_session(connection, params)
     session = connection.session(params.session_id)
-    session.workspace = params.cwd
+    session.workspace = session.cwd or ""
     connection.count_memory(session)
     return result

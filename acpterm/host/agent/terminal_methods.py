@@ -31,23 +31,26 @@ from acpterm.host import terminal_ops
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
+from acpterm.host.agent.judgement import Judgement
 from acpterm.host.agent.read_methods import agents_info
+from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.input_monitor import is_waiting, stopped_program
+from acpterm.host.input_monitor import input_wait
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.placement import resources_of
 from acpterm.host.launch.request import LaunchRequest
-from acpterm.host.launch.validation import seconds
-from acpterm.host.state.records import RequestId
+from acpterm.host.launch.validation import directory_of, seconds
+from acpterm.host.state.records import RequestId, TerminalRecord, pack_text
 from acpterm.host.terminal_info import (
     background,
+    cwd_gone,
     exit_code,
     exit_meta,
     exit_status,
     stopped_info,
 )
 from acpterm.host.terminal_ops import check_screen, current_screen
-from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
+from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError, readable
 from acpterm.providers.provider import is_place
 from acpterm.terminal import views
 from acpterm.terminal.status import EndedBy, ExitStatus
@@ -79,29 +82,19 @@ def _create(
     `params` are those of the create request. `request` is its JSON-RPC id, or None if a repetition
     of the create request cannot be recognised by the id (`creates.recognisable_id`).
     """
-    settings = connection.settings
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
-    judgement = gate.judge_create(connection, session, params, options)
-    launch = LaunchRequest(
-        settings,
-        connection.context,
-        command=params.command,
-        args=params.args,
-        env=[(item.name, item.value) for item in params.env],
-        # Evaluated now: later requests of the agent must not affect this terminal.
-        cwd=judgement.cwd,
-        shell=judgement.shell(options.shell),
-        size=(options.cols or settings.cols, options.rows or settings.rows),
-    )
+    asked = directory_of(params.cwd, options.cwd_bytes)
+    # Evaluated now: later requests of the agent must not affect this terminal.
+    cwd = asked or connection.default_directory(session)
+    judgement, launch = _judged(connection, session, params, options, cwd)
     if options.format == "screen":
         check_screen(*launch.size)
     turn = session.cancelled
     session.pending_creates += 1
 
-    lifetime = math.inf if options.timeout_ms is None else seconds(options.timeout_ms)
-
     async def start() -> CreateTerminalResponse:
+        nonlocal judgement, launch
         try:
             await connection.creates.wait_in_flight(request)
             if entry := connection.creates.repeated(request):
@@ -112,7 +105,10 @@ def _create(
                 registry.reserve_name(options.name) as name,
             ):
                 if not is_place(judgement.provider):
-                    await connection.directories.check(launch.cwd)
+                    found = await _existing(connection, asked, cwd)
+                    if found != cwd:
+                        # What is allowed in a directory that is gone is not allowed in its parent.
+                        judgement, launch = _judged(connection, session, params, options, found)
                 if session.cancelled != turn:
                     raise _cancelled()
                 placement = gate.placement(
@@ -121,20 +117,11 @@ def _create(
                 await gate.admit(connection, session, params, judgement, request)
                 if session.cancelled != turn:
                     raise _cancelled()
-                record = launch.record(
-                    summary(params.command, params.args),
-                    limit=params.output_byte_limit,
-                    lifetime=lifetime,
-                    view=options.format or "text",
-                    limits=judgement.limits,
+                record = _record_of(
+                    connection, session, params, options, judgement=judgement, launch=launch
                 )
-                record.name, record.is_users, record.request = name, False, request
-                agent = connection.agent
-                record.connection, record.agent = agent.connection_id, agent.name
-                record.session, record.secret = session.id, connection.secret
-                record.rights = connection.rights(session)
-                record.level = judgement.level
-                record.ends_background = "terminal" in (settings.background, options.background)
+                record.name, record.request = name, request
+                record.cwd_gone = None if launch.cwd == cwd else pack_text(cwd)
                 with connection.host.quotas.starting(judgement.profiles, connection, session.id):
                     terminal = await launch.start(
                         connection.pool,
@@ -160,6 +147,63 @@ def _create(
     return start_recorded()
 
 
+def _judged(
+    connection: AgentConnection,
+    session: Session,
+    params: CreateTerminalRequest,
+    options: CreateMeta,
+    cwd: str,
+) -> tuple[Judgement, LaunchRequest]:
+    """Judge a create request in the directory `cwd`; also return what it starts there."""
+    settings = connection.settings
+    judgement = gate.judge_create(connection, session, params, options, cwd)
+    launch = LaunchRequest(
+        settings,
+        connection.context,
+        command=params.command,
+        args=params.args,
+        env=[(item.name, item.value) for item in params.env],
+        cwd=cwd,
+        shell=judgement.shell(options.shell),
+        size=(options.cols or settings.cols, options.rows or settings.rows),
+    )
+    return judgement, launch
+
+
+async def _existing(connection: AgentConnection, asked: str | None, cwd: str) -> str:
+    """Return `asked`, or else the nearest directory to the session's, `cwd`, that exists."""
+    if asked is None:
+        return await connection.directories.nearest(cwd)
+    await connection.directories.check(asked)
+    return asked
+
+
+def _record_of(
+    connection: AgentConnection,
+    session: Session,
+    params: CreateTerminalRequest,
+    options: CreateMeta,
+    *,
+    judgement: Judgement,
+    launch: LaunchRequest,
+) -> TerminalRecord:
+    record = launch.record(
+        summary(params.command, params.args),
+        limit=params.output_byte_limit,
+        lifetime=math.inf if options.timeout_ms is None else seconds(options.timeout_ms),
+        view=options.format or "text",
+        limits=judgement.limits,
+    )
+    agent = connection.agent
+    record.is_users = False
+    record.connection, record.agent = agent.connection_id, agent.name
+    record.session, record.secret = session.id, connection.secret
+    record.rights = connection.rights(session)
+    record.level = judgement.level
+    record.ends_background = "terminal" in (connection.settings.background, options.background)
+    return record
+
+
 def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
     record = entry.record
     name = UNSET if record.name is None else record.name
@@ -167,6 +211,8 @@ def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
     created = CreatedMeta(record.provider, record.isolation, record.level, name, host)
     if entry.terminal.is_queued:
         created.queued = True
+    if record.cwd_gone is not None:
+        created.cwd, created.cwd_gone = readable(entry.cwd), cwd_gone(entry)
     return CreateTerminalResponse(entry.id, {OWN: created})
 
 
@@ -219,10 +265,15 @@ def _output(
     connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
 ) -> TerminalOutputResponse:
     status = exit_status(entry, signal_code=connection.signal_code)
-    waits = is_waiting(entry) if entry.terminal.exit is None else None
-    own = UNSET if waits is None else OutputMeta(waiting_for_input=waits)
-    if (stopped := stopped_program(entry, waits)) is not None:
-        own = OutputMeta(waiting_for_input=False, stopped=stopped_info(stopped))
+    own: OutputMeta | UnsetType = UNSET
+    if entry.terminal.exit is None:
+        is_waiting, program, stopped = input_wait(entry)
+        if is_waiting is not None or stopped is not None:
+            own = OutputMeta(
+                waiting_for_input=bool(is_waiting),
+                waiting_program=program or UNSET,
+                stopped=stopped_info(stopped),
+            )
     if entry.terminal.is_queued:
         own = OutputMeta(queued=True)
     if entry.background.number:

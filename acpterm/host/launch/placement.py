@@ -55,9 +55,9 @@ class Placement(NamedTuple):
     ) -> tuple[Program, Prepared]:
         """Return the program that the keeper runs for `program`, and what the provider prepared.
 
-        `shell` is the path of the shell. `requested` are the variables of the environment that the
-        request and the settings have added; in a container, the program gets few others. Raises
-        `RpcError` (-32603) if the provider cannot be used.
+        `shell` is the path of the shell. `requested` are the variables that acpterm, the settings
+        and the request set; in a container, the program gets few others. Raises `RpcError` (-32603)
+        if the provider cannot be used.
         """
         command = Command(
             argv=program.argv,

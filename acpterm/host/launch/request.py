@@ -19,7 +19,7 @@ from acpterm.host.launch.command import (
     words,
     write_line,
 )
-from acpterm.host.launch.environment import terminal_environment
+from acpterm.host.launch.environment import added_variables, terminal_environment
 from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import LimitsRecord, TerminalRecord, pack_text
 from acpterm.host.state.writer import StateWriter
@@ -86,10 +86,8 @@ class LaunchRequest:
         validation.check_environment(env)
         self._settings = settings
         self._context = context
-        self.env: Final = terminal_environment(
-            context, env, attended=attended, agent_env=settings.agent_env
-        )
-        self._requested: Final = {**({} if attended else settings.agent_env), **dict(env)}
+        self._added: Final = added_variables(settings, dict(env), attended=attended)
+        self.env: Final = terminal_environment(context, cwd, self._added)
         self.cwd: Final = cwd
         self.size: Final = size
         self._shell: Final = find_shell(settings.shell)
@@ -171,7 +169,7 @@ class LaunchRequest:
         shell, line = self._shell, self._words.long_line
         if line is not None:
             _check_long_line(line, placement.provider.name)
-        program, prepared = await placement.prepare(program, shell, self._requested)
+        program, prepared = await placement.prepare(program, shell, self._added)
         record.provider, record.isolation = placement.provider.name, placement.provider.isolation
         record.clean_up_token, record.host = prepared.token, prepared.host
         remote = placement.remote(prepared.token)

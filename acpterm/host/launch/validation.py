@@ -7,7 +7,7 @@ import os
 import resource
 import struct
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -61,28 +61,45 @@ def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") 
 class DirectoryCache:
     """Checks directories, and caches valid ones: agents run many commands in one directory.
 
-    A valid directory is not checked again for `FRESH_S` seconds. If it is removed during that time,
-    the program is not run: the terminal shows an error, and the exit code is 126.
+    A directory that was valid within the last `FRESH_S` seconds is only looked at.
     """
 
     def __init__(self) -> None:
         self._good: BoundedDict[str, float] = BoundedDict(REMEMBERED_MAX)
 
     async def check(self, path: str) -> None:
-        """Run `check_directory` in a thread, unless `path` was valid within the last `FRESH_S` s.
+        """Raise `RpcError` as `check_directory` does."""
+        await self._find(path, check_directory)
 
-        Raises `RpcError` as `check_directory` does.
-        """
+    async def nearest(self, path: str) -> str:
+        """Return `path`, or its nearest parent that exists. Raises `RpcError` as `check` does."""
+        return await self._find(path, _check_nearest)
+
+    async def _find(self, path: str, find: Callable[[str], str]) -> str:
         now = trio.current_time()
-        if now - self._good.get(path, -FRESH_S) < FRESH_S:
-            return
-        await run_blocking(partial(check_directory, path), abandon_on_cancel=True, limiter=_threads)
-        self._good[path] = now
-        self._good.move_to_end(path)
+        if now - self._good.get(path, -FRESH_S) < FRESH_S and _is_dir(path):
+            return path
+        found = await run_blocking(partial(find, path), abandon_on_cancel=True, limiter=_threads)
+        self._good[found] = now
+        self._good.move_to_end(found)
+        return found
 
 
-def check_directory(path: str) -> None:
-    """Raise `RpcError` (-32602) unless `path` is the absolute path of an accessible directory.
+def _is_dir(path: str) -> bool:
+    # This does not block for a path that was valid just now: even for a directory on a file server,
+    # the kernel remembers the answer for seconds.
+    return os.path.isdir(path)
+
+
+def _check_nearest(path: str) -> str:
+    check_absolute(path)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path.rstrip("/")) or "/"
+    return check_directory(path)
+
+
+def check_directory(path: str) -> str:
+    """Return `path`; raise `RpcError` (-32602) unless it is an accessible directory, absolute.
 
     The file system may block: call this in a thread.
     """
@@ -96,6 +113,12 @@ def check_directory(path: str) -> None:
         problem = "cannot be entered: permission denied"
     if problem:
         raise _bad_path(path, problem)
+    return path
+
+
+def directory_of(cwd: str | None, cwd_bytes: bytes | None) -> str | None:
+    """Return the directory that a request names, if any; `cwd_bytes` is not empty, and wins."""
+    return os.fsdecode(cwd_bytes) if cwd_bytes else cwd or None
 
 
 def check_command(command: str, args: list[str] | None) -> None:

@@ -309,6 +309,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
 
     command: str
     cwd: bytes
+    cwd_gone: bytes | None = None
+    """The directory of the session if it was gone, so that `cwd` is a parent of it."""
     name: str | None = None
     created_time: float
     started_at: float

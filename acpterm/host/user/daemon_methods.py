@@ -19,7 +19,14 @@ from acpterm.host.sessions.observed import ObservedSession
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
-from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+from acpterm.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    RESOURCE_NOT_FOUND,
+    RpcError,
+    quote,
+    readable,
+)
 from acpterm.keeper.reports import KeeperLostError, RestartError
 from acpterm.pty import linux
 
@@ -126,7 +133,7 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
                 session_id=session.id,
                 connection=session.agent.connection_id,
                 agent=session.agent.name,
-                cwd=session.cwd,
+                cwd=None if session.cwd is None else readable(session.cwd),
                 terminals=list(session.entries),
                 tool_calls=[call for call, _ in session.tool_calls],
             )

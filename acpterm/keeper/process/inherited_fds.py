@@ -3,8 +3,8 @@
 Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
 with the names in `LISTEN_FDNAMES`.
 
-- PTY masters, sockets of leaders, and rings that a previous keeper has stored with the service manager (see `notify`)
-  become terminals again. Their programs are not children of this process, so their exit is detected
+- PTY masters, sockets of leaders, and rings that a previous keeper has stored with the service
+  manager (see `notify`) become terminals again. Their programs are not children of this process, so their exit is detected
   by a pidfd or, if the system has no pidfds, when the PTY hangs up. Their exit status is unknown,
   unless the previous keeper has written it into the ring's header.
 - The descriptor of the control groups' directory becomes the entry `trees` of the store again.
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.terminals import Terminals
 
 _LISTEN_FDS_START = 3
+_PREFIXES = (RING_PREFIX, MASTER_PREFIX, LEADER_PREFIX)
 
 
 def adopt_all(
@@ -46,17 +47,13 @@ def adopt_all(
     Records in `notifier` which descriptors the manager stores, and makes the manager remove rings
     and masters that cannot be used.
     """
-    masters: dict[str, int] = {}
-    leaders: dict[str, int] = {}
-    rings: dict[str, int] = {}
+    stored: dict[str, dict[str, int]] = {prefix: {} for prefix in _PREFIXES}
     others = 0
     for name, fd in _listen_fds(environ):
-        if name.startswith(MASTER_PREFIX):
-            masters[name.removeprefix(MASTER_PREFIX)] = fd
-        elif name.startswith(LEADER_PREFIX):
-            leaders[name.removeprefix(LEADER_PREFIX)] = fd
-        elif name.startswith(RING_PREFIX):
-            rings[name.removeprefix(RING_PREFIX)] = fd
+        kind, dot, terminal = name.partition(".")
+        if kind + dot in stored:
+            notifier.adopt(name)
+            stored[kind + dot][terminal] = fd
         elif name == TREES_NAME:
             notifier.adopt(name)
             path = os.readlink(f"/proc/self/fd/{fd}")
@@ -64,22 +61,14 @@ def adopt_all(
         else:
             store.put(f"listen/{others}", name.encode(), [fd])
             others += 1
-    for name, fd in rings.items():
-        notifier.adopt(RING_PREFIX + name)
-        master, leader = masters.pop(name, None), leaders.pop(name, None)
-        if master is not None:
-            notifier.adopt(MASTER_PREFIX + name)
-        if leader is not None:
-            notifier.adopt(LEADER_PREFIX + name)
-        if not _adopt(terminals, store, name, fd, master, leader):
-            for prefix in (RING_PREFIX, MASTER_PREFIX, LEADER_PREFIX):
+    for name in {name: None for fds in stored.values() for name in fds}:
+        ring, master, leader = (stored[prefix].get(name) for prefix in _PREFIXES)
+        if ring is None or not _adopt(terminals, store, name, ring, (master, leader)):
+            for fd, prefix in zip((ring, master, leader), _PREFIXES, strict=True):
+                # Without its ring, a master cannot be used. Closing it sends the program a SIGHUP.
+                if fd is not None:
+                    os.close(fd)
                 notifier.remove(prefix + name)
-    for prefix, left in ((MASTER_PREFIX, masters), (LEADER_PREFIX, leaders)):
-        for name, fd in left.items():
-            # Without its ring, a master cannot be used. Closing it sends the program a SIGHUP.
-            os.close(fd)
-            notifier.adopt(prefix + name)
-            notifier.remove(prefix + name)
 
 
 def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
@@ -103,16 +92,13 @@ def _adopt(
     store: Store,
     name: str,
     ring_fd: int,
-    master: int | None,
-    leader_fd: int | None,
+    pty: tuple[int | None, int | None],
 ) -> bool:
     try:
         mapped = ring_file.map_ring(ring_fd)
     except (ring_file.RingError, OSError, ValueError):
-        for fd in (ring_fd, master, leader_fd):
-            if fd is not None:
-                os.close(fd)
         return False
+    master, leader_fd = pty
     header = mapped.header
     mapped.recover()
     header[ring_file.STALLED] = header[ring_file.ARMED] = 0
@@ -124,7 +110,7 @@ def _adopt(
         leader = Leader(header[ring_file.SESSION], leader_fd, is_child=False)
     elif leader_fd is not None:
         os.close(leader_fd)
-    terminal = Terminal(terminals, name, child, master, (ring_fd, mapped), leader)
+    terminal = Terminal(terminals, name, child, (master, leader), (ring_fd, mapped))
     report = read_exit(header)
     if report is not None:
         terminal.restore_exit(report)

@@ -181,7 +181,7 @@ class Keeper:
         self._notifier.store(MASTER_PREFIX + name, master)
         if leader is not None:
             self._notifier.store(LEADER_PREFIX + name, leader.socket_fd)
-        return Terminal(self.terminals, name, child, master, (ring_fd, mapped), leader), way
+        return Terminal(self.terminals, name, child, (master, leader), (ring_fd, mapped)), way
 
     def _put(self, message: Message) -> None:
         key, value = message.fields[:2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # typeshed has none
 import ctypes
 import os
 import struct

@@ -50,11 +50,11 @@ _TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
-    """One terminal in the keeper. Owns the PTY's `master`, the `leader` of its session, if it has
-    one, and the ring's descriptor `ring_fd`.
+    """One terminal in the keeper.
 
-    The constructor adds the terminal to `terminals`, and gets the ring as a pair: `ring_fd` and the
-    mapped ring. `master` is None once it is closed, and `ring` is None once the ring is unmapped.
+    Owns the PTY's `master`, the session's `leader`, and the ring's descriptor `ring_fd`. The
+    constructor adds the terminal to `terminals`; it gets `master` and `leader` as a pair, and
+    `ring_fd` and the mapped ring. `leader` is None if the child leads the session. `master` is None once it is closed, and `ring` is None once the ring is unmapped.
     `ended` is whether the child has ended. `exit` is the report of the child's exit; None until the
     child is reaped. `closed_end` is the position at which the output ends; None until the terminal
     is closed.
@@ -83,15 +83,13 @@ class Terminal:
         terminals: Terminals,
         name: str,
         child: Child,
-        master: int | None,
+        pty: tuple[int | None, Leader | None],
         ring: tuple[int, RingFile],
-        leader: Leader | None,
     ) -> None:
         self._terminals = terminals
         self.name = name
         self.child = child
-        self.master = master
-        self.leader = leader
+        self.master, self.leader = pty
         self.ring_fd = ring[0]
         self.ring: RingFile | None = ring[1]
         self.exit: Exit | None = None
@@ -104,10 +102,10 @@ class Terminal:
         self._trimmed_at = 0
         terminals.by_name[name] = self
         terminals.by_pid[child.pid] = self
-        if leader is not None:
-            terminals.leader_pids.add(leader.pid)
-        if master is not None:
-            os.set_blocking(master, False)
+        if self.leader is not None:
+            terminals.leader_pids.add(self.leader.pid)
+        if self.master is not None:
+            os.set_blocking(self.master, False)
             self._poll()
         child.watch(terminals.loop, self.child_ended)
 

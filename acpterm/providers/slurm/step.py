@@ -150,7 +150,7 @@ def _text(command: Command, directory: str, identifier: str) -> str:
     env: Mapping[str, str] = {
         name: text
         for name, text in command.env.items()
-        if name != "PWD" and not name.startswith(_OF_SLURM)
+        if name not in ("PWD", "GPG_TTY") and not name.startswith(_OF_SLURM)
     }
     exported = {name: text for name, text in env.items() if _EXPORTED.fullmatch(name)}
     others = [f"{name}={text}" for name, text in env.items() if name not in exported]

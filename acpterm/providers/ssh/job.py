@@ -11,18 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from acpterm.providers.environment import FORWARDED
 from acpterm.providers.provider import Command
 from acpterm.providers.ssh.scripts import JOB_VARIABLE
 
-_INHERITED: Final = re.compile(
-    r"COLORTERM|LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?|[A-Z_]*PAGER"
-    r"|LESS"
-)
-"""The names of the variables that a program gets from the daemon's environment on this machine.
-
-The request adds variables, and the login on the other host provides all others. ssh itself passes
-`TERM` on.
-"""
 _ESCAPED: Final = re.compile(rb"[^ -\[\]-~]")
 
 
@@ -31,9 +23,9 @@ def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
 
     `directory` is the working directory on that host. `identifier` is the id of the job.
     """
-    inherited = {name: text for name, text in command.env.items() if _INHERITED.fullmatch(name)}
+    forwarded = {name: text for name, text in command.env.items() if FORWARDED.fullmatch(name)}
     # Without SHLVL, the bash of Debian reads ~/.bashrc if it is the first shell after ssh.
-    env = {"SHLVL": "1", **inherited, **command.requested, JOB_VARIABLE: identifier}
+    env = {"SHLVL": "1", **forwarded, **command.requested, JOB_VARIABLE: identifier}
     umask = "" if command.umask is None else f"{command.umask:04o}"
     found = [directory, umask, str(len(env)), *(f"{name}={text}" for name, text in env.items())]
     for argv in _commands(command):

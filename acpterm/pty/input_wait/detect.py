@@ -6,7 +6,7 @@ the threads, and checks whether one of those descriptors is this terminal.
 
 A system call with a timeout does not show the timeout's purpose: `top` redraws when its timeout
 expires, while the prompt of Python 3.13 polls for input ten times a second and does nothing else.
-Only the time without output distinguishes the two; see `waits_for_input`.
+Only the time without output distinguishes the two; see `waiting_process`.
 
 A program outside the foreground group is stopped when it reads from the terminal or sets its modes;
 `stopped_program` finds it.
@@ -54,15 +54,15 @@ _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-def waits_for_input(master: int, quiet: float = 0.0, program: int | None = None) -> bool | None:
-    """Return whether a terminal waits for input; `master` is the descriptor of its master side.
+def waiting_process(master: int, quiet: float = 0.0, program: int | None = None) -> int | None:
+    """Return the pid of a process that waits for a terminal's input; 0 if none does.
 
-    `program` is the pid of its program; None if the program leads the session.
-
-    Returns None if this cannot be determined: on systems other than Linux, on machines whose system
-    calls are not in `syscalls`, for most programs that this process may not inspect, and if there
-    are more processes or threads than one check reads (64 and 128). Raises nothing, and never
-    blocks. Takes some 100 µs for a prompt, and at most some milliseconds.
+    `master` is the descriptor of the terminal's master side. `program` is the pid of its program;
+    None if the program leads the session. Returns None if this cannot be determined: on systems
+    other than Linux, on machines whose system calls are not in `syscalls`, for most programs that
+    this process may not inspect, and if there are more processes or threads than one check reads
+    (64 and 128). Raises nothing, and never blocks. Takes some 100 µs for a prompt, and at most some
+    milliseconds.
 
     `quiet` is the number of seconds since the last output. A program in a system call with a
     timeout below 4 seconds is treated as waiting only if `quiet` is at least twice the timeout and
@@ -79,11 +79,11 @@ def waits_for_input(master: int, quiet: float = 0.0, program: int | None = None)
     try:
         group = os.tcgetpgrp(master)
         if group <= 0:
-            return False
+            return 0
         terminal = _Terminal(master, quiet)
         (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
         found = _descendants((group, program or session), session)
-        return _any_waits(found, group, terminal)
+        return _first_waiting(found, group, terminal)
     except (OSError, termios.error):
         return None
 
@@ -188,8 +188,10 @@ class _Process(NamedTuple):
     threads: int
 
 
-def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -> bool | None:
-    """Return whether any of `processes` waits for input of `terminal`; None if that is unknown.
+def _first_waiting(processes: Iterator[_Process], group: int, terminal: _Terminal) -> int | None:
+    """Return the pid of the first of `processes` that waits for input of `terminal`.
+
+    Return 0 if none does, and None if that is unknown.
 
     `group` is the terminal's foreground process group.
     """
@@ -211,13 +213,13 @@ def _any_waits(processes: Iterator[_Process], group: int, terminal: _Terminal) -
         for tid in _threads(process, left):
             waits = _waits(process, tid, terminal)
             if waits:
-                return True
+                return process.pid
             unknown |= waits is None and is_foreground
         threads += process.threads
         if threads > _THREADS_MAX:
             return None
     # If no process of the group was found, their parents have ended, or `/proc` hides them.
-    return False if found and not unknown else None
+    return 0 if found and not unknown else None
 
 
 def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:

@@ -151,9 +151,9 @@ class Subreaper:
         - False: no running orphan belongs to `tree`.
 
         Orphans are the children of the process `self.parent`, except the programs and the leaders
-        of open trees and the excluded processes. A program that is just being started is in no tree yet, so it counts
-        as an orphan. Orphans of closed trees are killed if any are found (see `owner`). Raises
-        `OSError` if no file descriptor is free.
+        of open trees and the excluded processes. A program that is just being started is in no tree
+        yet, so it counts as an orphan. Orphans of closed trees are killed if any are found (see
+        `owner`). Raises `OSError` if no file descriptor is free.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None

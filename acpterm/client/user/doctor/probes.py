@@ -87,15 +87,15 @@ async def _detect_prompt(created: Terminal) -> bool | None:
     Return False if the program ends, or does not wait for input within `_PROMPT_TIMEOUT_S`. Return
     None if the system cannot detect this.
     """
-    waits: bool | None = False
+    pid: int | None = 0
     # The program's first output shows that it has started.
     with trio.move_on_after(_START_TIMEOUT_S):
         while created.exit is None and created.ring.end < len(_MARKER):
             await created.wait_changed()
     with trio.move_on_after(_PROMPT_TIMEOUT_S):
-        while created.exit is None and (waits := created.waits_for_input()) is False:  # noqa: ASYNC110  no event reports this
+        while created.exit is None and (pid := created.waiting_process()) == 0:  # noqa: ASYNC110  no event reports this
             await trio.sleep(_POLL_S)
-    return waits
+    return None if pid is None else pid > 0
 
 
 def _input_result(waits: bool | None) -> CheckResult:

@@ -9,14 +9,15 @@ sibling: a child of the keeper, which so gets its exact wait status and resource
                                |                          foreground; exec
                                `--> waits until the keeper closes the socket; then exits
 
-The leader is a static program of 0.6 KiB: its source is `x86_64.S` and `aarch64.S` beside this file,
-`CODE` has the machine code, and `assemble.sh` prints it. It has no C library to load, it shares its
-memory with the child until the child executes its program (vfork), and it takes 16 KiB while it
-waits. Python in a forked keeper does the same in ten times the time, and `cat` takes 112 KiB.
+The leader is a static program of 0.6 KiB: its source is `x86_64.S` and `aarch64.S` beside this
+file, `CODE` has the machine code, and `assemble.sh` prints it. It has no C library to load, it
+shares its memory with the child until the child executes its program (vfork), and it takes 16 KiB
+while it waits. Python in a forked keeper does the same in ten times the time, and `cat` takes
+112 KiB.
 
 The leader gets these descriptors: 0, 1 and 2 are the PTY's slave; 3 is a sequence-packet socket;
-4 is the directory of a control group, if there is one. Its arguments are the path of the program and
-the program's arguments, which it erases from its memory once the program is executed: otherwise
+4 is the directory of a control group, if there is one. Its arguments are the path of the program
+and the program's arguments, which it erases from its memory once the program is executed: otherwise
 `pkill -f` would find the leader too. All its signals are blocked.
 
 Messages: the keeper sends a block (`block`); the leader responds with two 64-bit numbers, the pid
@@ -27,7 +28,6 @@ leader only does the latter.
 
 from __future__ import annotations
 
-import _socket
 import binascii
 import errno
 import fcntl
@@ -37,6 +37,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import _socket
     from collections.abc import Sequence
 
 NAME = "acpterm-session"
