@@ -45,10 +45,28 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
         "name",
         "resources",
         "cwdBytes",
+        "background",
     ],
     "createdMeta": ["provider", "isolation", "level", "name", "host", "queued", "cwd", "cwdGone"],
-    "outputMeta": ["waitingForInput", "waitingProgram", "queued", "stopped"],
-    "exitStatusMeta": ["endedBy", "wallMs", "cpuMs", "maxRssBytes", "limit", "limitValue", "host"],
+    "outputMeta": [
+        "waitingForInput",
+        "waitingProgram",
+        "queued",
+        "stopped",
+        "background",
+        "backgroundOmitted",
+    ],
+    "exitStatusMeta": [
+        "endedBy",
+        "wallMs",
+        "cpuMs",
+        "maxRssBytes",
+        "limit",
+        "limitValue",
+        "host",
+        "background",
+        "backgroundOmitted",
+    ],
 }
 """What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 

@@ -35,6 +35,21 @@ EndedBy: TypeAlias = Literal[
 """What ended a program. `acpterm.terminal.status.EndedBy` describes each value."""
 
 
+BackgroundLife: TypeAlias = Literal["session", "terminal"]
+"""How long the background of a command may run: see `CreateMeta`."""
+
+
+class BackgroundProcess(Wire):
+    """A process that runs on after the command that has started it has exited.
+
+    `command` is its command line, shortened. `ports` are the TCP ports on which it listens.
+    """
+
+    pid: int
+    command: str
+    ports: list[int]
+
+
 class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
     """The resources that a create request asks a cluster for, in place of those in the settings.
 
@@ -62,7 +77,9 @@ class CreateMeta(Wire, omit_defaults=True):
     replaced by the smallest number from 1 on for which no terminal has the name. `resources` are
     requested from the cluster on which the program runs; elsewhere than on a cluster, they are an
     error. `cwd_bytes` is the working directory as base64, for a path that is not UTF-8; ``cwd`` is
-    then ignored.
+    then ignored. `background` says how long what the command leaves in the background may run on
+    after ``terminal/release``: `session`, until the connection ends, or `terminal`, not at all. It
+    does not help an agent against a user who has set `background` to `terminal`.
     """
 
     cols: Cells | None = None
@@ -73,6 +90,7 @@ class CreateMeta(Wire, omit_defaults=True):
     provider: str | None = None
     name: str | None = None
     resources: ResourcesParams | None = None
+    background: BackgroundLife | None = None
     cwd_bytes: bytes | None = None
 
 
@@ -103,13 +121,16 @@ class OutputMeta(Wire):
     whether the program waits. `waiting_program` says which program waits, and on which file if it
     is an editor or pager: ``vim waits on COMMIT_EDITMSG``, ``sh waits for input``. While a cluster
     has no room for the program yet, `queued` is sent instead, and is true. `stopped` is sent while
-    a program is stopped that needs the terminal.
+    a program is stopped that needs the terminal. Once the program has exited, `background` and
+    `background_omitted` are sent as in an exit status.
     """
 
     waiting_for_input: bool | UnsetType = UNSET
     waiting_program: str | UnsetType = UNSET
     queued: bool | UnsetType = UNSET
     stopped: StoppedProgram | UnsetType = UNSET
+    background: list[BackgroundProcess] | UnsetType = UNSET
+    background_omitted: int | UnsetType = UNSET
 
 
 class ExitMeta(Wire):
@@ -119,7 +140,9 @@ class ExitMeta(Wire):
     `max_rss_bytes` the peak memory (0 if unknown). If a limit ended the program, `limit` is the
     name of the limit, and `limit_value` its value in bytes (`memory`, `file_size`), seconds
     (`idle`, `wall`) or milliseconds (`timeoutMs`). `host` is the host that the program ran on, if
-    it is not this one.
+    it is not this one. `background` are the processes that the program has left running, those with
+    ports first; it is absent if there are none. If there are more than 16, `background_omitted` is
+    the number of the others.
     """
 
     ended_by: EndedBy
@@ -129,6 +152,8 @@ class ExitMeta(Wire):
     limit: str | UnsetType = UNSET
     limit_value: float | UnsetType = UNSET
     host: str | UnsetType = UNSET
+    background: list[BackgroundProcess] | UnsetType = UNSET
+    background_omitted: int | UnsetType = UNSET
 
 
 class ExecContextParams(Wire, omit_defaults=True):

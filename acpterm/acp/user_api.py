@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType, field
 
 from acpterm.acp.agent_api import Cells, Format, Natural, Positive, StoppedProgram
-from acpterm.acp.agent_meta import ResourcesParams
+from acpterm.acp.agent_meta import BackgroundProcess, ResourcesParams
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.web_api import WebStatusResponse
@@ -97,6 +97,8 @@ class TerminalInfo(Wire):
     for a command of the user. `hides_input` is true while a line is entered without echo, as a
     password is. `unenforced_limits` has a sentence about each limit that was set but cannot be
     enforced here. `stopped` is sent while a program is stopped that needs the terminal.
+    `background` and `background_omitted` are what the program has left running, as in the exit
+    status that agents get.
     """
 
     terminal_id: str
@@ -129,6 +131,8 @@ class TerminalInfo(Wire):
     unenforced_limits: list[str] | UnsetType = UNSET
     hides_input: bool = False
     stopped: StoppedProgram | UnsetType = UNSET
+    background: list[BackgroundProcess] | UnsetType = UNSET
+    background_omitted: int | UnsetType = UNSET
     waiting_program: str | UnsetType = UNSET
     cwd_gone: str | UnsetType = UNSET
 

@@ -147,13 +147,13 @@ class EventNotification(Wire, omit_defaults=True):
     """``_acpterm/event``: an event of the host, at the time `at` (milliseconds since 1970).
 
     `event` is one of ``connected``, ``disconnected``, ``created``, ``started`` (of a queued
-    program), ``exited``, ``killed``, ``released``, ``promoted``, ``renamed``, ``waiting``,
-    ``stopped``, ``resumed``, ``attached``, ``detached``, ``resized`` and ``tool_call``. An
-    event about a terminal has `terminal`. `agent` (a name), `connection` and `session_id` (ids)
-    say which agent the event is about. `update` is the session update of ``tool_call``; it is
-    absent if it has more than 16 KiB. `by` is the cause, if one is given: `agent`, `user`,
-    `idle` (the limit) or `disconnect`, or `share` for the visitor of a share. `lost` is the
-    number of events just before
+    program), ``exited``, ``background`` (what an exited program has left running has changed or
+    ended), ``killed``, ``released``, ``promoted``, ``renamed``, ``waiting``, ``stopped``,
+    ``resumed``, ``attached``, ``detached``, ``resized`` and ``tool_call``. An event about a
+    terminal has `terminal`. `agent` (a name), `connection` and `session_id` (ids) say which agent
+    the event is about. `update` is the session update of ``tool_call``; it is absent if it has
+    more than 16 KiB. `by` is the cause, if one is given: `agent`, `user`, `idle` (the limit) or
+    `disconnect`, or `share` for the visitor of a share. `lost` is the number of events just before
     this one that were dropped because the client read too slowly.
     """
 

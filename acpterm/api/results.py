@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from acpterm.acp.agent_meta import BackgroundProcess
+
 Reason: TypeAlias = Literal["match", "idle", "input", "exit", "timeout"]
 Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
@@ -26,7 +28,8 @@ class Exit(Struct, frozen=True):
     ``timeout``, ``idle``, ``limit`` (then `limit` is the name of the limit), ``disconnect``, or
     ``lost`` if the status is unknown. On a cluster, `ended_by` may also be another word, such as
     ``time_limit`` (docs/protocol.md lists all). It is None if the host does not report the cause.
-    `wall_seconds` is the run time; 0 if the host does not report it.
+    `wall_seconds` is the run time; 0 if the host does not report it. `background` are the processes
+    that the program has left running, those with listening ports first, 16 at most.
     """
 
     code: int | None
@@ -34,6 +37,7 @@ class Exit(Struct, frozen=True):
     ended_by: str | None = None
     wall_seconds: float = 0.0
     limit: str | None = None
+    background: tuple[BackgroundProcess, ...] = ()
 
 
 class Stopped(Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent_api import Format, ReadResponse, StoppedProgram
-from acpterm.acp.agent_meta import OWN
+from acpterm.acp.agent_meta import OWN, BackgroundProcess
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import (
     EnvVariable,
@@ -213,6 +213,7 @@ def exit_from(status: TerminalExitStatus) -> Exit:
         own.get("endedBy"),
         own.get("wallMs", 0) / 1000,
         own.get("limit"),
+        tuple(msgspec.convert(own.get("background", ()), list[BackgroundProcess])),
     )
 
 

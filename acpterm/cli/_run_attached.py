@@ -10,11 +10,18 @@ from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
 from acpterm.cli._options import fail, settings
 from acpterm.cli.attach import detach_filter, report
+from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, named_pipe
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import end_notice, exit_code, title
+from acpterm.client.user.format import (
+    background_notice,
+    background_number,
+    end_notice,
+    exit_code,
+    title,
+)
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError
 
@@ -52,9 +59,12 @@ def run_attached(
                 result = await attach(client, Tty(), info, detach_keys)
             else:
                 result = await follow(client, info, pipe=pipe, raw=raw or os.isatty(1))
-            if remove and result is not None:
-                with suppress(RpcError):  # the terminal was removed meanwhile
-                    await client.terminal_request("release", info.terminal_id, Empty)
+            if result is not None:
+                # The terminal was removed, or the daemon has ended.
+                with suppress(RpcError, DaemonError):
+                    info = await client.terminal_request("get", info.terminal_id, TerminalInfo)
+                    if remove and not background_number(info):
+                        await client.terminal_request("release", info.terminal_id, Empty)
             return info, result
 
     info, result = call_async(config, socket, start, start=True)
@@ -70,6 +80,7 @@ def _exit(info: TerminalInfo, result: AttachResponse | ExitResult) -> NoReturn:
     status = result.status if isinstance(result, ExitResult) else result.exit_status
     if status is None:
         fail(f"terminal {title(info)} was removed")
-    if sentence := end_notice(info, status):
-        report(f"[{sentence}]")
+    for sentence in (end_notice(info, status), background_notice(info)):
+        if sentence:
+            report(f"[{sentence}]")
     raise SystemExit(exit_code(status))

@@ -183,10 +183,12 @@ def _total(sizes: dict[str, int]) -> int:
 
 def _style(name: str, value: str) -> tuple[str, str]:
     if name == "state":
-        how, released, _ = value.partition(", released")
+        how, more, _ = value.partition(", ")
         if " waits" in f" {how}":
             return _WAITING
-        return _DIM if released else _STATES.get(how, _RED)
+        if more and "released" not in value:
+            return _STATES["running"]
+        return _DIM if more else _STATES.get(how, _RED)
     if name == "id":
         return _CYAN
     return _DIM if value == NOTHING else _PLAIN

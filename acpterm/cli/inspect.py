@@ -12,7 +12,16 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.client.user.format import duration, ended_by, memory, reason, state, summary_line
+from acpterm.client.user.format import (
+    background,
+    background_line,
+    duration,
+    ended_by,
+    memory,
+    reason,
+    state,
+    summary_line,
+)
 
 _WIDTH = 16
 
@@ -73,6 +82,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "windows", ", ".join(sizes) or "none"
     yield "created", _moment(info.created_at)
     yield "last output", _moment(info.last_output_at)
+    for process in background(info):
+        yield "background", background_line(process)
     if info.exited_at is not None:
         yield "exited", _moment(info.exited_at)
     retained = f"readable from {found.oldest} on, {memory(found.retained_bytes)} in memory"

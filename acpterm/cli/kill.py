@@ -18,7 +18,7 @@ from acpterm.cli._output import echo
 from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, Slow
-from acpterm.client.user.format import ended, reason
+from acpterm.client.user.format import background, background_line, ended, reason
 from acpterm.client.user.output.blocking_stdout import note
 from acpterm.client.user.requests import W
 from acpterm.jsonrpc import RpcError
@@ -61,7 +61,7 @@ def command(
     config: str | None,
     socket: str | None,
 ) -> None:
-    """Kill the program of each TERMINAL, and all processes that it has started.
+    """Kill the program of each TERMINAL, and all processes that it has started or left running.
 
     The processes get SIGTERM, and SIGKILL if they still run after kill_grace seconds. The command
     waits until the program has ended and prints how it ended; until then acpterm ls shows the
@@ -120,7 +120,9 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
     if wait:
         for name in killed:
             if (status := before[name].exit_status) is not None:
-                _print_end(name, f"had {ended(status)}{reason(status)} already")
+                over = f"had {ended(status)}{reason(status)} already"
+                left = ", ".join(map(background_line, background(before[name])))
+                _print_end(name, f"{over}; ended {left}" if left else over)
         running = {name: ids[name] for name in killed if before[name].exit_status is None}
         for name, info in request("wait", running, TerminalInfo):
             status = info.exit_status

@@ -7,6 +7,7 @@ from acpterm.cli._daemon import call_each, call_running, end, failures
 from acpterm.cli._options import at_daemon
 from acpterm.cli._params import terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.client.user.format import background_number
 
 
 @click.command("rm")
@@ -19,8 +20,8 @@ def command(
     """Remove each TERMINAL: end its program as acpterm kill does, and discard its output.
 
     With --exited all terminals that have ended are removed: retained terminals that were released,
-    and yours whose programs have ended. A terminal that its agent has not released is kept even if
-    its program has ended, since the agent may still read the output.
+    and yours whose programs have ended and have left nothing running. A terminal that its agent has
+    not released is kept even if its program has ended, since the agent may still read the output.
 
     Exit status: 0 on success, 1 if a terminal could not be removed, 2 if the command line is wrong.
     """
@@ -46,4 +47,5 @@ def _remove_all(client: BlockingClient) -> list[str]:
 
 
 def _is_over(terminal: TerminalInfo) -> bool:
-    return terminal.state == "released" or (terminal.state == "exited" and terminal.owner == "user")
+    has_ended = terminal.state == "exited" and not background_number(terminal)
+    return terminal.state == "released" or (has_ended and terminal.owner == "user")

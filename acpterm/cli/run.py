@@ -58,7 +58,7 @@ class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since cli
     "--rm",
     "remove",
     is_flag=True,
-    help="Remove the terminal when COMMAND has ended, unless it was left running.",
+    help="Remove the terminal when COMMAND and what it leaves running have ended.",
 )
 @click.option(
     "--provider",
@@ -100,6 +100,9 @@ def command(
 
     If stdin or stdout is not a terminal, the program is ended when its output is no longer read, or
     when a signal ends this command. If this command is killed (SIGKILL), the program continues.
+
+    What COMMAND leaves in the background runs on until acpterm kill or acpterm rm ends it; a note
+    on stderr names it.
 
     This command continues when the daemon's worker is replaced; output that was lost meanwhile is
     reported.

@@ -19,7 +19,8 @@ from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.blocking_connection import DeadlineError
-from acpterm.client.user.format import exit_code
+from acpterm.client.user.format import background_notice, exit_code
+from acpterm.client.user.output.blocking_stdout import note
 from acpterm.client.user.output.text_follow import follow_text
 from acpterm.jsonrpc import RpcError
 
@@ -72,6 +73,8 @@ def command(
     of each line. It is searched for in the whole text that the command acpterm logs would print,
     including the incomplete last line. The line that matches is printed; on a terminal, characters
     that reorder or hide text are printed as escapes.
+
+    If a program has left processes running, a note on stderr names them.
 
     Exit status: that of the program, or 128 + n if signal n ended it. With --for, 0 if the output
     matches, or 1 if the program has ended without a match. With several terminals, the first status
@@ -136,6 +139,8 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
             raise response
         name = order[index]
         codes[name] = 1 if response.exit_status is None else exit_code(response.exit_status)
+        if notice := background_notice(response):
+            note(f"[{notice}]")
         left.remove(name)
     return next((codes[name] for name in ids if codes[name]), 0), ""
 

@@ -211,6 +211,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "was lost because the daemon's worker died. With 0 clients do not reconnect.",
         ),
     ] = 30.0
+    background: Annotated[
+        Literal["session", "terminal"],
+        Meta(
+            title="How long what a command of an agent leaves in the background runs on after the "
+            "command has exited and the agent has released its terminal: until the agent's "
+            "connection ends, or not at all. An agent can request `terminal` for one command."
+        ),
+    ] = "session"
     keep_released_bytes: Annotated[
         int,
         Meta(

@@ -10,6 +10,7 @@ from acpterm.config import Settings, default_audit_dir
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.jsonrpc import readable
 from acpterm.policy.audit.log import AuditLog
+from acpterm.pty.background import Background
 
 COMMAND_CHARS_MAX: Final = 16 * 1024
 """Maximum characters of a command, with its arguments, in the audit log."""
@@ -52,7 +53,7 @@ class AuditTrail:
         name = _EVENTS.get(event)
         if self._log is None or name is None:
             return
-        fields: dict[str, str | int | None] = {**_identity(entry)}
+        fields: dict[str, str | int | list[str] | None] = {**_identity(entry)}
         record = entry.record
         if name == "started":
             fields |= {
@@ -66,6 +67,8 @@ class AuditTrail:
         if name == "exit" and (status := entry.terminal.exit) is not None:
             fields |= {"code": status.code, "signal": status.signal, "endedBy": status.ended_by}
             fields["limit"] = None if status.cause is None else status.cause.limit
+        if name in ("kill", "release") and entry.background.number:
+            fields["background"] = _background(entry.background)
         if by is not None:
             fields["by"] = by
         if share is not None:
@@ -164,6 +167,12 @@ def command_fields(
             break
         kept.append(arg)
     return {"command": command, "args": kept}
+
+
+def _background(found: Background) -> list[str]:
+    """Return the names of processes without their arguments, which may contain secrets."""
+    listed = [f"{each.command.partition(' ')[0]} ({each.pid})" for each in found.processes]
+    return [*listed, f"{found.omitted} others"] if found.omitted else listed
 
 
 def _identity(entry: TerminalEntry) -> dict[str, str | None]:

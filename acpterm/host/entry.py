@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.host.state.writer import StateWriter
+from acpterm.pty.background import NO_BACKGROUND
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -119,6 +120,11 @@ class TerminalEntry:
         """When the program exited, in seconds since 1970; None while it runs."""
         self.waiting = InputWait()
         """Whether the program waited for input at the input monitor's last check."""
+        self.background = NO_BACKGROUND
+        """What the exited program has left running, as of the last check."""
+        self.background_end: float | None = None
+        """When the program and its background had ended, on the boot clock; None until a check has
+        found that nothing runs on."""
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""
         self.write_token: str | None = None
@@ -201,6 +207,11 @@ class TerminalEntry:
         return self.record.killed_at is not None and self.terminal.exit is None
 
     @property
+    def may_have_background(self) -> bool:
+        """Whether the program has exited, and something that it has started may run on."""
+        return self.terminal.exit is not None and self.background_end is None
+
+    @property
     def recording(self) -> str | None:
         """The path of the terminal's recording; None if there is none."""
         return self.record.recording
@@ -216,11 +227,13 @@ class TerminalEntry:
     def is_over(self) -> bool:
         """Whether only the terminal's output is left.
 
-        This is so if the terminal is released, or if the user owns it and its program has exited. A
-        terminal that is being restarted is not over, so no other terminal can get its name.
+        This is so if the terminal is released, or if the user owns it, its program has exited and
+        nothing runs on. A terminal that is being restarted is not over, so no other terminal can
+        get its name.
         """
         has_exited = self.terminal.exit is not None and not self.is_restarting
-        return self.released_at is not None or (self.is_users and has_exited)
+        has_ended = has_exited and not self.background.number
+        return self.released_at is not None or (self.is_users and has_ended)
 
     @property
     def over_since(self) -> float:
@@ -231,6 +244,8 @@ class TerminalEntry:
         """
         if self.record.released_at is not None:
             return self.record.released_at
+        if self.background_end is not None:
+            return self.background_end
         exit_ = self.terminal.exit
         return self.record.started_at + (0 if exit_ is None else exit_.wall)
 
@@ -298,6 +313,11 @@ class TerminalEntry:
         """
         self._store_tool_calls()
         self.record.is_held = False
+        self.mark_changed()
+
+    def record_leaving(self) -> None:
+        """Record that the terminal is released as soon as nothing runs on in the background."""
+        self.record.is_left = True
         self.mark_changed()
 
     def record_release(self, by: EndedBy) -> None:

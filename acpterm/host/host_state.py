@@ -13,6 +13,7 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.config import Settings, default_audit_dir, default_file, default_record_dir
 from acpterm.host.approvals import ApprovalRecords, ApproverTokens
 from acpterm.host.audit_trail import AuditTrail, open_audit_log
+from acpterm.host.background import BackgroundMonitor
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.idle_terminal import IdleTerminal
@@ -144,10 +145,13 @@ class HostState:
         self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info), trees.daemon)
         self.input_monitor: Final = InputMonitor(self.registry, self.events)
         self.limit_monitor: Final = LimitMonitor()
+        self.background: Final = BackgroundMonitor(self.registry)
         self.quotas: Final = Quotas(self.registry)
 
     def _record_exit(self, terminal: Terminal) -> None:
         self.registry.record_exit(terminal)
+        if (entry := self.registry.get(terminal.id)) is not None:
+            self.background.watch(entry)
 
     def _record_forgotten(self, terminal_id: str) -> None:
         if self.daemon_info.web is not None:
@@ -277,11 +281,11 @@ class HostState:
             scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)
 
     def _watch(self, entry: TerminalEntry) -> None:
-        """Start to watch a terminal for its limit `idle`, if the limit applies to the terminal."""
+        """Start to watch a terminal for its background, and for its limit `idle` if it has one."""
+        if entry.terminal.exit is not None:
+            self.background.watch(entry)
         limits = entry.record.limits
-        if limits is None or limits.idle is None or entry.is_users:
-            return
-        if entry.terminal.exit is None:
+        if limits is not None and limits.idle is not None and not entry.is_users:
             self.limit_monitor.watch(IdleTerminal(entry, self.registry, limits.idle))
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:

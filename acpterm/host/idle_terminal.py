@@ -32,14 +32,15 @@ class IdleTerminal:
     def is_over(self) -> bool:
         """Whether the limit `idle` no longer applies.
 
-        This is so if the program has exited or is being ended, if the user owns the terminal, or
-        if the terminal was forgotten.
+        This is so if the program and its background have ended or are being ended, if the user owns
+        the terminal, or if the terminal was forgotten.
         """
         entry = self._entry()
         return (
             entry is None
             or entry.is_users
-            or entry.terminal.exit is not None
+            or entry.background_end is not None
+            or entry.released_at is not None
             or entry.record.killed_by is not None
         )
 

@@ -151,7 +151,7 @@ async def open_host(
         keeper.entries.clear()
         if not is_embedded:
             nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
-        monitors = (state.input_monitor.run, state.limit_monitor.run)
+        monitors = (state.input_monitor.run, state.limit_monitor.run, state.background.run)
         for work in (state.state_writer.run, host.expire_unresumed, *monitors):
             nursery.start_soon(supervision.run, work)
         nursery.start_soon(supervision.run, _expire_periodically, state)

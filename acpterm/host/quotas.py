@@ -1,6 +1,7 @@
 """The limits on the number of agents' terminals, and on how many are started in a minute.
 
-A terminal counts from its start until its program has exited, even if it is released before. A
+A terminal counts from its start until its program and what the program has left running in the
+background have ended, even if it is released before. A
 terminal that the user has taken over (promote) does not count any more. A terminal that the agent
 has given to the user still counts; otherwise an agent could start any number of terminals. A
 terminal that is being started counts as well, so that simultaneous requests cannot exceed a limit
@@ -165,7 +166,7 @@ class Quotas:
             raise _refusal(profile, sentence, f"wait {math.ceil(left)} s", "starts_per_minute")
 
     def _running(self) -> Iterator[Key]:
-        for entry in filter(_is_counted, self._registry.running):
+        for entry in filter(_is_counted, self._registry.occupied):
             session_id, identifier = entry.record.session or "", entry.connection_id or ""
             if entry.session is None:
                 yield Key(identifier, identifier, session_id)

@@ -2,10 +2,14 @@
 
 An entry's states:
 
-    running ──its program exits──▶ exited ──released──▶ released
-       └───────────released──────────────────────────────▲
+    running ──its program exits──▶ exited ──released──▶ left ──its background ends──▶ released
+       └────────────────────────released──────────────────────────────────────────────▲
 
 - *running*, *exited*: the terminal is held, by the agent's session that created it or by the user.
+- *left*: the agent has released the terminal's id, and what the program has left running in the
+  background goes on. It ends by itself, with the agent's connection, with a cancelled turn, by a
+  kill or by the limit `idle`. If the user takes the terminal over, it is like any other of the
+  user's. If there is no background, this state is skipped.
 - *released*: the terminal is retained if a tool call has shown it, so that its output can still be
   read (ACP v1, "Releasing"). Other terminals are forgotten at once.
 
@@ -30,6 +34,7 @@ from acpterm.host.entry import InputWait, TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.retention import RetentionLimits, surplus
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
+from acpterm.pty.background import NO_BACKGROUND, Background
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.status import EndedBy
@@ -146,8 +151,7 @@ class TerminalRegistry:
     def record_exit(self, terminal: Terminal) -> None:
         """Record that a terminal's program has exited, and publish the event `exited`. Idempotent.
 
-        If the terminal was created to be removed at its program's end, remove it, unless the
-        program is being restarted. For a forgotten terminal, write only to the audit log.
+        For a forgotten terminal, write only to the audit log.
         """
         entry = self._running.pop(terminal.id, None)
         if entry is None or terminal.exit is None:
@@ -160,10 +164,33 @@ class TerminalRegistry:
             self._bus.record_terminal("exited", entry)
         else:
             self._bus.publish_terminal("exited", entry)
-            if entry.record.is_removed_at_end and not entry.is_restarting:
+            self._on_change()
+
+    @property
+    def occupied(self) -> Iterator[TerminalEntry]:
+        """The terminals in which a program or its background runs."""
+        yield from self._running.values()
+        yield from (entry for entry in self._entries.values() if entry.background.number)
+
+    def record_background(self, entry: TerminalEntry, found: Background) -> None:
+        """Record what an exited program has left running, and publish the event `background`.
+
+        If nothing runs on, release the terminal if its agent has left it, and remove it if it was
+        created to be removed at the end, unless its program is being restarted.
+        """
+        if entry.released_at is not None or not entry.may_have_background:
+            return
+        if not found.number:
+            entry.background_end = boot_time() if entry.background.number else entry.over_since
+        if found != entry.background:
+            entry.background = found
+            self._bus.publish_terminal("background", entry)
+        if not found.number:
+            if entry.record.is_left and not entry.is_users:
+                self.release(entry, EndedBy.AGENT)
+            elif entry.record.is_removed_at_end and not entry.is_restarting:
                 self.remove(entry)
-                return
-            if entry.is_over:
+            elif entry.is_over:
                 self._remove_surplus()
             self._on_change()
 
@@ -172,10 +199,34 @@ class TerminalRegistry:
 
         `by` is recorded as the cause.
         """
-        if entry.terminal.exit is None:
+        if entry.terminal.exit is None or entry.background.number:
             self._bus.publish_terminal("killed", entry, by.value)
         entry.record_kill(by)
         entry.terminal.kill(by, entry.record.cause_of(by))
+
+    def leave(self, entry: TerminalEntry) -> bool:
+        """Let what an exited program has left running go on after the agent's release.
+
+        Return False, and do nothing, if the terminal has to be released instead: the program runs
+        or was killed, it has left nothing, or its background must end with the release.
+        """
+        record = entry.record
+        if not entry.may_have_background or record.killed_by or record.ends_background:
+            return False
+        entry.record_leaving()
+        return True
+
+    def left_by(self, connection: str, session: str | None = None) -> list[TerminalEntry]:
+        """Return the terminals in the state *left* of an agent's connection, or of one session."""
+        return [
+            entry
+            for entry in self._entries.values()
+            if entry.record.is_left
+            and entry.connection_id == connection
+            and session in (None, entry.record.session)
+            and entry.released_at is None
+            and not entry.is_users
+        ]
 
     def release(self, entry: TerminalEntry, by: EndedBy) -> None:
         """Release a terminal: begin to end its processes, and return without waiting.
@@ -193,6 +244,7 @@ class TerminalRegistry:
         else:
             self._forget(entry, by)
         self._bus.publish_terminal("released", entry, by.value)
+        entry.background = NO_BACKGROUND
         if entry.tool_calls:
             # The text view holds the output a second time, and `retention` does not count it.
             entry.terminal.text.forget()
@@ -263,7 +315,11 @@ class TerminalRegistry:
 
         Return whether any terminal was forgotten.
         """
-        over = (entry for entry in self._entries.values() if entry.is_over)
+        over = [
+            entry
+            for entry in self._entries.values()
+            if entry.is_over and (entry.released_at is not None or not entry.may_have_background)
+        ]
         found = surplus(over, self._limits, boot_time())
         for entry in found:
             self._forget(entry, EndedBy.USER)

@@ -171,7 +171,7 @@ class Restorer:
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())
                 host.start_task(release_later, connection, session, [entry], delay)
-        elif not record.is_users:
+        elif not record.is_users and not (record.is_left and connection is not None):
             # The agent's connection has ended, but the previous worker died before it stored the
             # release of the terminal.
             host.registry.release(entry, EndedBy.DISCONNECT)
@@ -187,7 +187,7 @@ class Restorer:
         name = record.connection
         if name is None:
             return None
-        is_over = record.released_time is not None or not record.is_held
+        is_over = record.released_time is not None or not (record.is_held or record.is_left)
         if name not in self._connections and record.secret is not None and not is_over:
             connection = AgentConnection(
                 self._context, self._host, name, self._resumption, record.secret
@@ -205,7 +205,9 @@ class Restorer:
     ) -> Session | None:
         if record.session is None:
             return None
-        if connection and (record.is_held or record.session in connection.sessions):
+        if connection and (
+            record.is_held or record.is_left or record.session in connection.sessions
+        ):
             session = connection.session(record.session)
             if session.workspace is None and record.rights and record.rights.workspace:
                 session.workspace = unpack_text(record.rights.workspace)

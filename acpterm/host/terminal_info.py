@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import UNSET, UnsetType
 
 from acpterm.acp.agent_api import StoppedProgram
-from acpterm.acp.agent_meta import ExitMeta
+from acpterm.acp.agent_meta import BackgroundProcess, ExitMeta
 from acpterm.acp.terminal import TerminalExitStatus
 from acpterm.acp.user_api import ExitInfo, State, TerminalInfo
 from acpterm.config import Settings
@@ -70,6 +70,8 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
         stopped=stopped_info(waiting.stopped),
+        background=background(entry),
+        background_omitted=entry.background.omitted or UNSET,
     )
 
 
@@ -87,6 +89,12 @@ def cwd_gone(entry: TerminalEntry) -> str | UnsetType:
     """Return the directory of the terminal's session if it was gone."""
     gone = entry.record.cwd_gone
     return UNSET if gone is None else readable(unpack_text(gone))
+
+
+def background(entry: TerminalEntry) -> list[BackgroundProcess] | UnsetType:
+    """Describe what an exited program has left running; UNSET if nothing is known to run."""
+    found = entry.background.processes
+    return [BackgroundProcess(p.pid, p.command, list(p.ports)) for p in found] or UNSET
 
 
 def _state(entry: TerminalEntry) -> State:
@@ -131,15 +139,16 @@ def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
     return settings.signal_exit_code
 
 
-def exit_status(status: ExitStatus | None, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
+def exit_status(entry: TerminalEntry, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
     """Return an exit status as agents get it; UNSET while the program runs.
 
     `signal_code` is as in `exit_code`.
     """
+    status = entry.terminal.exit
     if status is None:
         return UNSET
     code = exit_code(status, signal_code=signal_code)
-    return TerminalExitStatus(code, status.signal, exit_meta(status))
+    return TerminalExitStatus(code, status.signal, exit_meta(entry, status))
 
 
 def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
@@ -152,8 +161,8 @@ def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
     return status.code
 
 
-def exit_meta(status: ExitStatus) -> dict[str, ExitMeta]:
-    """Return the `_meta` of an exit status: what ended the program, and the resources it used."""
+def exit_meta(entry: TerminalEntry, status: ExitStatus) -> dict[str, ExitMeta]:
+    """Return the `_meta` of an exit status: cause, resources, and what was left running."""
     return {
         "acpterm": ExitMeta(
             ended_by=status.ended_by.value,
@@ -163,5 +172,7 @@ def exit_meta(status: ExitStatus) -> dict[str, ExitMeta]:
             limit=status.cause.limit if status.cause else UNSET,
             limit_value=status.cause.value if status.cause else UNSET,
             host=UNSET if status.host is None else status.host,
+            background=background(entry),
+            background_omitted=entry.background.omitted or UNSET,
         )
     }

@@ -18,6 +18,7 @@ from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ScreenResponse
 from acpterm.host.entry import InputWait, TerminalEntry
+from acpterm.host.host_state import HostState
 from acpterm.host.input_monitor import QUIET_S, input_wait
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
@@ -55,6 +56,10 @@ class ReadParams(Protocol):
 
 class Reader(Protocol):
     """A connection whose peer, an agent or a client of the user, reads from a terminal."""
+
+    @property
+    def host(self) -> HostState:
+        """What all connections share."""
 
     @property
     def sender(self) -> Sender:
@@ -104,6 +109,7 @@ async def _read(
         blocked = None
         with trio.move_on_at(deadline):
             blocked = await _wait_for_output(entry, seen, until_input=params.until_input)
+        await reader.host.background.check(entry)
         await reader.sender.drain()
         terminal.catch_up()
         if view == "screen":
@@ -159,7 +165,7 @@ def _response(
     blocked: InputWait | None,
 ) -> ReadResponse:
     terminal = entry.terminal
-    status = exit_status(terminal.exit, signal_code=reader.signal_code)
+    status = exit_status(entry, signal_code=reader.signal_code)
     response = ReadResponse(data=data, position=position, lost=lost, exit_status=status)
     if terminal.exit is None:
         # Checked even without `untilInput`: the MCP server reports the result of such reads. The
@@ -268,19 +274,24 @@ def has_ended(terminal: Terminal) -> RpcError:
     )
 
 
-def respond_after_exit(terminal: Terminal) -> Empty | Coroutine[Any, Any, Empty]:
+def respond_after_exit(host: HostState, entry: TerminalEntry) -> Empty | Coroutine[Any, Any, Empty]:
     """Return the response to a kill or release request, or a coroutine that returns the response.
 
-    If the program has exited already, return the response itself. Otherwise the coroutine waits for
-    the exit, for at most `KILL_REPLY_TIMEOUT_S` seconds. A program that still runs after that time
-    is being ended nevertheless, with SIGKILL if necessary.
+    If nothing runs any more, return the response itself. Otherwise the coroutine waits for the exit
+    or, after the exit, for the end of the background, for at most `KILL_REPLY_TIMEOUT_S` seconds.
+    What still runs after that time is being ended nevertheless, with SIGKILL if necessary.
     """
-    if terminal.exit is not None:
+    terminal = entry.terminal
+    if terminal.exit is not None and not entry.may_have_background:
         return Empty()
 
     async def wait() -> Empty:
         with trio.move_on_after(KILL_REPLY_TIMEOUT_S):
-            await terminal.wait_exited()
+            if terminal.exit is None:
+                await terminal.wait_exited()
+            elif not entry.record.is_left or entry.record.killed_by is not None:
+                await terminal.wait_closed()
+        await host.background.check(entry)
         return Empty()
 
     return wait()

@@ -12,6 +12,7 @@ restart, a session is added.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -78,6 +79,11 @@ class Session:
         if self.exit is not None:
             return self.exit.wall_seconds
         return anyio.current_time() - self.began
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether the last read has seen that the ended program had left something running."""
+        return self.exit is not None and bool(self.exit.background)
 
 
 class Sessions:
@@ -229,13 +235,18 @@ class Sessions:
         """Return the sessions whose end no result has reported yet."""
         return [each for each in self._sessions.values() if not each.is_reported]
 
+    def listed(self) -> list[Session]:
+        """Return the active sessions, and those in whose background something runs."""
+        return [each for each in self._sessions.values() if not each.is_reported or each.runs_on]
+
     async def mark_reported(self, session: Session) -> None:
         """Record that the end of `session` was reported to the client, in the result of a tool.
 
-        If there are more than `ENDED_MAX` sessions whose end was reported, remove the oldest.
+        If there are more than `ENDED_MAX` sessions whose end was reported, remove the oldest. Keep
+        those in whose background something runs.
         """
         session.is_reported = True
-        ended = [each for each in self._sessions.values() if each.is_reported]
+        ended = [each for each in self._sessions.values() if each.is_reported and not each.runs_on]
         for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:
             await self.remove(oldest)
 
@@ -249,8 +260,11 @@ class Sessions:
             self._notify()
 
     async def remove(self, session: Session) -> None:
-        """Remove a session and release its terminal, which ends the terminal's processes."""
+        """Remove a session and release its terminal; end its processes and its background."""
         self.forget(session)
+        if session.exit is None or session.runs_on:
+            with suppress(RequestError):  # the user owns it, or the host has released it already
+                await session.terminal.kill()
         try:
             await session.terminal.release()
         except RequestError:

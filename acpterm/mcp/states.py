@@ -10,8 +10,10 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.api.results import Exit, Stopped
 from acpterm.client.sanitize import one_line
+from acpterm.client.user.format import background_line
 from acpterm.mcp.cropping import Cropped
 from acpterm.mcp.sessions import Session
 
@@ -19,6 +21,8 @@ State: TypeAlias = Literal[
     "running", "waiting_for_input", "stopped", "exited", "killed", "approval_pending"
 ]
 PROMPT_CHARS_MAX: Final = 60
+# How many processes of a background the first line names.
+_NAMED_MAX: Final = 3
 _SECRET_WORDS: Final = ("password", "passphrase", "passcode", "pin", "secret", "token", "otp")
 
 
@@ -45,6 +49,9 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
     wallSeconds: Annotated[float, Meta(description="run time in seconds")] = 0.0  # noqa: N815
     totalBytes: Annotated[int, Meta(description="bytes of output so far")] = 0  # noqa: N815
     truncated: Annotated[bool, Meta(description="whether output was left out or is lost")] = False
+    background: Annotated[
+        list[BackgroundProcess], Meta(description="what the program has left running")
+    ] = []
 
 
 class View(Struct, kw_only=True):
@@ -93,13 +100,16 @@ def state_of(view: View) -> State:
     return "exited" if view.exit.ended_by in (None, "exited") else "killed"
 
 
-def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]") -> str:
+def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]", stop: str) -> str:
     """Return the first line of a result.
 
     While the program runs, the line suggests `next_calls`, unless the program probably waits for a
-    password.
+    password. If the program has left something running, `stop` is the call that ends that.
     """
     parts = [_what(session, view) + directory_gone(session)]
+    if view.exit is not None and view.exit.background:
+        running = ", ".join(background_line(each) for each in view.exit.background[:_NAMED_MAX])
+        parts += (f"still running: {running}", f"ends with {stop}")
     if view.exit is None:
         if not view.is_secret:
             parts += next_calls
@@ -188,4 +198,5 @@ def session_result(session: Session, view: View, status: str, note: str) -> Sess
         wallSeconds=round(session.uptime, 3),
         totalBytes=view.position,
         truncated=view.cropped.is_cropped or view.lost > 0,
+        background=[] if end is None else [*end.background],
     )

@@ -65,6 +65,18 @@ def identity(pid: int) -> ProcStat | None:
     return next((stat for stat in portable_read_all() if stat and stat.pid == pid), None)
 
 
+def arguments_of(pid: int) -> list[bytes]:
+    """Return the argv of a process; empty if it cannot be read."""
+    if linux.AVAILABLE:
+        return linux.arguments_of(pid)
+    import psutil  # noqa: PLC0415  as above
+
+    try:
+        return [os.fsencode(word) for word in psutil.Process(pid).cmdline()]
+    except (psutil.Error, OSError):
+        return []
+
+
 def environment_of(pid: int) -> dict[bytes, bytes]:
     """Return the environment with which a process was started; empty if it cannot be read.
 

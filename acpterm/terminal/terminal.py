@@ -41,6 +41,7 @@ import trio
 from acpterm.keeper.client import KeeperClient
 from acpterm.keeper.reports import UNKNOWN, ExitReport
 from acpterm.pty import processes
+from acpterm.pty.background import Background, describe
 from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
@@ -252,6 +253,17 @@ class Terminal:
         await self._exited.wait()
         assert self.exit is not None  # noqa: S101  set before the event, for the type checker
         return self.exit
+
+    async def has_background(self) -> bool:
+        """Return whether processes run on after the program has exited.
+
+        Raises `OSError` if the processes cannot be read.
+        """
+        return self.exit is not None and not self.is_closed and not await self._tree.empty()
+
+    async def background(self) -> Background:
+        """Describe the processes that run on. Raises `OSError` as `has_background` does."""
+        return await describe(await self._tree.members())
 
     async def wait_closed(self) -> None:
         """Wait until all processes have ended and all descriptors are closed."""

@@ -374,3 +374,19 @@ async def poll_command(path: str, check: Callable[[str], bool], *words: str) -> 
     with trio.fail_after(DEADLINE_S):
         while not check((await run(path, *words)).out):
             await trio.sleep(0.01)
+
+
+async def test_ls_kill_and_wait_show_what_a_command_has_left_running(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("sleep 600 & echo $!; exit 3")
+        pid = (await agent.until_output(terminal, "\n")).strip()
+        short = terminal[5:13]
+        assert await run(path, "wait", short) == (
+            3,
+            "",
+            f"[1 process runs on: sleep 600 (pid {pid}); to end that: acpterm kill {short}]\n",
+        )
+        assert states((await run(path, "ls")).out) == ["exited 3, 1 runs on"]
+        how = f"had exited with 3 already; ended sleep 600 (pid {pid})"
+        assert (await run(path, "kill", short)).out == f"{short}: {how}\n"
+        assert states((await run(path, "ls")).out) == ["exited 3"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.polling import poll_blocking
+from tests.support.processes import alive
 from tests.support.starting import ACPTERM, start
 from tests.support.tmux import needs_tmux
 from tests.support.windows import DETACH
@@ -286,6 +287,17 @@ def test_terminal_is_removed_with_rm(daemon):
         return daemon.request("terminal/list", all=True)["terminals"]
 
     poll_blocking(lambda: name not in [terminal["name"] for terminal in listed()], 10)
+
+
+def test_run_tells_what_the_command_has_left_running(daemon):
+    name = f"left-{os.getpid()}"
+    status, out, err = run(daemon, "--rm", "--name", name, "sleep 600 & echo $!")
+    assert (status, err) == (
+        0,
+        f"[1 process runs on: sleep 600 (pid {int(out)}); to end that: acpterm kill {name}]\n",
+    )
+    daemon.request("terminal/kill", terminalId=name)
+    assert not alive(int(out))
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from tests.support.mcp import mcp_tools
+from tests.support.processes import alive
 from tests.support.user import user_of
 
 TOOLS = [
@@ -50,6 +51,38 @@ async def test_terminal_bash_returns_exit_code_and_output(tmp_path):
     assert result.data["endedBy"] == "exited"
     assert result.data["output"] == "one\ntwo\n"
     assert not result.is_error
+
+
+async def test_terminal_bash_tells_what_runs_on_and_terminal_stop_ends_it(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command="sleep 600 & echo $!")
+        pid = int(result.data["output"])
+        session = result.data["id"]
+        stop = f'terminal_stop {{"sessionId":"{session}"}}'
+        assert re.fullmatch(
+            r"\[exited after \d+\.\d s, exit code 0 · "
+            rf"still running: sleep 600 \(pid {pid}\) · ends with {re.escape(stop)}\]",
+            result.state,
+        )
+        assert result.data["background"] == [{"pid": pid, "command": "sleep 600", "ports": []}]
+        (listed,) = (await tools.call("terminal_list")).data["sessions"]
+        assert listed["background"] == [f"sleep 600 (pid {pid})"]
+        assert alive(pid)
+        await tools.call("terminal_stop", sessionId=session)
+        assert not alive(pid)
+        assert not (await tools.call("terminal_list")).data["sessions"]
+
+
+async def test_later_output_of_what_runs_on_is_read_by_position(tmp_path):
+    fifo = tmp_path / "fifo"
+    async with mcp_tools(tmp_path) as tools:
+        line = f"mkfifo {fifo}; (read x <{fifo}; echo late; sleep 600) & echo now"
+        session = (await tools.call("terminal_bash", command=line)).data["id"]
+        await trio.to_thread.run_sync(fifo.write_text, "go\n")
+        output = ""
+        while not output:
+            output = (await tools.call("terminal_continue", sessionId=session)).data["output"]
+        assert output == "late\n"
 
 
 async def test_terminal_bash_runs_ls(tmp_path):

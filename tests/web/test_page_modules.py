@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from acpterm.acp.agent_api import StoppedProgram
+from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
 from acpterm.client import sanitize
 from acpterm.client.user import format as words
@@ -69,6 +70,11 @@ def test_modules_pass_their_own_tests(node, tmp_path, name):
     assert re.search(r"\bfail 0$", done.stdout, re.MULTILINE), done.stdout
 
 
+BACKGROUND = [
+    BackgroundProcess(4711, "vi\u202ete", [5173, 5174]),
+    BackgroundProcess(12, "server", [80]),
+    BackgroundProcess(13, "sleep 60", []),
+]
 TEXTS = [
     "",
     "plain",
@@ -167,6 +173,8 @@ def terminals() -> list[TerminalInfo]:
         replace(running, state="released", released_at=now - 3000),
         replace(running, state="released"),
         *ended,
+        *(replace(ended[0], background=BACKGROUND[:number]) for number in (1, 3)),
+        replace(ended[0], background=BACKGROUND, background_omitted=3),
         *(replace(one, state="released", released_at=now - 90_000) for one in ended),
         *(replace(one, state="released") for one in ended[:2]),
         *(replace(running, name=text, agent=text, command=text) for text in TEXTS),

@@ -116,7 +116,8 @@ def _other(entry: Entry) -> str:
     pid = None if entry.pid is None else f"pid {entry.pid}"
     by = entry.by and f"by {entry.by}"
     notes = _notes(entry.limit, entry.rule)
-    return _join(entry.signal, notes, pid, by, entry.share, _reason(entry), _command(entry))
+    left = one_line(f"ended {', '.join(entry.background)}") if entry.background else None
+    return _join(entry.signal, notes, left, pid, by, entry.share, _reason(entry), _command(entry))
 
 
 def _reason(entry: Entry) -> str:

@@ -8,7 +8,14 @@ import msgspec
 
 from acpterm.acp.user_streams import EventNotification
 from acpterm.client.sanitize import one_line
-from acpterm.client.user.format import duration, ended, ended_by, summary_line
+from acpterm.client.user.format import (
+    background,
+    background_line,
+    duration,
+    ended,
+    ended_by,
+    summary_line,
+)
 
 RECONNECTED: Final = "reconnected"
 """Name of the event which reports that the daemon's worker was replaced. The module `events`
@@ -85,6 +92,9 @@ def _what(event: EventNotification) -> str:
         status = terminal.exit_status
         words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
         return words if status.ended_by == "exited" else f"{words}  ({ended_by(status)})"
+    if event.event == "background":
+        left = ", ".join(map(background_line, background(terminal)))
+        return f"{left} runs on" if left else "nothing runs on"
     if event.event in ("attached", "detached"):
         return f"{terminal.attached} attached"
     if event.event == "resized":

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
 from acpterm.client.sanitize import one_line
 
@@ -132,8 +133,8 @@ def state(terminal: TerminalInfo, now: float) -> str:
     """Return the state of a terminal as text, such as `running` or `exited 0, released 5m ago`.
 
     The text says whether the program is queued, is running, waits for input, is stopped or is
-    ending, or how it ended; and, if the terminal was released, how long before `now` (in seconds
-    since 1970).
+    ending, or how it ended; what runs on, as in `exited 0, 1 runs on :5173`; and, if the terminal
+    was released, how long before `now` (in seconds since 1970).
     """
     status = terminal.exit_status
     if status is None:
@@ -145,10 +146,42 @@ def state(terminal: TerminalInfo, now: float) -> str:
     else:
         how = f"exited {status.exit_code}" if status.signal is None else ended(status)
         how += reason(status)
+    if number := background_number(terminal):
+        ports = " ".join(f":{port}" for each in background(terminal) for port in each.ports)
+        return f"{how}, {number} {'runs' if number == 1 else 'run'} on {ports}".rstrip()
     if terminal.state != "released" or how == "released":
         return how
     when = ago(terminal.released_at, now)
     return f"{how}, released" if when == NOTHING else f"{how}, released {when} ago"
+
+
+def background(info: TerminalInfo) -> list[BackgroundProcess]:
+    """Return what an exited program has left running, as far as the daemon lists it."""
+    return [] if info.background is UNSET else info.background
+
+
+def background_number(info: TerminalInfo) -> int:
+    """Return how many processes an exited program has left running."""
+    omitted = 0 if info.background_omitted is UNSET else info.background_omitted
+    return len(background(info)) + omitted
+
+
+def background_line(process: BackgroundProcess) -> str:
+    """Return a process as text, such as `vite (pid 4711, port 5173)`."""
+    noun = "port" if len(process.ports) == 1 else "ports"
+    ports = f", {noun} {' '.join(map(str, process.ports))}" if process.ports else ""
+    return f"{summary_line(process.command)} (pid {process.pid}{ports})"
+
+
+def background_notice(info: TerminalInfo) -> str | None:
+    """Return a sentence that says what a program has left running, and how to end it, if any."""
+    number = background_number(info)
+    if not number:
+        return None
+    processes = "1 process runs" if number == 1 else f"{number} processes run"
+    first = background_line(background(info)[0])
+    listed = first if number == 1 else f"{first} and others"
+    return f"{processes} on: {listed}; to end that: acpterm kill {title(info)}"
 
 
 def ago(moment: int | None, now: float) -> str:

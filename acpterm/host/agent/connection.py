@@ -476,27 +476,28 @@ class AgentConnection:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
         return entry
 
-    def release(self, session: Session, identifier: str, by: EndedBy) -> Terminal | None:
+    def release(
+        self, session: Session, identifier: str, by: EndedBy, *, leaves_background: bool = False
+    ) -> TerminalEntry | None:
         """Make a terminal's id invalid, and begin to end its processes; return the terminal.
 
-        `identifier` is the terminal's id or name. `by` is recorded as the cause of the end. If the
-        user owns the terminal, only make the id invalid, and return None. If the id was released
-        before, do nothing, and return None. Raises `RpcError` (-32002) if the id is unknown.
+        `identifier` is the terminal's id or name. `by` is recorded as the cause of the end. With
+        `leaves_background`, what an exited program has left running goes on. If the user owns the
+        terminal, only make the id invalid, and return None. If the id was released before, do
+        nothing, and return None. Raises `RpcError` (-32002) if the id is unknown.
         """
         entry = session.release(identifier)
+        if entry is not None and not entry.is_users and leaves_background:
+            leaves_background = self.host.registry.leave(entry)
         # Store the released id before the keeper forgets the terminal: if the worker dies in
         # between, the client repeats the request, and the next worker has to know the id.
         self.flush_state()
-        return self._release(session, entry, by)
-
-    def _release(
-        self, session: Session, entry: TerminalEntry | None, by: EndedBy
-    ) -> Terminal | None:
         self.count_memory(session)
         if entry is None or entry.is_users:
             return None
-        self.host.registry.release(entry, by)
-        return entry.terminal
+        if not leaves_background:
+            self.host.registry.release(entry, by)
+        return entry
 
     def close(self) -> None:
         """Release all terminals that the user does not own, and forget all sessions. Idempotent."""
@@ -511,9 +512,13 @@ class AgentConnection:
                 self.host.approvals.remove(answerer)
         self._memory.close()
         for session in self.sessions.values():
-            for identifier in list(session.entries):
-                self._release(session, session.release(identifier), EndedBy.DISCONNECT)
+            for entry in list(session.entries.values()):
+                session.release(entry.id)
+                if not entry.is_users:
+                    self.host.registry.release(entry, EndedBy.DISCONNECT)
             self.host.policy.end_session(self.session_key(session))
             session.closed.set()
             session.remove_records()
+        for entry in self.host.registry.left_by(self.id):
+            self.host.registry.release(entry, EndedBy.DISCONNECT)
         self.host.state_writer.removed(self._key)

@@ -144,6 +144,7 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
 def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     """`session/cancel`: kill the session's running terminals, and release them after a delay.
 
+    What exited programs of the session have left running in the background is killed, too.
     Pending questions about commands of the session are withdrawn. A terminal that is still being
     created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
     that an earlier cancellation will release, or that are not in the list
@@ -159,14 +160,18 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     connection.host.approvals.withdraw(
         connection.agent.connection_id, session.id, reason="the turn was cancelled"
     )
-    running = [
+    left = connection.host.registry.left_by(connection.id, session.id)
+    affected = [
         entry
-        for entry in session.entries.values()
-        if entry.terminal.exit is None
-        and not entry.is_users
+        for entry in (*session.entries.values(), *left)
+        if not entry.is_users
         and entry.record.release_at is None
         and (own.terminals is None or entry.id in own.terminals)
     ]
+    running = [entry for entry in affected if entry.terminal.exit is None]
+    for entry in affected:
+        if entry.may_have_background:
+            connection.host.registry.kill(entry, EndedBy.AGENT)
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
         connection.host.registry.kill(entry, EndedBy.AGENT)

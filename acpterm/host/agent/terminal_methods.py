@@ -42,6 +42,7 @@ from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import directory_of, seconds
 from acpterm.host.state.records import RequestId, TerminalRecord, pack_text
 from acpterm.host.terminal_info import (
+    background,
     cwd_gone,
     exit_code,
     exit_meta,
@@ -199,6 +200,7 @@ def _record_of(
     record.session, record.secret = session.id, connection.secret
     record.rights = connection.rights(session)
     record.level = judgement.level
+    record.ends_background = "terminal" in (connection.settings.background, options.background)
     return record
 
 
@@ -227,7 +229,7 @@ def output(
     terminal = entry.terminal
     if terminal.view == "screen":
         return _screen_output(connection, entry)
-    if not terminal.catch_up():
+    if not terminal.catch_up() or entry.may_have_background:
         return _wait_and_output(connection, entry)
     return _text_output(connection, entry)
 
@@ -236,6 +238,7 @@ async def _wait_and_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
     await entry.terminal.caught_up()
+    await connection.host.background.check(entry)
     await connection.sender.drain()
     return _text_output(connection, entry)
 
@@ -252,6 +255,7 @@ def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalO
 async def _screen_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
+    await connection.host.background.check(entry)
     text = (await current_screen(connection.sender, entry.terminal)).screen.text()
     text, truncated = views.last(text, entry.terminal.limit)
     return _output(connection, entry, text, truncated=truncated)
@@ -260,7 +264,7 @@ async def _screen_output(
 def _output(
     connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
 ) -> TerminalOutputResponse:
-    status = exit_status(entry.terminal.exit, signal_code=connection.signal_code)
+    status = exit_status(entry, signal_code=connection.signal_code)
     own: OutputMeta | UnsetType = UNSET
     if entry.terminal.exit is None:
         is_waiting, program, stopped = input_wait(entry)
@@ -272,6 +276,9 @@ def _output(
             )
     if entry.terminal.is_queued:
         own = OutputMeta(queued=True)
+    if entry.background.number:
+        omitted = entry.background.omitted or UNSET
+        own = OutputMeta(background=background(entry), background_omitted=omitted)
     meta = UNSET if isinstance(own, UnsetType) else {OWN: own}
     return TerminalOutputResponse(text, truncated, status, meta)
 
@@ -280,21 +287,26 @@ def wait_for_exit(
     connection: AgentConnection, params: TerminalRequest
 ) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
     """`terminal/wait_for_exit`: return the exit status once the program has exited."""
-    terminal = connection.find_session(params).readable(params.terminal_id).terminal
+    entry = connection.find_session(params).readable(params.terminal_id)
+    terminal = entry.terminal
 
     async def wait() -> WaitForTerminalExitResponse:
-        return _exit_response(connection, await terminal.wait_exited())
+        status = await terminal.wait_exited()
+        await connection.host.background.check(entry)
+        return _exit_response(connection, entry, status)
 
-    return wait() if terminal.exit is None else _exit_response(connection, terminal.exit)
+    if terminal.exit is None or entry.may_have_background:
+        return wait()
+    return _exit_response(connection, entry, terminal.exit)
 
 
 def kill(
     connection: AgentConnection, params: TerminalRequest
 ) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/kill`: end the program and all its descendants; the terminal's id stays valid."""
+    """`terminal/kill`: end the program and all that it has started; the id stays valid."""
     entry = connection.find_session(params).owned(params.terminal_id, "killed")
     connection.host.registry.kill(entry, EndedBy.AGENT)
-    return terminal_ops.respond_after_exit(entry.terminal)
+    return terminal_ops.respond_after_exit(connection.host, entry)
 
 
 def release(
@@ -302,16 +314,19 @@ def release(
 ) -> Empty | Coroutine[Any, Any, Empty]:
     """`terminal/release`: make the terminal's id invalid, and end the program. Idempotent.
 
-    A program whose terminal the user owns keeps running.
+    A program whose terminal the user owns keeps running. What an exited program has left running
+    in the background goes on.
     """
     session = connection.find_session(params)
-    terminal = connection.release(session, params.terminal_id, EndedBy.AGENT)
-    return Empty() if terminal is None else terminal_ops.respond_after_exit(terminal)
+    entry = connection.release(session, params.terminal_id, EndedBy.AGENT, leaves_background=True)
+    return Empty() if entry is None else terminal_ops.respond_after_exit(connection.host, entry)
 
 
-def _exit_response(connection: AgentConnection, status: ExitStatus) -> WaitForTerminalExitResponse:
+def _exit_response(
+    connection: AgentConnection, entry: TerminalEntry, status: ExitStatus
+) -> WaitForTerminalExitResponse:
     code = exit_code(status, signal_code=connection.signal_code)
-    return WaitForTerminalExitResponse(code, status.signal, exit_meta(status))
+    return WaitForTerminalExitResponse(code, status.signal, exit_meta(entry, status))
 
 
 def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:

@@ -349,6 +349,11 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     later request has named the terminal: the client has then received the response."""
     is_held: bool = True
     """Whether the agent may still use the terminal's id: it has not released the id."""
+    ends_background: bool = False
+    """Whether the terminal's release ends what its program has left running."""
+    is_left: bool = False
+    """Whether the agent has released the terminal, and what its program has left running goes on.
+    """
     killed_by: EndedBy | None = None
     """Why the terminal was killed; None if it was not killed. `killed_at` is when."""
     killed_at: float | None = None

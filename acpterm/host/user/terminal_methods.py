@@ -56,6 +56,7 @@ async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
     With `all`, also return released terminals that are retained.
     """
     user.host.registry.expire()
+    await user.host.background.check_all()
     found = []
     for entry in user.host.registry:
         if params.all or entry.released_at is None:
@@ -64,9 +65,11 @@ async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
     return ListResponse(found)
 
 
-def get(user: UserConnection, params: GetRequest) -> TerminalInfo:
+async def get(user: UserConnection, params: GetRequest) -> TerminalInfo:
     """`_acpterm/terminal/get`: return one terminal."""
-    return user.host.terminal_info(user.entry(params.terminal_id, own=params.own))
+    entry = user.entry(params.terminal_id, own=params.own)
+    await user.host.background.check(entry)
+    return user.host.terminal_info(entry)
 
 
 async def read(user: UserConnection, params: UserReadRequest) -> ReadResponse:
@@ -173,14 +176,15 @@ async def wait(user: UserConnection, params: UserTerminalRequest) -> TerminalInf
     entry = user.entry(params.terminal_id)
     with user.cancel_on_close():
         await entry.terminal.wait_exited()
+    await user.host.background.check(entry)
     return user.host.terminal_info(entry)
 
 
 def kill(user: UserConnection, params: UserTerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
-    """`_acpterm/terminal/kill`: end the program and all its descendants."""
+    """`_acpterm/terminal/kill`: end the program and all that it has started."""
     entry = user.entry(params.terminal_id)
     user.host.registry.kill(entry, EndedBy.USER)
-    return terminal_ops.respond_after_exit(entry.terminal)
+    return terminal_ops.respond_after_exit(user.host, entry)
 
 
 def release(
@@ -189,7 +193,7 @@ def release(
     """`_acpterm/terminal/release`: end the program, and forget the terminal and its output."""
     entry = user.entry(params.terminal_id)
     user.host.registry.remove(entry)
-    return terminal_ops.respond_after_exit(entry.terminal)
+    return terminal_ops.respond_after_exit(user.host, entry)
 
 
 def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:

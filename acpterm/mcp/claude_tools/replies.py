@@ -22,19 +22,17 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
     """Return the result about a background shell: a line with the state of the shell, then `text`.
 
     The state is taken from `view`. `note` says how to read the output that was left out. If the
-    shell has ended, remove `session`.
+    shell has ended and has left nothing running, remove `session`.
     """
-    next_calls = (
-        call_text("BashOutput", bash_id=session.id),
-        call_text("KillShell", shell_id=session.id),
-    )
-    status = state_line(session, view, next_calls=next_calls)
+    stop = call_text("KillShell", shell_id=session.id)
+    next_calls = (call_text("BashOutput", bash_id=session.id), stop)
+    status = state_line(session, view, next_calls=next_calls, stop=stop)
     reply = Reply(
         state=status,
         text=text,
         data=session_result(session, view, status, note),
     )
-    if view.exit is not None:
+    if view.exit is not None and not view.exit.background:
         await call.sessions.remove(session)
     return reply
 

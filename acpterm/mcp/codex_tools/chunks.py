@@ -50,7 +50,7 @@ async def chunk_reply(
     """Return the result with the new output of a session, cropped to about `tokens` tokens.
 
     `view` has the output and the state of the session. `waited_s` is the duration of the call. If
-    the program has ended, remove the session.
+    the program has ended and has left nothing running, remove the session.
     """
     end = view.exit
     text = view.text
@@ -62,18 +62,21 @@ async def chunk_reply(
         code = end.code if end.code is not None else 128
     note = call_text("exec_command", cmd="… > file") + ", and read the file"
     poll = call_text("write_stdin", session_id=number, chars=... if view.is_waiting else "")
-    status = state_line(session, view, next_calls=(poll,))
+    runs = end is None or bool(end.background)
+    left = "" if end is None else " ".join(str(each.pid) for each in end.background)
+    stop = call_text("exec_command", cmd=f"kill {left}")
+    status = state_line(session, view, next_calls=(poll,), stop=stop)
     chunk = Chunk(
         status=status,
         chunk_id=secrets.token_hex(_CHUNK_ID_BYTES),
         wall_time_seconds=round(waited_s, 4),
         output=output.with_note(note),
         exit_code=code,
-        session_id=number if end is None else UNSET,
+        session_id=number if runs else UNSET,
         original_token_count=len(text) // CHARS_PER_TOKEN,
     )
     reply = Reply(state=status, text=_text(chunk), data=chunk)
-    if end is not None:
+    if not runs:
         await call.sessions.remove(session)
     return reply
 

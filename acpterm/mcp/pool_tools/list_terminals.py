@@ -1,6 +1,6 @@
 """`list_terminals`: list all running terminals that the agent can read."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from acpterm.acp.pool import PoolTerminal
 from acpterm.mcp.call import Call
@@ -25,7 +25,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     entries = [
         entry_of(info, known.get(info.terminal_id))
         for info in await client.terminals()
-        if info.exit_status is None
+        if info.exit_status is None or info.background is not UNSET
     ]
     return Reply(text=as_json(entries), data=Terminals(terminals=entries))
 

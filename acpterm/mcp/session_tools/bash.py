@@ -75,7 +75,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         if view.exit is not None:
             view = await _whole(call, session, view, params.max_output)
     reply = await session_reply(call, session, view, heading(session, view, limit))
-    if view.exit is not None and not view.cropped.is_cropped:
+    if view.exit is not None and not (view.exit.background or view.cropped.is_cropped):
         # The client has all output, and was never sent the id.
         await call.sessions.remove(session)
     return reply

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from acpterm.api.errors import RequestError
+from acpterm.client.user.format import background_line
 from acpterm.mcp.call import Call
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import call_text
@@ -29,6 +30,7 @@ class Listed(Struct, kw_only=True):
     waitingForInput: bool | None  # noqa: N815
     uptime: Annotated[float, Meta(description="seconds since its start")]
     cwd: str
+    background: Annotated[list[str], Meta(description="what its command has left running")]
 
 
 class Sessions(Struct, kw_only=True):
@@ -41,11 +43,14 @@ class Sessions(Struct, kw_only=True):
 async def _execute(call: Call, params: Params) -> Reply:
     del params
     listed: list[Listed] = []
-    for session in call.sessions.active():
+    for session in call.sessions.listed():
         try:
-            listed.append(await _listed(session))
+            found = await _listed(session)
         except RequestError:  # the user has removed the terminal
             call.sessions.forget(session)
+            continue
+        if session.runs_on or not session.is_reported:
+            listed.append(found)
     pending = call.starts.pending()
     asks = f" · waiting for the user's approval: {', '.join(pending)}" if pending else ""
     if not listed:
@@ -63,7 +68,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             each.id,
             _short(each.command),
             each.position,
-            "Yes" if each.running else "No",
+            "Yes" if each.running or each.background else "No",
             f"{each.uptime:.0f}s",
         )
         for each in listed
@@ -89,6 +94,7 @@ async def _listed(session: Session) -> Listed:
         waitingForInput=now.waiting_for_input,
         uptime=round(session.uptime, 3),
         cwd=session.cwd,
+        background=[background_line(each) for each in now.exit.background] if now.exit else [],
     )
 
 

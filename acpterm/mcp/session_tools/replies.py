@@ -36,7 +36,8 @@ async def session_reply(call: Call, session: Session, view: View, heading: str) 
     If the program has ended, record that its end was reported.
     """
     note = how_to_read(session, view)
-    status = state_line(session, view, next_calls=next_calls(session, view))
+    stop = call_text("terminal_stop", sessionId=session.id)
+    status = state_line(session, view, next_calls=next_calls(session, view), stop=stop)
     reply = Reply(
         state=status,
         text=f"{heading}{view.cropped.with_note(note)}",

@@ -94,6 +94,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     )
     ended_by: Annotated[Text, Meta(title="What ended the program, as in `exitStatus`.")] = None
     limit: Annotated[Text, Meta(title="The limit that ended or prevented it.")] = None
+    background: Annotated[
+        list[str] | None,
+        Meta(title="What the command had left running and was ended: names and pids."),
+    ] = None
     bytes: Annotated[Number, Meta(title="Number of bytes typed.")] = None
     since: Annotated[Text, Meta(title="Start of a gap.")] = msgspec.field(default=None, name="from")
     to: Annotated[Text, Meta(title="End of a gap.")] = None

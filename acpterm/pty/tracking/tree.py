@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 import trio
 
+from acpterm.pty.linux import ProcStat
 from acpterm.runtime.descriptors import EXHAUSTED, reserve
 
 T = TypeVar("T")
@@ -84,6 +85,9 @@ class ProcessTree(Protocol):
 
         Raises `OSError` if the processes cannot be read.
         """
+
+    async def members(self) -> list[ProcStat]:
+        """Return the running processes of the tree. Raises `OSError` if they cannot be read."""
 
     async def signal(self, number: int) -> None:
         """Send the signal `number` once to every process of the tree.

@@ -19,7 +19,9 @@ from typing import Final, NamedTuple
 
 import trio
 
+from acpterm.pty import processes
 from acpterm.pty.limits import NO_LIMITS, ResourceLimits
+from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.cgroup_limits import Enforcement, enforce
 from acpterm.pty.tracking.cgroup_tree import CgroupTree
@@ -84,6 +86,12 @@ class CombinedTree:
     async def empty(self) -> bool:
         """Return whether no process of the tree runs, neither in the control group nor outside."""
         return await self._group.empty() and await self._descent.empty()
+
+    async def members(self) -> list[ProcStat]:
+        """Return the running processes of the tree, inside and outside the control group."""
+        inside = [processes.identity(pid) for pid in self._group.pids()]
+        found = {p.pid: p for p in (*inside, *await self._descent.members()) if p and not p.zombie}
+        return list(found.values())
 
     async def signal(self, number: int) -> None:
         """Send the signal `number` to the tree's processes inside and outside the control group.

@@ -118,7 +118,8 @@ function other(entry) {
   const pid = entry.pid == null ? null : `pid ${entry.pid}`;
   const by = entry.by && `by ${entry.by}`;
   const about = notes(entry.limit, entry.rule);
-  return join(entry.signal, about, pid, by, entry.share, reason(entry), commandOf(entry));
+  const left = entry.background && oneLine(`ended ${entry.background.join(", ")}`);
+  return join(entry.signal, about, left, pid, by, entry.share, reason(entry), commandOf(entry));
 }
 
 const DETAILS = new Map(

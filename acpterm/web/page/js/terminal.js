@@ -25,7 +25,7 @@ import { openShare } from "./share_dialog.js";
 import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
 import { factsOf } from "./terminal_facts.js";
 import { cleanPaste, oneLine, visible, visibleText } from "./text.js";
-import { dotOf, isActive, state, title } from "./words.js";
+import { backgroundNumber, dotOf, isActive, state, title } from "./words.js";
 
 const FONT_SIZE = "acpterm.font-size";
 const SIZES = { min: 7, normal: 13, max: 30 };
@@ -189,8 +189,9 @@ class TerminalView {
     setAttribute(this._host, "aria-label", `Terminal ${title(info)}`);
     const hasProgram = isActive(info);
     const isShared = this._share !== null;
-    this._takeOver.hidden = isShared || !hasProgram || info.owner === "user";
-    this._kill.hidden = isShared || !hasProgram;
+    const isAlive = hasProgram || backgroundNumber(info) > 0;
+    this._takeOver.hidden = isShared || !isAlive || info.owner === "user";
+    this._kill.hidden = isShared || !isAlive;
     this._restart.hidden = isShared || info.connection != null || hasProgram;
     this._remove.hidden = isShared || hasProgram || info.owner !== "user";
     this._shareButton.hidden = isShared || !hasProgram;

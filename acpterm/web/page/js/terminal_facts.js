@@ -1,6 +1,6 @@
 // The facts about a terminal that are shown above its screen, in addition to title and state.
 
-import { duration, endedBy, NOTHING, summaryLine, where } from "./words.js";
+import { backgroundText, duration, endedBy, NOTHING, summaryLine, where } from "./words.js";
 
 /** Return the facts about a terminal, as pairs of name and text; `now` is in seconds. */
 export function factsOf(info, now) {
@@ -15,6 +15,7 @@ export function factsOf(info, now) {
     Size: `${info.cols}x${info.rows}`,
     Age: duration(Math.max(0, now - info.createdAt / 1000)),
     Ran: status ? `${duration(status.wallMs / 1000)}${status.endedBy === "exited" ? "" : `, ended ${endedBy(status)}`}` : null,
+    "Runs on": backgroundText(info) || null,
     Directory: info.cwd ? summaryLine(info.cwd) : null,
     Pid: info.pid == null ? null : String(info.pid),
     "Tool calls": info.toolCalls?.length ? String(info.toolCalls.length) : null,

@@ -58,7 +58,10 @@ export function byState(one, other) {
   return ORDER.indexOf(one.state) - ORDER.indexOf(other.state);
 }
 
-/** Return the state of a terminal: running, queued, or how it ended; if released, how long ago. */
+/**
+ * Return the state of a terminal: running, queued, or how it ended; what runs on; if released, how
+ * long ago.
+ */
 export function state(terminal, now) {
   const status = terminal.exitStatus;
   let how;
@@ -72,9 +75,33 @@ export function state(terminal, now) {
     how = status.signal == null ? `exited ${status.exitCode ?? "None"}` : ended(status);
     how += reason(status);
   }
+  const number = backgroundNumber(terminal);
+  if (number) {
+    const ports = background(terminal).flatMap((each) => each.ports).map((port) => ` :${port}`);
+    return `${how}, ${number} ${number === 1 ? "runs" : "run"} on${ports.join("")}`;
+  }
   if (terminal.state !== "released" || how === "released") return how;
   const when = ago(terminal.releasedAt, now);
   return when === NOTHING ? `${how}, released` : `${how}, released ${when} ago`;
+}
+
+/** Return what an exited program has left running, as far as the daemon lists it. */
+function background(terminal) {
+  return terminal.background ?? [];
+}
+
+/** Return how many processes an exited program has left running. */
+export function backgroundNumber(terminal) {
+  return background(terminal).length + (terminal.backgroundOmitted ?? 0);
+}
+
+/** Return what an exited program has left running, such as "vite (pid 4711, port 5173)". */
+export function backgroundText(terminal) {
+  const text = ({ pid, command, ports }) => {
+    const noun = ports.length === 1 ? "port" : "ports";
+    return `${summaryLine(command)} (pid ${pid}${ports.length ? `, ${noun} ${ports.join(" ")}` : ""})`;
+  };
+  return background(terminal).map(text).join(", ");
 }
 
 /** Return the time from `moment` to `now`, such as "5m"; "-" if `moment` is null. */
@@ -165,6 +192,7 @@ export function shortId(id) {
 export function dotOf(info) {
   if (info.state === "running") return info.waitingForInput ? "waits" : "running";
   if (info.state === "queued") return "queued";
+  if (backgroundNumber(info)) return "running";
   const status = info.exitStatus;
   return status && status.exitCode === 0 ? "done" : status ? "failed" : "ended";
 }

@@ -1,0 +1,88 @@
+"""Finds what exited programs have left running, and when that ends.
+
+A background is looked up when someone asks (`check`), and by one task while there is any. The task
+looks every `PERIOD_S` seconds whether anything runs on. It describes the processes more and more
+rarely while they stay the same, since that reads all processes of the system.
+"""
+
+from typing import Final
+
+import trio
+
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.registry import TerminalRegistry
+from acpterm.pty.background import NO_BACKGROUND
+
+PERIOD_S: Final = 0.5
+# The longest time between two descriptions of processes that stay the same.
+_DESCRIPTION_PERIOD_MAX_S: Final = 5.0
+# A request waits at most so long for a check. An exit is never reported later than that.
+_CHECK_TIMEOUT_S: Final = 0.25
+
+
+class _Watched:
+    def __init__(self, entry: TerminalEntry) -> None:
+        self.entry: Final = entry
+        self.pause = 0.0
+        self.next = 0.0
+
+
+class BackgroundMonitor:
+    """Records in `registry` what the exited programs of its terminals have left running."""
+
+    def __init__(self, registry: TerminalRegistry) -> None:
+        self._registry: Final = registry
+        self._watched: Final[dict[str, _Watched]] = {}
+        self._added = trio.Event()
+
+    def watch(self, entry: TerminalEntry) -> None:
+        """Watch a terminal whose program has exited, until nothing runs on."""
+        self._watched[entry.id] = _Watched(entry)
+        self._added.set()
+
+    async def check(self, entry: TerminalEntry) -> None:
+        """Check now, for at most 0.25 s, what an exited program has left running, and record it."""
+        if entry.may_have_background:
+            with trio.move_on_after(_CHECK_TIMEOUT_S):
+                await self._check(entry)
+
+    async def check_all(self) -> None:
+        """Check now all terminals whose exited program may have left something running."""
+        # At once, so that they share one scan of the system's processes.
+        async with trio.open_nursery() as nursery:
+            for watched in list(self._watched.values()):
+                nursery.start_soon(self.check, watched.entry)
+
+    async def run(self) -> None:
+        """Check all watched terminals periodically, until cancelled."""
+        while True:
+            self._added = trio.Event()
+            if not self._watched:
+                await self._added.wait()
+            await trio.sleep(PERIOD_S)
+            async with trio.open_nursery() as nursery:
+                for watched in list(self._watched.values()):
+                    nursery.start_soon(self._check_watched, watched)
+
+    async def _check_watched(self, watched: _Watched) -> None:
+        entry, before = watched.entry, watched.entry.background
+        is_due = trio.current_time() >= watched.next
+        await self._check(entry, describes=is_due)
+        if is_due:
+            is_same = entry.background == before
+            longer = min(2 * watched.pause, _DESCRIPTION_PERIOD_MAX_S)
+            watched.pause = longer if is_same and longer else PERIOD_S
+            watched.next = trio.current_time() + watched.pause
+
+    async def _check(self, entry: TerminalEntry, *, describes: bool = True) -> None:
+        try:
+            if not entry.may_have_background:
+                pass
+            elif not await entry.terminal.has_background():
+                self._registry.record_background(entry, NO_BACKGROUND)
+            elif describes and (found := await entry.terminal.background()).number:
+                self._registry.record_background(entry, found)
+        except OSError:
+            return  # no descriptor is free just now: the next check tries again
+        if not entry.may_have_background or entry.released_at is not None:
+            self._watched.pop(entry.id, None)
