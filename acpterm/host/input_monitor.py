@@ -40,8 +40,8 @@ def is_waiting(entry: TerminalEntry) -> bool | None:
 def stopped_program(entry: TerminalEntry, waits: bool | None) -> Stopped | None:
     """Return the program that was stopped for lack of the terminal; None if there is none.
 
-    `waits` is the result of `is_waiting`: while a program waits, the stopped one is a job of a
-    shell. Takes some 30 µs for each process.
+    `waits` is the result of `is_waiting`; while a program waits, the result is None. Takes some
+    30 µs for each process.
     """
     terminal = entry.terminal
     if waits or terminal.exit is not None or _is_active(terminal):
