@@ -32,8 +32,9 @@ def command(
     ID is the shortest unique beginning of the terminal's id; every command accepts it. OWNER is
     agent, or user if the terminal is yours. WHERE is the sandbox, container or place in which the
     program runs. OUTPUT is the time since the last output. STATE is "waits for input" instead of
-    running if the program does that. With --all the list includes terminals that their agent has
-    released and that can still be read.
+    running if the program does that, and "stopped" with the cause if a program is stopped that
+    needs the terminal. With --all the list includes terminals that their agent has released and
+    that can still be read.
 
     If stdout is a terminal, the list is cut to its width, except for the ID. With --json the list
     is an array of the daemon's terminal objects; with --json and --watch, such an array is printed
