@@ -3,6 +3,7 @@ set -eu
 umask 022
 mkdir home work
 ln -s work link
+ln -s work/src deep
 cat >home/.bashrc <<'END'
 export FROM_BASHRC=yes
 PS1='> '
