@@ -187,7 +187,8 @@ def remaining(bases: list[Path]) -> dict[Path, dict[int, str]]:
         except OSError:
             continue
         pid, state, group, session, tty = int(entry.name), stat[0], stat[2], stat[3], stat[4]
-        if state in "ZX" or b"session_leader.py" in b" ".join(words):
+        leaders = (b"session_leader.py", b"acpterm-session")
+        if state in "ZX" or any(one in b" ".join(words) for one in leaders):
             continue
         facts = [
             *(["stopped"] if state == "T" else []),
