@@ -7,7 +7,7 @@ for acpterm. A null member is treated as absent.
 
 from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType, field
+from msgspec import UNSET, Meta, UnsetType
 
 from acpterm.acp.agent_api import Cells, Format, Positive, StoppedProgram
 from acpterm.acp.base import MetaIn, Wire
@@ -195,15 +195,10 @@ class InitializeMeta(Wire, omit_defaults=True):
     elicits: bool | None = None
 
 
-class CancelMeta(Wire, omit_defaults=True):
-    """``_meta.acpterm`` of a ``session/cancel``: which terminals of the session continue.
+class CancelMeta(Wire):
+    """``_meta.acpterm`` of a ``session/cancel``: the ids of the terminals to end; None: all."""
 
-    They are those whose ids are in `keep`, and those that were created more than `turn_ms`
-    milliseconds ago, before the turn began.
-    """
-
-    keep: list[TerminalId] = field(default_factory=list)
-    turn_ms: Annotated[int, Meta(ge=0)] | None = None
+    terminals: list[TerminalId] | None = None
 
 
 class ResumeMeta(Wire):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 import click
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from acpterm.acp.user_api import InspectResponse, LaunchInfo, TerminalInfo
 from acpterm.cli._daemon import call
@@ -57,6 +57,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "id", info.terminal_id
     yield "name", summary_line(info.name) if info.name else "none"
     yield "state", _state(info)
+    if info.exit_status is None and not isinstance(info.stopped, UnsetType):
+        yield "stopped", f"pid {info.stopped.pid}: {info.stopped.hint}"
     yield "owner", info.owner
     if info.connection is not None:
         agent = summary_line(info.agent or "unknown")

@@ -33,8 +33,8 @@ def command(
     agent, or user if the terminal is yours. WHERE is the sandbox, container or place in which the
     program runs, or the directory if that of its session was gone. OUTPUT is the time since the
     last output. STATE says which program waits for input, if one does: "vim waits on
-    COMMIT_EDITMSG". With --all the list includes terminals that their agent has released and that
-    can still be read.
+    COMMIT_EDITMSG"; it is "stopped" with the cause if a program is stopped that needs the terminal.
+    With --all the list includes terminals that their agent has released and that can still be read.
 
     If stdout is a terminal, the list is cut to its width, except for the ID. With --json the list
     is an array of the daemon's terminal objects; with --json and --watch, such an array is printed

@@ -9,7 +9,7 @@ The output of a terminal is read only after a call of `follow`, which the caller
 call embeds the terminal: then the terminal has an `OutputPoller` until the program has exited.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
 from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
-from acpterm.pty.processes import now as boot_time
 from acpterm.runtime.command_line import command_line
 
 # Without events: the host's notifications are not passed on to the agent.
@@ -83,10 +82,10 @@ class Terminals:
         self._on_exit = on_exit
         self._drain = drain
         self._session_cwds: dict[str, str] = {}
-        # The terminals that the agent has created and not released.
+        # The terminals that the agent has created and not released, in the order of their creation.
         self._held: dict[SessionKey, None] = {}
-        # When the last turn of each session has ended, on the boot clock.
-        self._turn_ends: dict[str, float] = {}
+        # The ids of the terminals created since the session's last turn, also of released ones.
+        self._new: dict[str, list[str]] = {}
         self._pollers: dict[SessionKey, OutputPoller] = {}
         self._creates: set[_Create] = set()
         # The pollers for which the next call of `settle` waits.
@@ -128,6 +127,7 @@ class Terminals:
         If the session was closed meanwhile, release the terminal.
         """
         self._held[terminal] = None
+        self._new.setdefault(create.session, []).append(terminal[1])
         cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)
         self._on_created(terminal, _command(fields), cwd)
         if create.session_is_closed:
@@ -148,15 +148,12 @@ class Terminals:
         """Pass a notification on to the host, for example a `session/update`."""
         self._host.notify(method, params)
 
-    def cancel_turn(self, session: str, *, keep: Sequence[str] = ()) -> None:
-        """End the terminals that the session's turn has created, and what they left running.
+    def cancel_turn(self, session: str) -> None:
+        """End the terminals that the session's turn has created; leave its others unchanged.
 
-        Of the session's other terminals at the host, those in `keep` and those of earlier turns
-        continue. The host kills a terminal at once, and releases it after two seconds.
+        The host kills a terminal at once, and releases it after two seconds.
         """
-        ended = self._turn_ends.get(session)
-        turn_ms = None if ended is None else round(1000 * (boot_time() - ended))
-        meta = {OWN: CancelMeta(keep=[*keep], turn_ms=turn_ms)}
+        meta = {OWN: CancelMeta(self._new.get(session, []))}
         self._host.notify("session/cancel", {"sessionId": session, "_meta": meta})
 
     def name_agent(self, info: dict[str, Raw]) -> None:
@@ -178,15 +175,15 @@ class Terminals:
         self._host.call(SESSION_OPEN, params, _ignore)
 
     def close_session(self, session: str) -> list[SessionKey]:
-        """End the terminals of `session`, and return them; call this when it is closed."""
+        """Release the terminals of `session`, and return them; call this when it is closed."""
         self._session_cwds.pop(session, None)
-        self._turn_ends.pop(session, None)
+        self._new.pop(session, None)
         for create in self._creates:
             create.session_is_closed |= create.session == session
         left = self._held_in(session)
         for key in left:
             self._release(key)
-        # What commands have left running belongs to the session.
+        # For what commands have left running, whose terminals the agent has released.
         self._host.notify("session/cancel", {"sessionId": session})
         return left
 
@@ -227,12 +224,11 @@ class Terminals:
 
         Later calls of `cancel_turn` do not end these terminals.
         """
-        left = self._held_in(session)
-        self._turn_ends[session] = boot_time()
+        self._new.pop(session, None)
         with trio.move_on_after(SETTLE_TIMEOUT_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self.settle)
-                for key in left:
+                for key in self._held_in(session):
                     if poller := self._pollers.get(key):
                         nursery.start_soon(poller.catch_up)
 

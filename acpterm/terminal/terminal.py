@@ -342,10 +342,7 @@ class Terminal:
         return pid
 
     def stopped_program(self) -> Stopped | None:
-        """Return the program that was stopped for lack of the terminal; None if there is none.
-
-        Call it while no program waits for input.
-        """
+        """Return the program that was stopped for lack of the terminal; None if there is none."""
         return None if self.remote is not None else self._master.stopped_program()
 
     def signal(self, number: int) -> bool:

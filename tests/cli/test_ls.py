@@ -169,6 +169,19 @@ async def test_ls_refuses_quiet_with_another_output_option(tmp_path, other):
     assert f"--quiet prints ids only: leave {other} out" in done.err
 
 
+async def test_ls_and_inspect_show_a_program_that_is_stopped(path):
+    identifier = await create_terminal(path, "timeout 100 sh -c 'read x'; :")
+    why = "stopped: sh wants to read the terminal in the background"
+
+    with trio.fail_after(DEADLINE_S):
+        async with user_at(user_socket(path)) as user:
+            while "stopped" not in (await user.list())[0]:
+                await trio.lowlevel.checkpoint()
+    assert f"{why}  " in (await run(path, "ls")).out
+    out = (await run(path, "inspect", identifier)).out
+    assert re.search(rf"\nstate +{why}\nstopped +pid \d+: use timeout --foreground\n", out)
+
+
 # Watching
 
 

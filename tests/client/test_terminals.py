@@ -36,7 +36,6 @@ class RecordingHost:
 
     def __init__(self):
         self.requests = []
-        self.cancelled = []
 
     def call(self, method, _params, on_response):
         self.requests.append(method)
@@ -45,7 +44,8 @@ class RecordingHost:
 
     def notify(self, method, params):
         assert method == "session/cancel"
-        self.cancelled.append(params)
+        assert params["sessionId"] in "so"
+        self.cancelled = params["_meta"]["acpterm"].terminals if "_meta" in params else None
 
 
 def terminals_at(host, nursery, created=None):
@@ -89,18 +89,24 @@ async def test_terminal_that_is_created_too_late_is_ended(ended, expected):
         assert created == [TERMINAL]
 
 
-@pytest.mark.parametrize(("ended", "is_dated"), [("", False), ("o", False), ("s", True)])
-async def test_cancel_tells_when_its_sessions_last_turn_has_ended(ended, is_dated):
+async def test_cancel_ends_the_terminals_of_its_sessions_turn_only():
     host = RecordingHost()
     async with trio.open_nursery() as nursery:
         terminals = terminals_at(host, nursery)
-        if ended:
-            await terminals.end_turn(ended)
-        terminals.cancel_turn("s", keep=["other"])
-        (params,) = host.cancelled
-        meta = params["_meta"]["acpterm"]
-        assert (params["sessionId"], meta.keep) == ("s", ["other"])
-        assert (meta.turn_ms is not None) == is_dated
+
+        def create(session, terminal):
+            terminals.request(1, "terminal/create", Raw(b'{"sessionId": "%s"}' % session.encode()))
+            host.respond(Raw(b'{"terminalId": "%s"}' % terminal.encode()))
+
+        create("s", "first")
+        await terminals.end_turn("s")
+        for session, terminal in ("o", "other"), ("s", "second"), ("s", "third"):
+            create(session, terminal)
+        released = Raw(b'{"sessionId": "s", "terminalId": "third"}')
+        terminals.request(2, "terminal/release", released)
+        await terminals.end_turn("o")
+        terminals.cancel_turn("s")
+        assert host.cancelled == ["second", "third"]
 
 
 async def test_terminal_that_goes_on_delays_no_turn_and_is_not_polled_faster(autojump_clock):

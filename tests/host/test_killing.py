@@ -347,16 +347,15 @@ async def test_cancelled_turn_ends_the_whole_tree(agent, pids_in_files, tmp_path
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize("own", ["kept", "invalid"])
-async def test_cancelled_turn_keeps_the_terminals_that_it_names(agent, own):
-    kept, other = await agent.create("exec sleep 60"), await agent.create("exec sleep 60")
-    keep = [kept] if own == "kept" else [7]
-    meta = {"acpterm": {"keep": keep}}
+@pytest.mark.parametrize("own", ["named", "invalid"])
+async def test_cancelled_turn_ends_only_the_terminals_that_it_names(agent, own):
+    older, named = await agent.create("exec sleep 60"), await agent.create("exec sleep 60")
+    meta = {"acpterm": {"terminals": [named] if own == "named" else [7]}}
     await agent.notify("session/cancel", {"sessionId": agent.session, "_meta": meta})
     with trio.fail_after(10):
-        assert (await agent.wait(other))["signal"] == "SIGTERM"
+        assert (await agent.wait(named))["signal"] == "SIGTERM"
         if own == "invalid":
             # The turn is cancelled all the same.
-            await agent.wait(kept)
-    output = await agent.output(kept)
+            await agent.wait(older)
+    output = await agent.output(older)
     assert ("exitStatus" in output) == (own == "invalid")

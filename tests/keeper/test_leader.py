@@ -11,6 +11,7 @@ import pytest
 from acpterm.keeper.programs import leader, spawn
 from tests.keeper.terminals import is_alive, poll, run
 from tests.keeper.terminals import spawn as start
+from tests.support.polling import poll_blocking
 
 SOURCES = os.path.dirname(leader.__file__)
 BACKGROUNDS = {
@@ -121,7 +122,7 @@ def test_cat_leads_the_session_on_a_machine_without_code(monkeypatch):
     pid, master, found, way = spawn.spawn(program, 80, 24, None)
     assert way == "fork"
     assert os.read(master, 100).startswith(b"/dev/pts/")
-    assert fact(found.pid, "cmdline") == "acpterm-session\0"
+    poll_blocking(lambda: fact(found.pid, "cmdline") == "acpterm-session\0")
     os.kill(found.pid, signal.SIGHUP)
     os.write(master, b"\n")
     assert os.waitpid(pid, 0)[1] == 0

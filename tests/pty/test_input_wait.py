@@ -367,6 +367,15 @@ def test_program_that_uses_the_terminal_in_the_background_is_stopped(
     terminal.program.wait()
 
 
+def test_program_that_another_signal_has_stopped_is_no_stopped_program(run):
+    terminal = run("sh", "-c", "timeout 100 sh -c 'echo $$; kill -STOP $$'; :")
+    terminal.until_shown(b"\n")
+    pid = int(terminal.output)
+    terminal.until(lambda: detect._find(pid).state == b"T")
+    assert stopped_program(terminal.master) is None
+    os.kill(pid, signal.SIGKILL)
+
+
 def test_program_under_timeout_in_the_foreground_waits(run):
     terminal = run("sh", "-c", f"timeout --foreground 100 {READ}; :")
     terminal.until_waits()

@@ -219,8 +219,9 @@ class AcpClient:
         """Cancel the turn, and the agent's pending permission requests (ACP v1, "Cancellation")."""
         self._permissions.cancel()
         if self.session is not None:
-            self._agent.notify("session/cancel", {"sessionId": self.session})
-            self.terminals.cancel_turn(self.session)
+            params = {"sessionId": self.session}
+            self._agent.notify("session/cancel", params)
+            self.terminals.notify("session/cancel", params)
 
     async def _request(self, method: str, params: Any, into: type[Any]) -> Any:
         return decode(await self._agent.request(method, params), into, f"the result of {method}")

@@ -171,9 +171,9 @@ class Relay:
                 line = encode_request(message.key, message.method, params)
             else:
                 line = self._sessions.handle_request(line, message, is_v2=self._is_v2)
-        elif message.method == "session/cancel":
+        elif message.method == "session/cancel" and self._terminals is not None:
             if (session := text(members(message.params).get("sessionId"))) is not None:
-                self._sessions.cancel_turn(session)
+                self._terminals.cancel_turn(session)
         elif message.is_response and self._take_response(message):
             return
         self._to_agent(line)
@@ -257,7 +257,7 @@ class Relay:
             if self._terminals is not None:
                 if text(members(message.result).get("stopReason")) == "cancelled":
                     # Again, for what the agent has created since the editor cancelled.
-                    self._sessions.cancel_turn(session)
+                    self._terminals.cancel_turn(session)
                 await self._terminals.end_turn(session)
             self._to_editor(self._presenter.render(session))
         else:

@@ -78,12 +78,6 @@ class Sessions:
                 self._sockets.opened(message.key, session)
         return session
 
-    def cancel_turn(self, session: str) -> None:
-        """End the terminals that the session's turn has created, except its MCP server's."""
-        if self._terminals is not None:
-            keep = [] if self._sockets is None else self._sockets.terminals(session)
-            self._terminals.cancel_turn(session, keep=keep)
-
     def _open(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> str | None:
         """Notify `terminals` and `chat` that a session is open; return the session's id.
 

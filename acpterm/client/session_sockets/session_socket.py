@@ -53,11 +53,6 @@ class SessionSocket:
             raise
         self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
 
-    @property
-    def terminals(self) -> list[str]:
-        """The ids of the terminals that the clients have created and not released."""
-        return [terminal for client in self._clients for terminal in client.terminals]
-
     async def run(self) -> None:
         """Accept and serve clients until `close` is called or this is cancelled."""
         try:

@@ -123,11 +123,6 @@ class SessionSockets:
         self._new.discard(socket)
         socket.close()
 
-    def terminals(self, session: str) -> list[str]:
-        """Return the ids of the terminals that were created over the socket of a session."""
-        socket = self._sockets.get(session)
-        return [] if socket is None else socket.terminals
-
     def _listen(self) -> SessionSocket:
         path = os.path.join(self._directory, secrets.token_hex(_NAME_BYTES))
         socket = SessionSocket(path, self._host, self._routes, self._options.profile)

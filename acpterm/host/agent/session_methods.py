@@ -3,7 +3,6 @@
 They are `session/update`, `session/cancel`, `_acpterm/session/set` and `_acpterm/session/open`.
 """
 
-import math
 from contextlib import suppress
 from typing import Final
 
@@ -148,11 +147,12 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     What exited programs of the session have left running in the background is killed, too.
     Pending questions about commands of the session are withdrawn. A terminal that is still being
     created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
-    that an earlier cancellation will release, or that `CancelMeta` excludes are not affected.
+    that an earlier cancellation will release, or that are not in the list
+    `_meta.acpterm.terminals`, if there is one, are not affected.
     """
-    kept = CancelMeta()
+    own = CancelMeta()
     with suppress(RpcError):  # the turn is cancelled even if `_meta` is invalid
-        kept = own_meta(params.meta, CancelMeta) or kept
+        own = own_meta(params.meta, CancelMeta) or own
     session = connection.sessions.get(params.session_id)
     if session is None:
         return
@@ -160,15 +160,13 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     connection.host.approvals.withdraw(
         connection.agent.connection_id, session.id, reason="the turn was cancelled"
     )
-    began = -math.inf if kept.turn_ms is None else boot_time() - kept.turn_ms / 1000
     left = connection.host.registry.left_by(connection.id, session.id)
     affected = [
         entry
         for entry in (*session.entries.values(), *left)
         if not entry.is_users
-        and entry.record.started_at >= began
         and entry.record.release_at is None
-        and entry.id not in kept.keep
+        and (own.terminals is None or entry.id in own.terminals)
     ]
     running = [entry for entry in affected if entry.terminal.exit is None]
     for entry in affected:

@@ -5,9 +5,9 @@ The rules:
 
 - With `args`, even an empty list: `command` is a program, and is executed with these arguments.
 - Without `args`: `command` is shell text, since that is what most agents send. But if `command` as
-  a whole names a program, as one word or as a path that may contain spaces, that program is
-  executed. Whether the program exists is decided when it is executed (`Program.fallback_argv`),
-  since the result of an earlier check could be outdated.
+  a whole is the absolute path of a program, which may contain spaces, that program is executed.
+  Whether the program exists is decided when it is executed (`Program.fallback_argv`), since the
+  result of an earlier check could be outdated.
 - `_meta.acpterm.shell` overrides both rules.
 
 The shell is that of the setting `shell`: bash where it is installed (`find_shell`). It is called
@@ -31,9 +31,7 @@ from typing import Final, NamedTuple
 
 from acpterm.runtime.command_line import command_line, shell_line
 
-# One word without special characters of a shell, or an absolute path without a newline. A relative
-# name with spaces is always shell text: a directory `ls ` in a project is not the program `ls`.
-_WORD: Final = re.compile(r"[\w@%+:,./-]+")
+# A relative name is always shell text: a directory `ls ` in a project is not the program `ls`.
 _PATH: Final = re.compile(r"/[^\n]*")
 _BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 LINE_BYTES_MAX: Final = 128 * 1024 - 1
@@ -80,7 +78,7 @@ def words(
         return Words([shell_path, "-c", _BASH_LINE if is_bash else _LINE], None, line)
     # Without --, text such as "-x" would be an option of the shell.
     text = [shell_path, "-c", *(("--",) if line.startswith("-") else ()), line]
-    if shell is None and (_WORD.fullmatch(command) or _PATH.fullmatch(command)):
+    if shell is None and _PATH.fullmatch(command):
         return Words([command], text)
     return Words(text)
 

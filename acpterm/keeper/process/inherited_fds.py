@@ -4,9 +4,9 @@ Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID`
 with the names in `LISTEN_FDNAMES`.
 
 - PTY masters, sockets of leaders, and rings that a previous keeper has stored with the service
-  manager (see `notify`) become terminals again. Their programs are not children of this process, so their exit is detected
-  by a pidfd or, if the system has no pidfds, when the PTY hangs up. Their exit status is unknown,
-  unless the previous keeper has written it into the ring's header.
+  manager (see `notify`) become terminals again. Their programs are not children of this process, so
+  their exit is detected by a pidfd or, if the system has no pidfds, when the PTY hangs up. Their
+  exit status is unknown, unless the previous keeper has written it into the ring's header.
 - The descriptor of the control groups' directory becomes the entry `trees` of the store again.
   While the descriptor is open, it holds the daemon's lock on the directory. (An *entry* is a value
   with descriptors that the keeper stores for the worker.)
@@ -64,10 +64,10 @@ def adopt_all(
     for name in {name: None for fds in stored.values() for name in fds}:
         ring, master, leader = (stored[prefix].get(name) for prefix in _PREFIXES)
         if ring is None or not _adopt(terminals, store, name, ring, (master, leader)):
-            for fd, prefix in zip((ring, master, leader), _PREFIXES, strict=True):
+            for prefix, unusable in zip(_PREFIXES, (ring, master, leader), strict=True):
                 # Without its ring, a master cannot be used. Closing it sends the program a SIGHUP.
-                if fd is not None:
-                    os.close(fd)
+                if unusable is not None:
+                    os.close(unusable)
                 notifier.remove(prefix + name)
 
 

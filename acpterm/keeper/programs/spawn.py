@@ -8,7 +8,7 @@ There are three ways; the first way that supports the request is used.
    prints on the terminal why a program cannot be executed. Used if the first way fails, and on
    machines for which there is no code of the leader.
 3. `ptyprocess`: on systems other than Linux, which have no CLONE_PARENT: the program itself leads
-   its session, so what it leaves in the background is hung up when it ends, unless it ignores SIGHUP.
+   its session, so what it leaves in the background is hung up when it ends.
 
 The keeper keeps the slave open until the program has opened it, so a terminal cannot hang up before
 its program has started.

@@ -54,10 +54,10 @@ class Terminal:
 
     Owns the PTY's `master`, the session's `leader`, and the ring's descriptor `ring_fd`. The
     constructor adds the terminal to `terminals`; it gets `master` and `leader` as a pair, and
-    `ring_fd` and the mapped ring. `leader` is None if the child leads the session. `master` is None once it is closed, and `ring` is None once the ring is unmapped.
-    `ended` is whether the child has ended. `exit` is the report of the child's exit; None until the
-    child is reaped. `closed_end` is the position at which the output ends; None until the terminal
-    is closed.
+    `ring_fd` and the mapped ring. `leader` is None if the child leads the session. `master` is None
+    once it is closed, and `ring` is None once the ring is unmapped. `ended` is whether the child
+    has ended. `exit` is the report of the child's exit; None until the child is reaped.
+    `closed_end` is the position at which the output ends; None until the terminal is closed.
     """
 
     __slots__ = (

@@ -104,10 +104,9 @@ class Stopped(NamedTuple):
 def stopped_program(master: int) -> Stopped | None:
     """Return a stopped program that the foreground group has started; None if there is none.
 
-    `timeout`, for one, puts its command into the background unless it is the command itself of the
-    terminal. The jobs of a shell are not found while another job is in the foreground; at its
-    prompt, the shell waits for input, so the caller does not ask. Returns None on other systems,
-    and on older kernels, which do not show the signal that stopped a process. Raises nothing.
+    `timeout`, for one, puts its command into the background, unless `timeout` is the terminal's
+    program itself. Returns None on other systems, and on older kernels, which do not show the
+    signal that stopped a process. Raises nothing.
     """
     try:
         group = os.tcgetpgrp(master)
@@ -116,6 +115,7 @@ def stopped_program(master: int) -> Stopped | None:
             return None
         for process in islice(_descendants((group,), session), _PROCESSES_MAX):
             if process.state == b"T" and process.group != group:
+                # 0 once the parent was notified of the stop: so the jobs of a shell are left out.
                 number = int(stat_fields(f"/proc/{process.pid}/stat")[-1])
                 if number in _BACKGROUND_SIGNALS:
                     name, leader = _name(process.pid), _name(process.group)

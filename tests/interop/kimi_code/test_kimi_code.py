@@ -136,7 +136,6 @@ async def test_background_task_outlives_a_cancelled_turn_and_ends_with_the_sessi
         await poll(lambda: not one.place.running("sleep 7542"))
 
 
-@pytest.mark.xfail(strict=True, reason="the end of a command still ends what it left running")
 async def test_server_left_in_the_background_serves_later_calls_and_ends_with_the_session(chat):
     serve = "nohup python3 -u -m http.server 0 --bind 127.0.0.1 >log 2>&1 & echo started"
     wait = "for n in $(seq 200); do grep -qs port log && break; sleep 0.05; done"

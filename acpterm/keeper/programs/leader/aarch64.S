@@ -132,6 +132,16 @@ child:
     add     x2, x20, #112
     mov     x8, #29
     svc     #0
+    mov     x21, #32                    // rt_sigaction(32 and 33, SIG_DFL): posix_spawn ignores them
+8:  mov     x0, x21
+    add     x1, x20, #16                // zeros of the clone arguments
+    mov     x2, #0
+    mov     x3, #8
+    mov     x8, #134
+    svc     #0
+    add     x21, x21, #1
+    cmp     x21, #33
+    b.le    8b
     str     xzr, [x20, #112]            // rt_sigprocmask(SIG_SETMASK, none)
     mov     x0, #2
     add     x1, x20, #112

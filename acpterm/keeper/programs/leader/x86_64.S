@@ -140,6 +140,16 @@ child:
     lea     rdx, [rbx + 112]
     mov     eax, 16
     syscall
+    mov     r12d, 32                    # rt_sigaction(32 and 33, SIG_DFL): posix_spawn ignores them
+6:  mov     edi, r12d
+    lea     rsi, [rbx + 16]             # zeros of the clone arguments
+    xor     edx, edx
+    mov     r10d, 8
+    mov     eax, 13
+    syscall
+    inc     r12d
+    cmp     r12d, 33
+    jle     6b
     mov     qword ptr [rbx + 112], 0    # rt_sigprocmask(SIG_SETMASK, none)
     mov     edi, 2
     lea     rsi, [rbx + 112]
