@@ -1,8 +1,8 @@
 """Finds what exited programs have left running, and when that ends.
 
-A background is looked up when someone asks (`check`), and by one task while there is any. The task
-looks every `PERIOD_S` seconds whether anything runs on. It describes the processes more and more
-rarely while they stay the same, since that reads all processes of the system.
+A background is looked up by requests (`check`), and by one task while there is any. The task checks
+every `PERIOD_S` seconds whether anything runs on. It describes the processes more and more rarely
+while they stay the same, since that reads all processes of the system.
 """
 
 from typing import Final

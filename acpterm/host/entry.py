@@ -92,7 +92,7 @@ class InputWait(NamedTuple):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the program goes on only if the user or the agent does something."""
+        """Whether the program continues only if the user or the agent does something."""
         return bool(self.is_waiting or self.stopped)
 
 

@@ -7,7 +7,7 @@ An entry's states:
 
 - *running*, *exited*: the terminal is held, by the agent's session that created it or by the user.
 - *left*: the agent has released the terminal's id, and what the program has left running in the
-  background goes on. It ends by itself, with the agent's connection, with a cancelled turn, by a
+  background continues. It ends by itself, with the agent's connection, with a cancelled turn, by a
   kill or by the limit `idle`. If the user takes the terminal over, it is like any other of the
   user's. If there is no background, this state is skipped.
 - *released*: the terminal is retained if a tool call has shown it, so that its output can still be
@@ -205,7 +205,7 @@ class TerminalRegistry:
         entry.terminal.kill(by, entry.record.cause_of(by))
 
     def leave(self, entry: TerminalEntry) -> bool:
-        """Let what an exited program has left running go on after the agent's release.
+        """Let what an exited program has left running continue after the agent's release.
 
         Return False, and do nothing, if the terminal has to be released instead: the program runs
         or was killed, it has left nothing, or its background must end with the release.

@@ -19,7 +19,7 @@ _EXAMINED_MAX: Final = 128
 _FDS_MAX: Final = 1024
 _PORTS_MAX: Final = 16
 _LISTENING: Final = "0A"
-# Programs that run the script in their first argument, whose name says more than theirs.
+# Programs that run the script in their first argument: the script's name says more.
 _INTERPRETERS: Final = ("python", "node", "ruby", "perl", "bash", "dash", "zsh", "php")
 
 # The ports of one network namespace, by the inode of their socket.

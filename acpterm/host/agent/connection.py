@@ -482,7 +482,7 @@ class AgentConnection:
         """Make a terminal's id invalid, and begin to end its processes; return the terminal.
 
         `identifier` is the terminal's id or name. `by` is recorded as the cause of the end. With
-        `leaves_background`, what an exited program has left running goes on. If the user owns the
+        `leaves_background`, what an exited program has left running continues. If the user owns the
         terminal, only make the id invalid, and return None. If the id was released before, do
         nothing, and return None. Raises `RpcError` (-32002) if the id is unknown.
         """

@@ -315,7 +315,7 @@ def release(
     """`terminal/release`: make the terminal's id invalid, and end the program. Idempotent.
 
     A program whose terminal the user owns keeps running. What an exited program has left running
-    in the background goes on.
+    in the background continues.
     """
     session = connection.find_session(params)
     entry = connection.release(session, params.terminal_id, EndedBy.AGENT, leaves_background=True)

@@ -352,7 +352,7 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     ends_background: bool = False
     """Whether the terminal's release ends what its program has left running."""
     is_left: bool = False
-    """Whether the agent has released the terminal, and what its program has left running goes on.
+    """Whether the agent has released the terminal, and what its program has left running continues.
     """
     killed_by: EndedBy | None = None
     """Why the terminal was killed; None if it was not killed. `killed_at` is when."""
