@@ -200,7 +200,8 @@ async def test_protocol_examples_match_a_real_host():
         return re.sub(r"term_[0-9a-f]{32}", lambda match: ids[match[0]], line)
 
     def normalize(message):
-        return VARIES.sub(r'"\1": 0', json.dumps(message, sort_keys=True))
+        text = re.sub(r', "waitingProgram": "[^"]*"', "", json.dumps(message, sort_keys=True))
+        return VARIES.sub(r'"\1": 0', text)
 
     async with agent_here() as agent:
         for example in EXAMPLES:

@@ -159,7 +159,7 @@ class Sessions:
             )
         except RequestError as error:
             raise ToolError(str(error)) from error
-        return self.add(terminal, launch.command, os.path.join(self.cwd, launch.cwd or ""))
+        return self.add(terminal, launch.command, os.path.join(self.cwd, launch.cwd or self.cwd))
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
         """Add a session for a terminal that exists, and return the session.

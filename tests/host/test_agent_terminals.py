@@ -165,7 +165,7 @@ async def test_description_for_an_agent_lacks_what_concerns_the_user(tmp_path):
         assert None not in (users["connection"], users["recording"])
         found = await own(agent, "get", terminal)
         same = {"connection": None, "recording": None, "attached": 0}
-        varies = {"waitingForInput": None}
+        varies = {"waitingForInput": None, "waitingProgram": None}
         assert {**found, **varies} == {**users, **same, **varies}
         assert {**(await listed(agent))[0], **varies} == {**found, **varies}
 

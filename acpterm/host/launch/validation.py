@@ -31,7 +31,7 @@ _EXCERPT_MAX: Final = 64
 PATH_MAX: Final = 4096
 
 FRESH_S: Final = 1.0
-"""For how long a directory that was valid is not checked again."""
+"""For how long a directory that was valid is checked without a thread."""
 REMEMBERED_MAX: Final = 64
 """How many valid directories a `DirectoryCache` remembers."""
 
@@ -61,7 +61,7 @@ def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") 
 class DirectoryCache:
     """Checks directories, and caches valid ones: agents run many commands in one directory.
 
-    A directory that was valid within the last `FRESH_S` seconds is only looked at.
+    A directory that was valid within the last `FRESH_S` seconds is checked without a thread.
     """
 
     def __init__(self) -> None:
