@@ -14,11 +14,11 @@ from acpterm.api.errors import AcptermError
 from acpterm.api.results import CommandCheck, CommandPart
 from acpterm.config import Settings
 from acpterm.config.profiles import Profile
-from acpterm.host.launch.command import find_shell
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
 from acpterm.policy.verdict import Verdict
+from acpterm.runtime.shell import find_shell
 
 
 class LocalJudge:

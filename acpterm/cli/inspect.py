@@ -82,18 +82,22 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "size", f"{info.cols}x{info.rows}"
     sizes = (f"{size.cols}x{size.rows}{' read-only' * size.read_only}" for size in found.windows)
     yield "windows", ", ".join(sizes) or "none"
-    yield "created", _moment(info.created_at)
-    yield "last output", _moment(info.last_output_at)
-    for process in background(info):
-        yield "background", background_line(process)
-    if info.exited_at is not None:
-        yield "exited", _moment(info.exited_at)
+    yield from _past(info)
     retained = f"readable from {found.oldest} on, {memory(found.retained_bytes)} in memory"
     yield "output", f"{info.position} bytes, {retained}"
     yield "recording", summary_line(info.recording) if info.recording else "none"
     if info.unenforced_limits is not UNSET:
         for sentence in info.unenforced_limits:
             yield "warning", summary_line(sentence)
+
+
+def _past(info: TerminalInfo) -> Iterator[tuple[str, str]]:
+    yield "created", _moment(info.created_at)
+    yield "last output", _moment(info.last_output_at)
+    for process in background(info):
+        yield "background", background_line(process)
+    if info.exited_at is not None:
+        yield "exited", _moment(info.exited_at)
 
 
 def _place(info: TerminalInfo) -> str:

@@ -46,9 +46,9 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     Exit status: 0 if the command is allowed, 3 if the user is asked, 4 if it is denied, 1 if the
     settings or the rules have an error.
     """
-    from acpterm.host.launch.command import find_shell  # noqa: PLC0415  likewise
     from acpterm.policy.judge import Judge  # noqa: PLC0415  no other command needs it
     from acpterm.policy.rules import RulesError, load_rules  # noqa: PLC0415
+    from acpterm.runtime.shell import find_shell  # noqa: PLC0415  likewise
 
     loaded = settings(config)
     chosen = _profile(loaded, profile)

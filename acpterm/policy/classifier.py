@@ -250,9 +250,9 @@ def _perhaps_commands(text: str, script: Script) -> Iterator[Command]:
     Raises `TooLongError` if the text has more than `NAMES_MAX` names of dangerous programs.
     """
     for command in script.commands:
-        # zsh executes rm for `=rm x` and for `{rm x}`.
+        # zsh executes rm for `=rm x`.
         first, *rest = command.words
-        if first.text[:1] in ("=", "{"):
+        if first.text[:1] == "=":
             yield Command((Word(first.text[1:], is_literal=False), *rest))
     if not script.problem and "\\" not in text:
         return

@@ -43,7 +43,7 @@ _FAILURES_MAX: Final = 100
 # While the line discipline has no room: the period of the checks, each some 10 µs. The period
 # doubles until it is the longest.
 _ROOM_POLL_S: Final = 0.001
-_ROOM_POLL_MAX_S: Final = 0.05
+_ROOM_POLL_MAX_S: Final = 0.1
 
 
 class InputFullError(Exception):

@@ -10,8 +10,8 @@ from fcntl import ioctl
 import pytest
 import trio
 
-from acpterm.host.launch.command import find_shell
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.runtime.shell import find_shell
 from tests.support.hosts import agent_here, agent_on_stdio
 
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
@@ -155,11 +155,16 @@ async def test_missing_interpreter_is_named_in_the_error(agent, tmp_path, more):
     )
 
 
-async def test_missing_interpreter_is_named_for_a_program_found_by_path(agent, tmp_path):
+@pytest.mark.parametrize("is_program", [True, False])
+async def test_missing_interpreter_is_named_for_a_program_found_by_path(
+    agent, tmp_path, is_program
+):
     script(tmp_path / "tool", "#!/no/such/python\necho shell text\n")
-    output, status = await agent.run("tool", env=variables(PATH=f"{tmp_path}:/usr/bin:/bin"))
-    assert status["exitCode"] == 126
-    assert "/no/such/python is not there" in output
+    path = variables(PATH=f"{tmp_path}:/usr/bin:/bin")
+    more = {"args": []} if is_program else {}
+    output, status = await agent.run("tool", env=path, **more)
+    assert status["exitCode"] == 126 if is_program else 127
+    assert "/no/such/python" in output
 
 
 # Lookup of program names.
@@ -537,10 +542,10 @@ async def test_prompt_on_dev_tty_does_not_reach_the_hosts_terminal(tmp_path):
 
 
 @pytest.mark.long
-async def test_program_leads_a_session_in_the_foreground_of_its_terminal(agent):
+async def test_program_leads_the_foreground_group_of_its_terminal(agent):
     code = (
         "import os; pid = os.getpid(); "
-        "print(os.getsid(0) == os.getpgrp() == os.tcgetpgrp(0) == pid, os.ttyname(0) == "
+        "print(os.getsid(0) != os.getpgrp() == os.tcgetpgrp(0) == pid, os.ttyname(0) == "
         "os.ttyname(1) == os.ttyname(2), os.get_terminal_size())"
     )
     output, _ = await agent.run(sys.executable, args=["-S", "-c", code])

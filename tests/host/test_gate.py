@@ -146,6 +146,42 @@ async def test_line_too_long_to_be_judged_is_refused(rules):
         assert "too long to be judged" in await refused(agent, "> " * 5_000_000)
 
 
+@pytest.mark.parametrize(
+    ("profile", "shell", "level", "decision"),
+    [
+        ("guarded", "auto", "safe", "allow"),
+        ("guarded", "/bin/sh", "dangerous", "ask"),
+        ("confirm", "auto", "safe", "allow"),
+        ("confirm", "/bin/sh", "dangerous", "ask"),
+        ("pool", "auto", "safe", "allow"),
+        ("pool", "/bin/sh", "dangerous", "deny"),
+    ],
+)
+async def test_line_is_judged_as_its_shell_reads_it(rules, profile, shell, level, decision):
+    if shell == "auto" and not shutil.which("bash"):
+        pytest.skip("requires bash")
+    settings = rules(profile=profile, shell=shell)
+    line = "echo hi &>/dev/null rm -rf directory"
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        params = {"sessionId": agent.session, "command": line}
+        found = await agent.request("_acpterm/command/check", params)
+        assert (found["level"], found["decision"]) == (level, decision)
+        for program in ("sh", "dash", "/bin/sh"):
+            params = {"sessionId": agent.session, "command": program, "args": ["-c", line]}
+            found = await agent.request("_acpterm/command/check", params)
+            assert found["decision"] == ("deny" if profile == "pool" else "ask")
+
+
+async def test_long_line_is_judged(rules):
+    document = "cat >file <<'E'\n" + "rm -rf x\n" * 200_000 + "E\n"
+    async with open_host(rules(), current()) as host, agent_of(host) as agent:
+        for line, level in ((document, "unknown"), (f"{document}rm -rf x", "dangerous")):
+            params = {"sessionId": agent.session, "command": line}
+            found = await agent.request("_acpterm/command/check", params)
+            assert found["level"] == level
+            assert "too long" not in found["reason"]
+
+
 async def test_refusals_are_in_the_audit_log(rules, tmp_path):
     settings = rules(audit_dir=str(tmp_path / "audit"), profile="pool")
     async with open_host(settings, current()) as host, agent_of(host) as agent:

@@ -9,10 +9,13 @@ import time
 import pytest
 import trio
 
+from acpterm.config.places import SshPlace
 from acpterm.config.profiles import Limits, ProfileTable
 from acpterm.host.launch import validation
 from acpterm.jsonrpc import INVALID_PARAMS, Peer, RpcError
+from acpterm.providers import landlock_exec
 from acpterm.pty import linux
+from tests.support import sandboxes
 from tests.support.hosts import agent_here
 
 STACK = 8 * 1024 * 1024
@@ -184,6 +187,32 @@ async def test_file_of_a_killed_program_is_removed_by_a_later_one(private):
     os.utime(old, (0, 0))
     async with agent_here() as agent:
         await agent.run("#" * LONG)
+    assert leftovers(private) == []
+
+
+@pytest.mark.parametrize("provider", ["landlock", "bubblewrap"])
+async def test_long_line_runs_in_a_sandbox(provider, private, monkeypatch):
+    if provider == "bubblewrap" and not shutil.which("bwrap"):
+        pytest.skip("requires bwrap")
+    if provider == "landlock" and landlock_exec.abi() < landlock_exec.ABI_MIN:
+        pytest.skip("requires Linux 6.12 with Landlock")
+    with sandboxes.place() as place:
+        monkeypatch.chdir(place.workspace)
+        async with agent_here(profile="open", provider=provider) as agent:
+            few, _ = await typed(agent, "ls /proc/self/fd; read x")
+            line = f'# {"x" * LONG}\nread x; echo "<$x>"; ls /proc/self/fd'
+            output, _ = await typed(agent, line)
+    assert output.replace("typed\n", "", 1) == "<typed>\n" + few.replace("typed\n", "", 1)
+    assert leftovers(private) == []
+
+
+@pytest.mark.parametrize("provider", ["podman", "ssh:build1"])
+async def test_long_line_is_refused_where_no_file_can_be_passed(provider, private):
+    places = {"build1": SshPlace()}
+    async with agent_here(profile="open", provider=provider, image="x", ssh=places) as agent:
+        with pytest.raises(RpcError, match="can pass a line only as an argument") as caught:
+            await agent.create("#" * LONG)
+    assert caught.value.code == INVALID_PARAMS
     assert leftovers(private) == []
 
 

@@ -1,14 +1,16 @@
 """How long calls wait, and what happens to commands that take longer."""
 
+import os
 import re
 import shutil
 
+import anyio
 import pytest
 
 from acpterm.api.agent_role import AgentRole
 from acpterm.api.errors import RequestError
 from acpterm.config.tools import ToolsFor
-from acpterm.mcp import call
+from acpterm.mcp import call, waiting
 from tests.support.mcp import QUICK, mcp_tools
 
 
@@ -75,6 +77,20 @@ async def test_editor_that_waits_is_named_with_its_file(tmp_path, shell):
     async with mcp_tools(tmp_path) as tools:
         result = await tools.call("terminal_bash", command="vi -u NONE COMMIT_EDITMSG", **shell)
     assert ", vi waits on COMMIT_EDITMSG · terminal_continue" in result.state
+
+
+async def test_terminal_continue_returns_when_the_program_does_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(waiting, "_TYPE_TIMEOUT_S", 0.05)
+    os.mkfifo(tmp_path / "go")
+    script = "stty -echo; echo ready; read x < go; head -n 20 | wc -c"
+    async with mcp_tools(tmp_path, **QUICK) as tools:
+        await tools.call("terminal_start", command=script, cwd=str(tmp_path))
+        lines = f"{'x' * 999}\n" * 20
+        typed = await tools.call("terminal_continue", sessionId="term-1", stdin=lines)
+        assert typed.data["state"] == "running"
+        await anyio.Path(tmp_path / "go").write_text("\n")
+        done = await tools.call("terminal_wait", sessionId="term-1", **{"for": "exit"})
+    assert done.data["output"].split()[-1:] == ["20000"]
 
 
 async def test_prompt_for_a_password_points_to_attach_only(tmp_path):

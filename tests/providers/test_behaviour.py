@@ -112,6 +112,16 @@ async def test_fallback_runs_only_if_the_program_does_not_exist(anywhere, worksp
     assert text == "one\n"
 
 
+async def test_shell_that_is_missing_is_replaced(anywhere, workspace):
+    if anywhere.name == "local":
+        pytest.skip("the shell of the settings is here")
+    line = 'echo "${BASH_VERSION:+bash}"; cat <(echo a)'
+    _, text = await run(anywhere, command(workspace, "/no/bash", "-c", line, shell="/no/bash"))
+    assert text == "bash\na\n"
+    _, text = await run(anywhere, command(workspace, "/no/ksh", "-c", "echo $0", shell="/no/ksh"))
+    assert text == "/bin/sh\n"
+
+
 async def test_all_output_arrives(anywhere, workspace):
     status, text = await run(anywhere, shell(workspace, "seq 100000; printf last"), limit=2_000_000)
     assert status.code == 0

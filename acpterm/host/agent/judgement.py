@@ -15,7 +15,6 @@ from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Limits, Profile, lowest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
-from acpterm.host.launch.command import find_shell
 from acpterm.host.launch.placement import (
     allowed_places,
     directory_text,
@@ -31,6 +30,7 @@ from acpterm.policy.verdict import strictest as strictest_decision
 from acpterm.providers.provider import ENGINES, is_place
 from acpterm.pty.limits import ResourceLimits
 from acpterm.runtime.command_line import shell_line
+from acpterm.runtime.shell import find_shell
 
 
 class Judgement(NamedTuple):

@@ -13,7 +13,6 @@ from acpterm.config.profiles import Limits
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import (
     LINE_BYTES_MAX,
-    find_shell,
     with_line,
     with_stdin,
     words,
@@ -30,6 +29,7 @@ from acpterm.pty.limits import NO_LIMITS, LimitError, ResourceLimits
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
 from acpterm.runtime.exec_context import ExecContext
+from acpterm.runtime.shell import find_shell
 from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.remote import RemoteProgram

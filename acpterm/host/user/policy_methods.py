@@ -13,11 +13,11 @@ from acpterm.acp.user_review import (
     UserCheckResponse,
 )
 from acpterm.host.checked_command import checked
-from acpterm.host.launch.command import find_shell
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.policy.rules import RulesError
+from acpterm.runtime.shell import find_shell
 
 
 def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:

@@ -12,14 +12,9 @@ from typing import Final, Literal, TypeAlias
 Reader: TypeAlias = Literal["bash", "posix", "other"]
 """The shell that reads a line: certainly bash; a POSIX shell or bash; or any shell."""
 
-# In POSIX shells, a backslash before a line end is removed before tokens are formed.
-_JOIN: Final = r"(?:\\\n)*"
-_DIFFERENT: Final = re.compile(
-    rf"&(?={_JOIN}>)"
-    rf"|(?<!\$)\((?={_JOIN}\()"
-    rf"|\$(?={_JOIN}['\[])"
-    rf"|\[(?={_JOIN}\[(?![:.=]))"
-)
+# `&>`, `((` but not `$((`, `$'` and `$[`, `[[` but not `[[:alpha:]]`. With a backslash and a line
+# end in between, the parser already reads these as a POSIX shell does.
+_DIFFERENT: Final = re.compile(r"&(?=>)|(?<!\$)\((?=\()|\$(?=['\[])|\[(?=\[(?![:.=]))")
 _POSIX: Final = {"&": "& ", "(": "( ", "$": "_", "[": "_"}
 _READERS: Final[dict[str, Reader]] = {
     "bash": "bash", "rbash": "bash", "sh": "posix", "dash": "posix", "ash": "posix",

@@ -12,7 +12,7 @@ from acpterm.client.sanitize import one_line
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
-from acpterm.host.launch.command import find_shell
+from acpterm.runtime.shell import find_shell
 
 TIMEOUT_S: Final = 2.0
 """Maximum duration of a program that `run` runs, in seconds."""
