@@ -190,3 +190,14 @@ def test_fragment_that_is_not_encoded_correctly_shows_the_list(page, daemon):
     page.row("sleep 1000").wait_for()
     page.page.reload()
     page.row("sleep 1000").wait_for()
+
+
+def test_what_a_command_has_left_running_is_shown_and_killed(page, agent):
+    terminal = agent.create("sh", "-c", "sleep 600 & exit 3")
+    row = page.row("exited 3, 1 runs on")
+    row.wait_for()
+    page.show_terminal(terminal)
+    assert "sleep 600 (pid " in page.view.locator(".term-meta").inner_text()
+    page.button("Kill the program").click()
+    page.confirm("Kill")
+    page.until(lambda: page.view.locator(".term-state").inner_text() == "exited 3")
