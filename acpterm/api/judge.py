@@ -12,9 +12,8 @@ from typing import Final
 
 from acpterm.api.errors import AcptermError
 from acpterm.api.results import CommandCheck, CommandPart
-from acpterm.config import Settings
+from acpterm.config import Settings, shell_path
 from acpterm.config.profiles import Profile
-from acpterm.host.launch.command import find_shell
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
@@ -51,7 +50,7 @@ class LocalJudge:
         except RulesError as error:
             raise AcptermError(str(error)) from error
         profile = self.profile(cwd)
-        path, shell = os.environ.get("PATH"), find_shell(self._settings.shell)
+        path, shell = os.environ.get("PATH"), shell_path(self._settings)
         verdict = Judge(rules).judge(command, args, profile=profile, path=path, shell=shell)
         return _command_check(verdict, profile.name)
 

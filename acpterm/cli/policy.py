@@ -46,7 +46,7 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     Exit status: 0 if the command is allowed, 3 if the user is asked, 4 if it is denied, 1 if the
     settings or the rules have an error.
     """
-    from acpterm.host.launch.command import find_shell  # noqa: PLC0415  likewise
+    from acpterm.config import shell_path  # noqa: PLC0415  help does not need it
     from acpterm.policy.judge import Judge  # noqa: PLC0415  no other command needs it
     from acpterm.policy.rules import RulesError, load_rules  # noqa: PLC0415
 
@@ -57,7 +57,7 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     except RulesError as error:
         fail(str(error))
     args = list(words[1:]) if len(words) > 1 else None
-    path, shell = os.environ.get("PATH"), find_shell(loaded.shell)
+    path, shell = os.environ.get("PATH"), shell_path(loaded)
     verdict = judge.judge(words[0], args, profile=chosen, path=path, shell=shell)
     echo_once(json_text(_as_json(verdict, chosen)) if as_json else _as_text(verdict, chosen))
     raise SystemExit(_STATUS[verdict.decision])

@@ -4,7 +4,7 @@
 - `sources`: loads the settings;
 - `edit`: changes one setting in the settings file;
 - `http`: checks the address and the origins of the HTTP server;
-- `paths`: the paths of sockets, of the settings file, of recordings and of the audit log;
+- `paths`: the paths of the shell, of sockets, of the settings file, of recordings, of the audit log;
 - `places`: the tables of other hosts and clusters, `[ssh.NAME]` and `[slurm.NAME]`;
 - `profiles`: the built-in profiles, and the tables `[profiles.NAME]` and `[[profile_for]]`;
 - `tools`: the settings of the terminal tools, and the tables `[[tools_for]]`.
@@ -17,6 +17,7 @@ from acpterm.config.paths import (
     default_record_dir,
     default_socket,
     setup_dir,
+    shell_path,
     user_socket,
     web_dir,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "default_socket",
     "load",
     "setup_dir",
+    "shell_path",
     "user_socket",
     "valid_places",
     "web_dir",

@@ -1,9 +1,27 @@
-"""The paths of the sockets, of the settings file, of the recordings and of the audit log."""
+"""The paths of the shell, the sockets, the settings file, the recordings and the audit log."""
 
+import functools
 import os
 import sys
+from typing import Final
 
 from acpterm.config.settings import Settings
+
+_BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+
+
+def shell_path(settings: Settings) -> str:
+    """Return the path of the shell that runs shell text."""
+    return _default_shell() if settings.shell == "auto" else settings.shell
+
+
+@functools.cache
+def _default_shell() -> str:
+    import shutil  # noqa: PLC0415  slow to import, and most commands need no shell
+
+    # The directories of the system come first: PATH may have one that a program can write to.
+    found = next((path for path in _BASH if os.access(path, os.X_OK)), None)
+    return os.path.abspath(found or shutil.which("bash") or "/bin/sh")
 
 
 def default_socket() -> str:

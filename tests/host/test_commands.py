@@ -10,7 +10,7 @@ from fcntl import ioctl
 import pytest
 import trio
 
-from acpterm.host.launch.command import find_shell
+from acpterm.config import Settings, shell_path
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from tests.support.hosts import agent_here, agent_on_stdio
 
@@ -215,7 +215,9 @@ async def test_shell_is_bash_and_reads_no_startup_file(startup_files, monkeypatc
             'echo "$BASH" "$0" $#; echo "<$->"; shopt login_shell', env=variables(**startup_files)
         )
     shell, flags, login = output.splitlines()
-    assert shell == f"{find_shell('auto')} {find_shell('auto')} 0"
+    path = shell_path(Settings())
+    assert path.endswith("/bash")
+    assert shell == f"{path} {path} 0"
     assert not set("im") & set(flags[1:-1])
     assert login.split() == ["login_shell", "off"]
 

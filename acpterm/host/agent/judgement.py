@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from acpterm.acp.agent_api import CheckRequest
 from acpterm.acp.terminal import CreateTerminalRequest
+from acpterm.config import shell_path
 from acpterm.config.profiles import Limits, Profile, lowest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.session import Session
-from acpterm.host.launch.command import find_shell
 from acpterm.host.launch.placement import (
     allowed_places,
     directory_text,
@@ -174,7 +174,7 @@ def _shell(connection: AgentConnection, provider: str) -> str:
     That is the shell of the settings; but where only sh exists, in an image or in a place, it may
     be sh.
     """
-    shell = find_shell(connection.settings.shell)
+    shell = shell_path(connection.settings)
     is_elsewhere = provider in ENGINES or is_place(provider)
     return "sh" if is_elsewhere and reader_of(shell) == "bash" else shell
 

@@ -10,7 +10,7 @@ The rules:
   since the result of an earlier check could be outdated.
 - `_meta.acpterm.shell` overrides both rules.
 
-The shell is that of the setting `shell`: bash where it is installed (`find_shell`). It is called
+The shell is that of the setting `shell`: bash where it is installed. It is called
 with `-c`, and is neither interactive nor a login shell. `$SHELL` is ignored.
 
 A line that is too long for an argument is written to a private file. A first shell opens the file
@@ -18,11 +18,9 @@ outside of a sandbox, removes it, and executes the second one, which reads the l
 descriptor, closes the descriptor, and evaluates the line.
 """
 
-import functools
 import glob
 import os
 import re
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -35,23 +33,12 @@ from acpterm.runtime.command_line import command_line, shell_line
 # name with spaces is always shell text: a directory `ls ` in a project is not the program `ls`.
 _WORD: Final = re.compile(r"[\w@%+:,./-]+")
 _PATH: Final = re.compile(r"/[^\n]*")
-_BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 LINE_BYTES_MAX: Final = 128 * 1024 - 1
 """Maximum size of a line that is an argument of the shell: that of Linux, for all systems."""
 _LINE_PREFIX: Final = "acpterm-line-"
 _LINE_FILE_LIFETIME_S: Final = 60.0
 SUMMARY_MAX: Final = 4096
 """Maximum characters of a command in lists and titles."""
-
-
-@functools.cache
-def find_shell(setting: str) -> str:
-    """Return the path of the shell that runs shell text; `setting` is the setting `shell`."""
-    if setting != "auto":
-        return setting
-    # The directories of the system come first: PATH may have one that a program can write to.
-    found = next((path for path in _BASH if os.access(path, os.X_OK)), None)
-    return os.path.abspath(found or shutil.which("bash") or "/bin/sh")
 
 
 class Words(NamedTuple):

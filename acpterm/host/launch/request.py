@@ -8,12 +8,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from acpterm.config import Settings
+from acpterm.config import Settings, shell_path
 from acpterm.config.profiles import Limits
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import (
     LINE_BYTES_MAX,
-    find_shell,
     with_line,
     with_stdin,
     words,
@@ -92,7 +91,7 @@ class LaunchRequest:
         self._requested: Final = {**({} if attended else settings.agent_env), **dict(env)}
         self.cwd: Final = cwd
         self.size: Final = size
-        self._shell: Final = find_shell(settings.shell)
+        self._shell: Final = shell_path(settings)
         self._words: Final = words(command, args, shell=shell, shell_path=self._shell)
         if stdin is not None:
             validation.check_absolute(stdin, "stdin", "a file or a named pipe")

@@ -12,8 +12,8 @@ from acpterm.acp.user_review import (
     UserCheckRequest,
     UserCheckResponse,
 )
+from acpterm.config import shell_path
 from acpterm.host.checked_command import checked
-from acpterm.host.launch.command import find_shell
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
@@ -36,7 +36,7 @@ def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
         judge = policy.judge()
     except RulesError as error:
         raise RpcError(INTERNAL_ERROR, f"no command can be judged: {error}") from error
-    path, shell = user.context.env.get("PATH"), find_shell(user.settings.shell)
+    path, shell = user.context.env.get("PATH"), shell_path(user.settings)
     verdict = judge.judge(params.command, params.args, profile=profile, path=path, shell=shell)
     prefix = None if verdict.prefix is None else list(verdict.prefix)
     return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)

@@ -11,8 +11,7 @@ import trio
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
-from acpterm.config import Settings
-from acpterm.host.launch.command import find_shell
+from acpterm.config import Settings, shell_path
 
 TIMEOUT_S: Final = 2.0
 """Maximum duration of a program that `run` runs, in seconds."""
@@ -63,7 +62,7 @@ async def _kill(process: trio.Process) -> None:
 
 async def shell(settings: Settings) -> CheckResult:
     """Check that the configured shell runs and executes shell text."""
-    path = find_shell(settings.shell)
+    path = shell_path(settings)
     advice = "choose a POSIX shell that is there: the setting shell"
     try:
         result = await run(path, "-c", f"exit {_EXIT_STATUS}")
