@@ -4,7 +4,7 @@
 - `sources`: loads the settings;
 - `edit`: changes one setting in the settings file;
 - `http`: checks the address and the origins of the HTTP server;
-- `paths`: the paths of the shell, of sockets, of the settings file, of recordings, of the audit log;
+- `paths`: the paths of the shell, of sockets, the settings file, recordings and the audit log;
 - `places`: the tables of other hosts and clusters, `[ssh.NAME]` and `[slurm.NAME]`;
 - `profiles`: the built-in profiles, and the tables `[profiles.NAME]` and `[[profile_for]]`;
 - `tools`: the settings of the terminal tools, and the tables `[[tools_for]]`.
