@@ -65,7 +65,7 @@ def spawn(
         attributes[0] |= _IUTF8
         termios.tcsetattr(slave, termios.TCSANOW, attributes)
         path = _path_of(slave)
-        if path is not None and "GPG_TTY" in program[1]:
+        if path is not None and program[1].get("GPG_TTY") == "":
             program[1]["GPG_TTY"] = path
         try:
             return _spawn_by_leader(program, path, master, cgroup)
