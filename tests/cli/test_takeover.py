@@ -154,6 +154,8 @@ async def test_run_reports_its_signal_when_the_terminal_was_removed_meanwhile(tm
         await worker.respond_error(kill, "there is no terminal 'build'")
         await send_output(worker, follow, b"last\r\n", 6)
         await worker.respond(follow, {"position": 6, "exitStatus": EXIT})
+        get = await worker.expect("_acpterm/terminal/get")
+        await worker.respond_error(get, "there is no terminal 'build'")
         assert await run.wait() == 128 + signal.SIGTERM
     assert (run.out, run.err) == ("last\n", "")
 
@@ -275,6 +277,7 @@ async def test_run_in_a_pipe_continues_its_output_when_the_worker_is_replaced(tm
         assert (request["params"]["since"], request["params"]["hold"]) == (5, True)
         await send_output(second, request, b"two\r\n", 10)
         await second.respond(request, {"position": 10, "exitStatus": EXIT})
+        await answer_get(second, INFO["terminalId"])
         assert await run.wait() == 3
     assert (run.out.replace("\r", ""), run.err) == ("one\ntwo\n", "")
 

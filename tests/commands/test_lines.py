@@ -183,9 +183,11 @@ def remaining(bases: list[Path]) -> dict[Path, dict[int, str]]:
                 continue
             words = (entry / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
             stat = (entry / "stat").read_text().rpartition(")")[2].split()
-            ignored = re.search(r"SigIgn:\s*0*(\w*)", (entry / "status").read_text())
+            found_ignored = re.search(r"SigIgn:\s*(\w*)", (entry / "status").read_text())
         except OSError:
             continue
+        # Signals 32 and 33 are the C library's own.
+        ignored = int(found_ignored[1], 16) & ~(0b11 << 31) if found_ignored else 0
         pid, state, group, session, tty = int(entry.name), stat[0], stat[2], stat[3], stat[4]
         leaders = (b"session_leader.py", b"acpterm-session")
         if state in "ZX" or any(one in b" ".join(words) for one in leaders):
@@ -195,7 +197,7 @@ def remaining(bases: list[Path]) -> dict[Path, dict[int, str]]:
             *(["leads session"] if session == entry.name else []),
             *(["leads group"] if group == entry.name else []),
             *(["no terminal"] if tty == "0" else []),
-            *([f"ignores {ignored[1]}"] if ignored and ignored[1] else []),
+            *([f"ignores {ignored:x}"] if ignored else []),
         ]
         line = b" ".join(words).decode(errors="replace")
         found[base][pid] = f"{line}  ({', '.join(facts)})"
