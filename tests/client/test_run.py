@@ -290,7 +290,7 @@ def test_terminal_is_removed_with_rm(daemon):
 
 
 def test_run_tells_what_the_command_has_left_running(daemon):
-    name = f"left-{os.getpid()}"
+    name = f"server-{os.getpid()}"
     status, out, err = run(daemon, "--rm", "--name", name, "sleep 600 & echo $!")
     assert (status, err) == (
         0,

@@ -163,8 +163,9 @@ async def test_missing_interpreter_is_named_for_a_program_found_by_path(
     path = variables(PATH=f"{tmp_path}:/usr/bin:/bin")
     more = {"args": []} if is_program else {}
     output, status = await agent.run("tool", env=path, **more)
-    assert status["exitCode"] == 126 if is_program else 127
-    assert "/no/such/python" in output
+    assert status["exitCode"] == (126 if is_program else 127)
+    # The shell's message depends on its version.
+    assert ("/no/such/python is not there" if is_program else "tool") in output
 
 
 # Lookup of program names.

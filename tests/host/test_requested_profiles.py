@@ -101,7 +101,7 @@ async def test_line_runs_as_the_shell_text_that_one_of_the_profiles_has_allowed(
             await request_profile(agent, name)
         connection = host._resumption.connections[0]
         params = CreateTerminalRequest("s", "ls foo")
-        judgement = judge(connection, connection.session("s"), params)
+        judgement = judge(connection, connection.session("s"), params, "/")
         assert judgement.verdict.decision == "allow"
         assert judgement.level == ("unknown" if requested else "safe")
         assert judgement.shell(None) is True
@@ -125,7 +125,7 @@ async def test_strictest_provider_and_network_of_both_apply(selected, requested,
         await request_profile(agent, "offline")
         connection = host._resumption.connections[0]
         params = CreateTerminalRequest("s", "true")
-        judgement = judge(connection, connection.session("s"), params)
+        judgement = judge(connection, connection.session("s"), params, "/")
         assert (judgement.provider, judgement.has_network) == (expected, False)
         message = await refused(agent, "true", provider="local")
         assert f"'local' is not stricter than '{expected}'" in message

@@ -159,16 +159,16 @@ def test_code_for_aarch64_starts_a_program(tmp_path, monkeypatch):
     image = tmp_path / "leader"
     image.write_bytes(leader.elf("aarch64"))
     image.chmod(0o755)
-    ours, theirs = spawn._socket_pair()
+    ours, other = spawn._socket_pair()
     ours.send(leader.block(str(tmp_path), 0o27, [(4, 0, 0)], in_cgroup=False))
     read, write = os.pipe()
     actions = [
-        (os.POSIX_SPAWN_DUP2, theirs.fileno(), leader.SOCKET_FD),
+        (os.POSIX_SPAWN_DUP2, other.fileno(), leader.SOCKET_FD),
         (os.POSIX_SPAWN_DUP2, write, 1),
     ]
     argv = [emulator, str(image), "/bin/sh", "sh", "-c", "pwd; umask; ulimit -c; echo $0 $1", "a"]
     pid = os.posix_spawn(emulator, [*argv, "b"], os.environ, file_actions=actions)
-    theirs.close()
+    other.close()
     os.close(write)
     assert leader.started(ours) > 0
     with open(read) as output:

@@ -16,6 +16,7 @@ from acpterm.pty.input_wait import detect, syscalls, waiter
 from acpterm.pty.input_wait.detect import stopped_program
 from acpterm.pty.master import Master
 from tests.pty.programs import PYTHON, SELECT, needs, waits_for_input
+from tests.support.polling import poll_blocking
 from tests.support.ptys import open_pair
 
 pytestmark = pytest.mark.skipif(not syscalls.KNOWN, reason="system calls are not known here")
@@ -432,5 +433,6 @@ def test_program_that_waits_is_named_with_the_file_of_an_editor_or_pager(name, a
     # The shell takes these arguments, and reads its pipe.
     argv = [name, "-s", "--", *args]
     with subprocess.Popen(argv, executable="/bin/sh", stdin=subprocess.PIPE) as process:
-        assert waiter.sentence(process.pid) == expected
+        # Just after exec, the kernel may not show the arguments yet.
+        poll_blocking(lambda: waiter.sentence(process.pid) == expected)
     assert waiter.sentence(process.pid) is None

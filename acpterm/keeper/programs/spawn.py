@@ -112,15 +112,15 @@ def _spawn_by_leader(
     if executable is None:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     first = leader.block(cwd, umask, limits, in_cgroup=cgroup is not None)
-    ours, theirs = _socket_pair()
+    end, leaders_end = _socket_pair()
     pid = 0
     try:
-        ours.send(first)
+        end.send(first)
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, 0, slave, os.O_RDWR, 0),
             (os.POSIX_SPAWN_DUP2, 0, 1),
             (os.POSIX_SPAWN_DUP2, 0, 2),
-            (os.POSIX_SPAWN_DUP2, theirs.fileno(), leader.SOCKET_FD),
+            (os.POSIX_SPAWN_DUP2, leaders_end.fileno(), leader.SOCKET_FD),
         ]
         if cgroup is not None:
             actions.append((os.POSIX_SPAWN_DUP2, cgroup, leader.CGROUP_FD))
@@ -133,30 +133,30 @@ def _spawn_by_leader(
             setsigmask=_SIGNALS,
             setsigdef=_SIGNALS,
         )
-        theirs.close()
-        started = leader.started(ours)
+        leaders_end.close()
+        started = leader.started(end)
     except BaseException:
-        theirs.close()
-        _discard(pid, ours)
+        leaders_end.close()
+        _discard(pid, end)
         raise
-    return started, master, Leader(pid, ours.detach()), "leader"
+    return started, master, Leader(pid, end.detach()), "leader"
 
 
-def _discard(leader_pid: int, ours: _socket.socket) -> None:
+def _discard(leader_pid: int, end: _socket.socket) -> None:
     if leader_pid:
-        Leader(leader_pid, ours.detach()).end()
+        Leader(leader_pid, end.detach()).end()
     else:
-        ours.close()
+        end.close()
 
 
 def _socket_pair() -> tuple[_socket.socket, _socket.socket]:
     """Return the keeper's and the leader's end of a leader's socket."""
-    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
-    if theirs.fileno() < _FD_MIN:
-        moved = fcntl.fcntl(theirs.fileno(), fcntl.F_DUPFD_CLOEXEC, _FD_MIN)
-        theirs.close()
-        theirs = _socket.socket(fileno=moved)
-    return ours, theirs
+    end, leaders_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    if leaders_end.fileno() < _FD_MIN:
+        moved = fcntl.fcntl(leaders_end.fileno(), fcntl.F_DUPFD_CLOEXEC, _FD_MIN)
+        leaders_end.close()
+        leaders_end = _socket.socket(fileno=moved)
+    return end, leaders_end
 
 
 def _can_execute(path: str) -> bool:
@@ -166,20 +166,20 @@ def _can_execute(path: str) -> bool:
 def _fork(
     program: Program, slave: int, master: int, cgroup: int | None
 ) -> tuple[int, int, Leader | None, str]:
-    ours, theirs = _socket_pair()
+    end, leaders_end = _socket_pair()
     pid = 0
     try:
         pid = os.fork()
         if pid == 0:
-            _run_leader(program, slave, theirs, cgroup)
-        theirs.close()
-        ours.settimeout(_FORK_TIMEOUT_S)
-        started = leader.started(ours)
+            _run_leader(program, slave, leaders_end, cgroup)
+        leaders_end.close()
+        end.settimeout(_FORK_TIMEOUT_S)
+        started = leader.started(end)
     except BaseException:
-        theirs.close()
-        _discard(pid, ours)
+        leaders_end.close()
+        _discard(pid, end)
         raise
-    return started, master, Leader(pid, ours.detach()), "fork"
+    return started, master, Leader(pid, end.detach()), "fork"
 
 
 def _run_leader(program: Program, slave: int, sock: _socket.socket, cgroup: int | None) -> NoReturn:

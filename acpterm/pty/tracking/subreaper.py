@@ -168,12 +168,13 @@ class Subreaper:
                 if orphan is None or orphan.ppid != self.parent:
                     is_settled = False
                     continue
-                owner = self.owner(orphan, tree)
-                if not orphan.zombie and (owner is None or owner is tree):
-                    return None if owner is None else True
-                # This orphan has ended. It may have forked after the listing, so list again.
-                if owner is None or owner is tree:
+                if orphan.zombie:
+                    # It may have forked after the listing, so list again.
                     is_settled = False
+                    continue
+                owner = self.owner(orphan, tree)
+                if owner is None or owner is tree:
+                    return None if owner is None else True
             if is_settled:
                 return False
             checked |= children
