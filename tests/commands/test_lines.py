@@ -24,8 +24,8 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -362,10 +362,17 @@ async def play(line: Line, terminal: Terminal) -> tuple[str, Status]:
 # The comparison
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+@contextmanager
+def reserved_ports(bases: Iterable[Path]) -> Iterator[dict[Path, int]]:
+    """Reserve a port for each line: a server can bind it too, but the system gives it to nobody."""
+    with ExitStack() as stack:
+        ports = {}
+        for base in bases:
+            probe = stack.enter_context(socket.socket())
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", 0))
+            ports[base] = int(probe.getsockname()[1])
+        yield ports
 
 
 def masked(text: str, line: Line) -> str:
@@ -450,13 +457,13 @@ def _shown(name: str, here: Any, there: Any) -> str:
 async def compare(section: str, template: Path, directory: Path) -> list[str]:
     """Run the lines of a section in both terminals; return a paragraph for each that differs."""
     lines = {directory / str(number): line for number, line in enumerate(lines_of(section))}
-    ports = {base: free_port() for base in lines}
     context = current()._replace(env=CONTEXT, cwd=str(directory))
-    async with open_host(Settings(profile="open"), context) as host:
-        async with agent_of(host) as agent:
-            like = await like_in(agent, directory)
-        ours = await run_all(lines, ports, template, partial(in_acpterm, host))
-    plain = await run_all(lines, ports, template, partial(in_plain, like))
+    with reserved_ports(lines) as ports:
+        async with open_host(Settings(profile="open"), context) as host:
+            async with agent_of(host) as agent:
+                like = await like_in(agent, directory)
+            ours = await run_all(lines, ports, template, partial(in_acpterm, host))
+        plain = await run_all(lines, ports, template, partial(in_plain, like))
     return [
         "\n    ".join([f"{line.run!r}", *found])
         for base, line in lines.items()

@@ -16,8 +16,9 @@ def main() -> None:
     mark, keep, *command = sys.argv[1:]
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    # Otherwise the change of the foreground, and the mark after `stty tostop`, would stop us.
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    # As an interactive bash does.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTOU):
+        signal.signal(number, signal.SIG_IGN)
     pid = os.fork()
     if pid == 0:
         _run(command, int(keep))
