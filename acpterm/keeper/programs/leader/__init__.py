@@ -9,7 +9,7 @@ sibling: a child of the keeper, which so gets its exact wait status and resource
                                |                          foreground; exec
                                `--> waits until the keeper closes the socket; then exits
 
-The leader is a static program of 0.7 KiB: its source is `x86_64.S` and `aarch64.S` beside this
+The leader is a static program of 0.6 KiB: its source is `x86_64.S` and `aarch64.S` beside this
 file, `CODE` has the machine code, and `assemble.sh` prints it. It has no C library to load, it
 shares its memory with the child until the child executes its program (vfork), and it takes 16 KiB
 while it waits. Python in a forked keeper does the same in ten times the time, and `cat` takes
@@ -22,8 +22,10 @@ and the program's arguments, which it erases from its memory once the program is
 
 Messages: the keeper sends a block (`block`); the leader responds with two 64-bit numbers, the pid
 (or a negative errno of clone) and 0 (or the negative errno of the step of the child that failed).
-Later messages of 8 bytes are process groups to put into the foreground. With no arguments, the
-leader only does the latter.
+Then, and at once if it gets no arguments, it waits until the keeper closes the socket.
+
+The leader could also give the terminal to a background group that the kernel has stopped because it
+reads (`timeout 9 sh -c 'read x'`). It does not: in a shell of the user, such a program stops too.
 """
 
 from __future__ import annotations
@@ -45,30 +47,28 @@ SOCKET_FD = 3
 CGROUP_FD = 4
 CODE = {
     "x86_64": (
-        "SInlSIHsACAAAEiJ478PAAAASI01XAIAALidAAAADwVIg30AAQ+EqwAAAL8DAAAASIneugAgAAAxwA8FSD0A"
-        "AgAAD4wfAQAASIN7WAB0D0iJ375YAAAAuLMBAADrFL8AwQAAMfYx0kUx0kUxwLg4AAAADwVIhcAPhPMAAABI"
+        "SInlSIHsACAAAEiJ478PAAAASI01HQIAALidAAAADwVIg30AAQ+EqwAAAL8DAAAASIneugAgAAAxwA8FSD0A"
+        "AgAAD4zgAAAASIN7WAB0D0iJ375YAAAAuLMBAADrFL8AwQAAMfYx0kUx0kUxwLg4AAAADwVIhcAPhLQAAABI"
         "iQNIi0UASIt9EEiJ+kiLTMUQSCn5di0xwPOqSIn+SIHmAAD//0iNuv//AABIgecAAP//SCn+dgy6BAAAALgc"
-        "AAAADwW/AwAAAEiJ3roQAAAAuAEAAAAPBUiNPbEBAAC4UAAAAA8FMf+4AwAAAA8FvwEAAAC4AwAAAA8FvwIA"
-        "AAC4AwAAAA8FvwQAAAC4AwAAAA8FvwMAAABIid66CAAAADHADwVIg/j8dOlIg/gIdTm/nP///0iNNUsBAAC6"
-        "AgAAALgBAQAADwVJicRIice+EFQAAEiJ2rgQAAAADwVMiee4AwAAAA8F66ox/7jnAAAADwVMi2NoTI2rgAAA"
+        "AAAADwW/AwAAAEiJ3roQAAAAuAEAAAAPBUiNPWkBAAC4UAAAAA8FMf+4AwAAAA8FvwEAAAC4AwAAAA8FvwIA"
+        "AAC4AwAAAA8FvwQAAAC4AwAAAA8FvwMAAABIid66CAAAADHADwVIg/j8dOkx/7jnAAAADwVMi2NoTI2rgAAA"
         "AE2F5HQmMf9Ji3UASY1VCEUx0rguAQAADwVIhcAPiMgAAABJg8UYSf/M69VIi3tguF8AAAAPBUiNuwACAAC4"
         "UAAAAA8FSIXAD4idAAAAMf8x9rhtAAAADwW4JwAAAA8FSIlDcDH/vhBUAABIjVNwuBAAAAAPBUG8IAAAAESJ"
         "50iNcxAx0kG6CAAAALgNAAAADwVB/8RBg/whfuFIx0NwAAAAAL8CAAAASI1zcDHSQboIAAAAuA4AAAAPBb8D"
         "AAAAuAMAAAAPBb8EAAAAuAMAAAAPBUiLRQBIi30QSI11GEiNVMUQuDsAAAAPBUiJQwi/fgAAALg8AAAADwVh"
-        "Y3B0ZXJtLXNlc3Npb24AL2Rldi90dHkALwA="
+        "Y3B0ZXJtLXNlc3Npb24ALwA="
     ),
     "aarch64": (
-        "8wMAkf8LQNH0AwCRdQJA+XYOFYvWQgCR4AGA0qESABDoFIDSAQAA1L8GAPGABQBUYACA0uEDFKoCAITS6AeA"
-        "0gEAANQfAAjxCwkAVIAuQPmgAAC04AMUqgELgNJoNoDSBwAAFAAgmNIBAIDSAgCA0gMAgNIEAIDSiBuA0gEA"
-        "ANSgBwC0gAIA+WkKQPnKAkD56wMJqn8BCutiAABUfxUAOP3//xcgQUCRAAQA0QC8cJJBvXCSIQAA64kAAFSC"
-        "AIDSKB2A0gEAANRgAIDS4QMUqgICgNIICIDSAQAA1GANADAoBoDSAQAA1AAAgNIoB4DSAQAA1CAAgNIBAADU"
-        "QACA0gEAANSAAIDSAQAA1GAAgNLhAxSqAgGA0ugHgNIBAADUHxAAsUD//1QfIADx4QEAVGAMgJJhCgAQQgCA"
-        "0ggHgNIBAADU9QMAqgGCitLiAxSqqAOA0gEAANTgAxWqKAeA0gEAANTq//8XAACA0sgLgNIBAADUlTZA+ZcC"
-        "ApF1AQC0AACA0uECQPniIgCRAwCA0qgggNIBAADUQAb4t/diAJG1BgDR9v//F4AyQPnIFIDSAQAA1IACCJEo"
-        "BoDSAQAA1AAF+LcAAIDSAQCA0kgTgNIBAADUiBWA0gEAANSAOgD5AACA0gGCitKCwgGRqAOA0gEAANQVBIDS"
-        "4AMVqoFCAJECAIDSAwGA0sgQgNIBAADUtQYAkb+GAPEN//9UnzoA+UAAgNKBwgGRAgCA0gMBgNLoEIDSAQAA"
-        "1GAAgNIoB4DSAQAA1IAAgNIBAADUYApA+WFiAJHiAxaqqBuA0gEAANSABgD5wA+A0qgLgNIBAADUYWNwdGVy"
-        "bS1zZXNzaW9uAC9kZXYvdHR5AC8A"
+        "8wMAkf8LQNH0AwCRdQJA+XYOFYvWQgCR4AGA0qEQABDoFIDSAQAA1L8GAPGABQBUYACA0uEDFKoCAITS6AeA"
+        "0gEAANQfAAjxCwcAVIAuQPmgAAC04AMUqgELgNJoNoDSBwAAFAAgmNIBAIDSAgCA0gMAgNIEAIDSiBuA0gEA"
+        "ANSgBQC0gAIA+WkKQPnKAkD56wMJqn8BCutiAABUfxUAOP3//xcgQUCRAAQA0QC8cJJBvXCSIQAA64kAAFSC"
+        "AIDSKB2A0gEAANRgAIDS4QMUqgICgNIICIDSAQAA1CALABAoBoDSAQAA1AAAgNIoB4DSAQAA1CAAgNIBAADU"
+        "QACA0gEAANSAAIDSAQAA1GAAgNLhAxSqAgGA0ugHgNIBAADUHxAAsUD//1QAAIDSyAuA0gEAANSVNkD5lwIC"
+        "kXUBALQAAIDS4QJA+eIiAJEDAIDSqCCA0gEAANRABvi392IAkbUGANH2//8XgDJA+cgUgNIBAADUgAIIkSgG"
+        "gNIBAADUAAX4twAAgNIBAIDSSBOA0gEAANSIFYDSAQAA1IA6APkAAIDSAYKK0oLCAZGoA4DSAQAA1BUEgNLg"
+        "AxWqgUIAkQIAgNIDAYDSyBCA0gEAANS1BgCRv4YA8Q3//1SfOgD5QACA0oHCAZECAIDSAwGA0ugQgNIBAADU"
+        "YACA0igHgNIBAADUgACA0gEAANRgCkD5YWIAkeIDFqqoG4DSAQAA1IAGAPnAD4DSqAuA0gEAANRhY3B0ZXJt"
+        "LXNlc3Npb24ALwA="
     ),
 }
 _MACHINES = {"x86_64": 62, "aarch64": 183}
@@ -90,7 +90,6 @@ _LIMITS_MAX = 16
 _DIRECTORY_OFFSET = 512
 _BLOCK_MAX = 8192
 _RESPONSE = struct.Struct("=2q")
-_GROUP = struct.Struct("=q")
 _INFINITY = (1 << 64) - 1
 
 
@@ -106,13 +105,6 @@ class Leader:
         self.pid = pid
         self.socket_fd = socket_fd
         self.is_child = is_child
-
-    def to_foreground(self, group: int) -> None:
-        """Make a process group of the session the PTY's foreground group."""
-        try:
-            os.write(self.socket_fd, _GROUP.pack(group))
-        except OSError:
-            return
 
     def end(self) -> None:
         """Let the leader exit. The kernel then hangs up the session's foreground group."""

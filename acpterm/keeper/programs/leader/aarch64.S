@@ -72,29 +72,13 @@ hold:
     mov     x0, #4
     svc     #0
 wait:
-    mov     x0, #3                      // read(3, group, 8)
+    mov     x0, #3                      // read(3, block, 8): until the keeper closes its end
     mov     x1, x20
     mov     x2, #8
     mov     x8, #63
     svc     #0
     cmn     x0, #4                      // EINTR
     b.eq    wait
-    cmp     x0, #8
-    b.ne    end
-    mov     x0, #-100                   // openat(AT_FDCWD, "/dev/tty", O_RDWR)
-    adr     x1, tty
-    mov     x2, #2
-    mov     x8, #56
-    svc     #0
-    mov     x21, x0
-    mov     x1, #0x5410                 // ioctl(tty, TIOCSPGRP, group)
-    mov     x2, x20
-    mov     x8, #29
-    svc     #0
-    mov     x0, x21
-    mov     x8, #57
-    svc     #0
-    b       wait
 end:
     mov     x0, #0
     mov     x8, #94
@@ -165,5 +149,4 @@ failed:
     mov     x8, #93
     svc     #0
 name: .asciz "acpterm-session"
-tty:  .asciz "/dev/tty"
 root: .asciz "/"

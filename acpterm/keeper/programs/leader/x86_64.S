@@ -76,30 +76,13 @@ hold:
     mov     eax, 3
     syscall
 wait:
-    mov     edi, 3                      # read(3, group, 8)
+    mov     edi, 3                      # read(3, block, 8): until the keeper closes its end
     mov     rsi, rbx
     mov     edx, 8
     xor     eax, eax
     syscall
     cmp     rax, -4                     # EINTR
     je      wait
-    cmp     rax, 8
-    jne     end
-    mov     edi, -100                   # openat(AT_FDCWD, "/dev/tty", O_RDWR)
-    lea     rsi, [rip + tty]
-    mov     edx, 2
-    mov     eax, 257
-    syscall
-    mov     r12, rax
-    mov     rdi, rax                    # ioctl(tty, TIOCSPGRP, group)
-    mov     esi, 0x5410
-    mov     rdx, rbx
-    mov     eax, 16
-    syscall
-    mov     rdi, r12
-    mov     eax, 3
-    syscall
-    jmp     wait
 end:
     xor     edi, edi
     mov     eax, 231
@@ -175,5 +158,4 @@ failed:
     mov     eax, 60
     syscall
 name: .asciz "acpterm-session"
-tty:  .asciz "/dev/tty"
 root: .asciz "/"
