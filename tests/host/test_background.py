@@ -323,3 +323,28 @@ async def test_forking_background_ends_with_the_connection(host):
     with trio.fail_after(10):
         while await tree.members():
             await trio.sleep(0.01)
+
+
+MANY = {
+    **FORMS,
+    "double fork": "(sh -c 'sleep 600 >/dev/null 2>&1 & echo $!' &) | cat",
+    "disown": "sleep 600 & echo $!; disown",
+    "silent": "sleep 600 </dev/null >/dev/null 2>&1 & echo $!",
+}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("form", MANY)
+async def test_none_of_200_backgrounds_dies_before_its_agent_or_outlives_it(host, form):
+    killed, released = [], []
+    async with agent_of(host) as agent:
+        for pids, end in ((killed, agent.kill), (released, agent.release)):
+            for _ in range(100):
+                terminal, pid, _ = await leave(agent, MANY[form])
+                assert alive(pid)
+                await end(terminal)
+                pids.append(pid)
+        assert all(map(alive, released))
+        await poll(lambda: not any(map(alive, killed)))
+    await poll(lambda: not any(map(alive, released)))

@@ -132,11 +132,11 @@ _image: list[str | None] = []
 
 def _make_image() -> str | None:
     machine = os.uname().machine
-    if sys.platform != "linux" or machine not in CODE:
+    if machine not in CODE:
         return None
     try:
         fd = _executable_file()
-    except OSError:  # vm.memfd_noexec forbids it
+    except OSError:  # vm.memfd_noexec forbids it, or there is no memfd
         return None
     os.write(fd, elf(machine))
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
@@ -144,6 +144,8 @@ def _make_image() -> str | None:
 
 
 def _executable_file() -> int:
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
         return os.memfd_create(NAME, flags | _MFD_EXEC)
