@@ -132,27 +132,21 @@ _image: list[str | None] = []
 
 def _make_image() -> str | None:
     machine = os.uname().machine
-    if machine not in CODE:
+    if sys.platform != "linux" or machine not in CODE:
         return None
+    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        fd = _executable_file()
-    except OSError:  # vm.memfd_noexec forbids it, or there is no memfd
+        try:
+            fd = os.memfd_create(NAME, flags | _MFD_EXEC)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            fd = os.memfd_create(NAME, flags)  # before Linux 6.3
+    except OSError:  # vm.memfd_noexec forbids it
         return None
     os.write(fd, elf(machine))
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
     return f"/proc/self/fd/{fd}"
-
-
-def _executable_file() -> int:
-    if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
-    try:
-        return os.memfd_create(NAME, flags | _MFD_EXEC)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        return os.memfd_create(NAME, flags)  # before Linux 6.3
 
 
 def elf(machine: str) -> bytes:
