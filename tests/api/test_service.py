@@ -9,6 +9,7 @@ import pytest
 
 import acpterm
 from acpterm.api.service.state import SessionRecord, TerminalState
+from acpterm.runtime.shell import find_shell
 from tests.api.test_client import ROLES, connect
 from tests.support.backends import on_both_backends
 from tests.support.cases import each_case
@@ -39,7 +40,7 @@ async def test_commands_return_a_result_of_each_status(settings, role, tmp_path)
         }
         assert await execute("kill -KILL $$") == acpterm.BadExitCode("", 137)
         assert await execute("no-such-program") == acpterm.BadExitCode(
-            "/bin/sh: 1: no-such-program: not found\n", 127
+            f"{find_shell('auto')}: line 1: no-such-program: command not found\n", 127
         )
         late = await execute("sleep 60", options=options(timeout_seconds=0.1))
         assert late == acpterm.Timeout()

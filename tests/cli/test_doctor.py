@@ -11,6 +11,7 @@ import trio
 from acpterm.client.user.doctor import extras, paths, probes, runner, system
 from acpterm.client.user.doctor.check import ok
 from acpterm.config import Settings
+from acpterm.runtime.shell import find_shell
 from acpterm.terminal.vt import library
 from tests.support.commands import run
 from tests.support.daemon import daemon
@@ -184,7 +185,7 @@ async def test_unusable_shell_is_reported_only_by_its_own_check(tmp_path, code, 
         shell.write_text(code)
         shell.chmod(0o755)
     _, before = await run_doctor(str(tmp_path / "agent.sock"))
-    assert before["shell"] == msgspec.to_builtins(ok("shell", "/bin/sh"))
+    assert before["shell"] == msgspec.to_builtins(ok("shell", find_shell("auto")))
     status, found = await run_doctor(str(tmp_path / "agent.sock"), ACPTERM_SHELL=str(shell))
     assert status == 0
     assert (found["shell"]["state"], found["shell"]["found"]) == ("problem", expected.format(shell))
