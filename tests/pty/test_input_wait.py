@@ -426,7 +426,6 @@ def test_program_of_a_script_is_stopped_when_the_script_is_a_job_of_a_shell(run)
         ("-bash", [], "bash waits for input"),
         ("npm exec create-vite", [], "npm waits for input"),
         ("\x1b[2J", [], "?[2J waits for input"),
-        ("", [], None),
     ],
 )
 def test_program_that_waits_is_named_with_the_file_of_an_editor_or_pager(name, args, expected):
