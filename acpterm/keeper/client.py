@@ -298,7 +298,7 @@ class KeeperClient:
         self._wake_ups.open(*message.take_fds())
 
     def _terminal(self, message: Message) -> None:
-        name, pid, started, report, closed_end, session = message.fields[:6]
+        name, pid, started, report, closed_end, session = (*message.fields, None)[:6]
         ring, master = _ring_and_master(message)
         exited = None if report is None else exit_report(*report)
         self.terminals.append(Found(name, pid, started, master, ring, exited, closed_end, session))
@@ -315,7 +315,7 @@ class KeeperClient:
         self._go_received = True
 
     def _spawned(self, message: Message) -> None:
-        request, name, pid, started, way, session = message.fields[:6]
+        request, name, pid, started, way, session = (*message.fields, None)[:6]
         spawn = self._requests.pop_spawn(request)
         if spawn is None:
             self.forget(name)

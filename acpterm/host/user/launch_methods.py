@@ -205,7 +205,7 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
         yield
     finally:
         entry.is_restarting = False
-        has_ended = entry.terminal.exit is not None
+        has_ended = entry.terminal.exit is not None and not entry.may_have_background
         if entry.record.is_removed_at_end and has_ended and registry.get(entry.id) is entry:
             registry.remove(entry)
 

@@ -29,8 +29,8 @@ def end_programs(terminals: Terminals) -> None:
     processes are killed too: they become children of the keeper, which is a subreaper.
     """
     unreaped = terminals.by_pid
-    # By the id of the session: the start time of its program, which is that of its leader, and the
-    # time until which the id was not reused.
+    # By the id of the session: the start time of its leader, 0.0 if the leader still has the id, and
+    # the time until which the id was not reused.
     sessions = (
         {
             terminal.child.pid: (terminal.child.started, terminal.exit[3])
@@ -43,7 +43,7 @@ def end_programs(terminals: Terminals) -> None:
             if terminal.child.exists()
         }
         | {
-            terminal.leader.pid: (terminal.child.started, float("inf"))
+            terminal.leader.pid: (0.0, float("inf"))
             for terminal in terminals.by_name.values()
             if terminal.leader is not None
         }

@@ -14,8 +14,9 @@ States of the PTY:
 
     polled <--> stalled (the ring is full)
     polled <--> idle (no process has the slave open: polled again after `IDLE_RETRY_S`)
-    polled --> held (the child has exited, and the PTY has hung up, but a background process is left
-       in the foreground group, which the kernel would hang up if the PTY or its leader ended)
+    polled <--> held (the child has exited and the PTY has hung up, but a background process is
+       left in the foreground group, which the kernel would hang up if the PTY or its leader ended;
+       polled again after `HELD_RETRY_S`)
     any state --> shut (the worker closed the PTY; or the child has exited, the PTY has hung up, and
        its foreground group has ended)
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 TRACED_RETRY_S = 0.02
 IDLE_RETRY_S = 0.05
-ADOPTED_RETRY_S = 0.5
+HELD_RETRY_S = 0.5
 DRAIN_BYTES = 256 * 1024
 _TURN_BYTES = 256 * 1024
 _SHARED_TURN_BYTES = 64 * 1024
@@ -257,12 +258,16 @@ class Terminal:
             return
         if self.leader is not None and _has_foreground(self.master):
             self._stop_polling()
-            self._terminals.held[self] = None
-            if not self.leader.is_child:
-                # Other processes than the keeper reap what an earlier keeper has started.
-                self._terminals.loop.call_later(ADOPTED_RETRY_S, self.close_if_unused)
+            if self not in self._terminals.held:
+                self._terminals.held[self] = None
+                # A process may open /dev/tty; no signal tells when one of an earlier keeper ends.
+                self._terminals.loop.call_later(HELD_RETRY_S, self._poll_held)
         else:
             self.close_master()
+
+    def _poll_held(self) -> None:
+        if self._terminals.held.pop(self, self) is None:
+            self._poll()
 
     def _drain(self) -> None:
         """Read the remaining output of the child, which has ended; then reap the child.
@@ -325,7 +330,10 @@ class Terminal:
 
 def _has_foreground(master: int) -> bool:
     try:
-        os.killpg(os.tcgetpgrp(master), 0)
+        group = os.tcgetpgrp(master)
+        if group <= 0:  # killpg(0) would ask about this process's own group
+            return False
+        os.killpg(group, 0)
     except PermissionError:
         return True
     except OSError:
