@@ -11,11 +11,11 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from acpterm.keeper.process.notify import MASTER_PREFIX, RING_PREFIX, TREES_NAME
+from acpterm.keeper.process.notify import LEADER_PREFIX, MASTER_PREFIX, RING_PREFIX, TREES_NAME
 
 FIRST: Final = 3
 # Prefixes of the names of descriptors that a keeper has stored with the service manager.
-_KEEPER_PREFIXES: Final = (MASTER_PREFIX, RING_PREFIX, TREES_NAME)
+_KEEPER_PREFIXES: Final = (LEADER_PREFIX, MASTER_PREFIX, RING_PREFIX, TREES_NAME)
 
 
 class ActivationError(Exception):

@@ -29,8 +29,8 @@ def end_programs(terminals: Terminals) -> None:
     processes are killed too: they become children of the keeper, which is a subreaper.
     """
     unreaped = terminals.by_pid
-    # By the id of the session: the start time of its leader, 0.0 if the leader still has the id, and
-    # the time until which the id was not reused.
+    # By the id of the session: the start time of its leader (0.0 if the leader still has the id),
+    # and the time until which the id was not reused.
     sessions = (
         {
             terminal.child.pid: (terminal.child.started, terminal.exit[3])
