@@ -12,7 +12,7 @@ LINUX = sys.platform == "linux"
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
-_CLONE_PARENT = 0x8000
+CLONE_PARENT = 0x8000
 _CLONE_INTO_CGROUP = 0x2_0000_0000
 # Containers often forbid clone3, since a filter cannot check its flags.
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220}
@@ -42,16 +42,24 @@ def protect_memory() -> None:
         _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
+def clone_arguments(flags: int, cgroup: int | None) -> bytes:
+    """Return the arguments of clone3 (struct clone_args) for a child in the group `cgroup`.
+
+    With CLONE_PARENT, the exit signal must be 0: it is that of the caller.
+    """
+    flags |= 0 if cgroup is None else _CLONE_INTO_CGROUP
+    return _CLONE_ARGS.pack(flags, *[0] * 9, cgroup or 0)
+
+
 def clone_sibling(cgroup: int | None) -> int:
     """Fork a sibling: a child of this process's parent. Return its pid, or 0 in the new process.
 
     It starts in the control group whose directory is open as `cgroup`. Raises `OSError`.
     """
     if cgroup is None and (number := _SYS_CLONE.get(os.uname().machine)):
-        pid: int = _libc.syscall(number, _CLONE_PARENT, 0, 0, 0, 0)
+        pid: int = _libc.syscall(number, CLONE_PARENT, 0, 0, 0, 0)
     else:
-        flags = _CLONE_PARENT | (0 if cgroup is None else _CLONE_INTO_CGROUP)
-        arguments = _CLONE_ARGS.pack(flags, *[0] * 9, cgroup or 0)
+        arguments = clone_arguments(CLONE_PARENT, cgroup)
         pid = _libc.syscall(_SYS_CLONE3, arguments, len(arguments))
     if pid < 0:
         error = ctypes.get_errno()

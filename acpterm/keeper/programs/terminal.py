@@ -266,7 +266,8 @@ class Terminal:
             self.close_master()
 
     def _poll_held(self) -> None:
-        if self._terminals.held.pop(self, self) is None:
+        if self in self._terminals.held:
+            del self._terminals.held[self]
             self._poll()
 
     def _drain(self) -> None:

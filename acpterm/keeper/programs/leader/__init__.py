@@ -37,6 +37,8 @@ import os
 import struct
 import sys
 
+from acpterm.keeper.programs import system
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
@@ -79,11 +81,8 @@ _ADDRESS = 0x40_0000
 _ALIGN = 0x1_0000
 
 _MFD_EXEC = 0x10
-_CLONE = struct.Struct("=11Q")
 _CLONE_VM = 0x100
 _CLONE_VFORK = 0x4000
-_CLONE_PARENT = 0x8000
-_CLONE_INTO_CGROUP = 0x2_0000_0000
 _NUMBERS = struct.Struct("=5Q")
 _LIMIT = struct.Struct("=3Q")
 _LIMITS_MAX = 16
@@ -174,10 +173,8 @@ def block(
     path = os.fsencode(directory)
     if len(limits) > _LIMITS_MAX or len(path) >= _BLOCK_MAX - _DIRECTORY_OFFSET or b"\0" in path:
         raise ValueError("the leader cannot be given this directory, or so many limits")
-    flags = _CLONE_PARENT | _CLONE_VFORK | _CLONE_VM
-    group = CGROUP_FD if in_cgroup else 0
-    # With CLONE_PARENT, the exit signal is that of the leader: SIGCHLD.
-    clone = _CLONE.pack(flags | in_cgroup * _CLONE_INTO_CGROUP, *[0] * 9, group)
+    flags = system.CLONE_PARENT | _CLONE_VFORK | _CLONE_VM
+    clone = system.clone_arguments(flags, CGROUP_FD if in_cgroup else None)
     numbers = _NUMBERS.pack(in_cgroup, umask, len(limits), 0, 0)
     packed = b"".join(_LIMIT.pack(*(value & _INFINITY for value in limit)) for limit in limits)
     return (clone + numbers + packed).ljust(_DIRECTORY_OFFSET, b"\0") + path + b"\0"
