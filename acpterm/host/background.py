@@ -5,6 +5,7 @@ every `PERIOD_S` seconds whether anything runs on. It describes the processes mo
 while they stay the same, since that reads all processes of the system.
 """
 
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -12,12 +13,16 @@ import trio
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.registry import TerminalRegistry
 from acpterm.pty.background import NO_BACKGROUND
+from acpterm.pty.processes import now as boot_time
 
 PERIOD_S: Final = 0.5
 # The longest time between two descriptions of processes that stay the same.
 _DESCRIPTION_PERIOD_MAX_S: Final = 5.0
 # A request waits at most so long for a check. An exit is never reported later than that.
 _CHECK_TIMEOUT_S: Final = 0.25
+# What ends so soon after the program is no background, such as `tee` in `make > >(tee log)`.
+_SETTLING_S: Final = 0.05
+_POLL_S: Final = 0.005
 
 
 class _Watched:
@@ -42,9 +47,15 @@ class BackgroundMonitor:
 
     async def check(self, entry: TerminalEntry) -> None:
         """Check now, for at most 0.25 s, what an exited program has left running, and record it."""
-        if entry.may_have_background:
-            with trio.move_on_after(_CHECK_TIMEOUT_S):
-                await self._check(entry)
+        # Most leave nothing, which is found without waiting.
+        if not entry.may_have_background or self._found_nothing(entry):
+            return
+        settled_at = entry.over_since + _SETTLING_S
+        with trio.move_on_after(_CHECK_TIMEOUT_S):
+            while boot_time() < settled_at or not await self._describe(entry):
+                await trio.sleep(_POLL_S)
+                if self._found_nothing(entry):
+                    return
 
     async def check_all(self) -> None:
         """Check now all terminals whose exited program may have left something running."""
@@ -67,22 +78,29 @@ class BackgroundMonitor:
     async def _check_watched(self, watched: _Watched) -> None:
         entry, before = watched.entry, watched.entry.background
         is_due = trio.current_time() >= watched.next
-        await self._check(entry, describes=is_due)
-        if is_due:
+        if not self._found_nothing(entry) and is_due:
+            await self._describe(entry)
             is_same = entry.background == before
             longer = min(2 * watched.pause, _DESCRIPTION_PERIOD_MAX_S)
             watched.pause = longer if is_same and longer else PERIOD_S
             watched.next = trio.current_time() + watched.pause
 
-    async def _check(self, entry: TerminalEntry, *, describes: bool = True) -> None:
-        try:
-            if not entry.may_have_background:
-                pass
-            elif not await entry.terminal.has_background():
+    def _found_nothing(self, entry: TerminalEntry) -> bool:
+        """Check whether nothing runs on, and record that; return whether no more has to be done."""
+        with suppress(OSError):  # no descriptor is free just now: the next check tries again
+            if entry.may_have_background and entry.terminal.has_background() is False:
                 self._registry.record_background(entry, NO_BACKGROUND)
-            elif describes and (found := await entry.terminal.background()).number:
-                self._registry.record_background(entry, found)
+        if entry.may_have_background and entry.released_at is None:
+            return False
+        self._watched.pop(entry.id, None)
+        return True
+
+    async def _describe(self, entry: TerminalEntry) -> bool:
+        """Record what runs on; return False if that is only just ending."""
+        try:
+            found = await entry.terminal.background()
         except OSError:
-            return  # no descriptor is free just now: the next check tries again
-        if not entry.may_have_background or entry.released_at is not None:
-            self._watched.pop(entry.id, None)
+            return True  # as above
+        if found is not None:
+            self._registry.record_background(entry, found)
+        return found is not None

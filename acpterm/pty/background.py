@@ -53,10 +53,18 @@ class Background(NamedTuple):
 NO_BACKGROUND: Final = Background()
 
 
-async def describe(members: list[ProcStat]) -> Background:
-    """Describe running processes. Raises `OSError` if no descriptor is free."""
+async def describe(members: list[ProcStat]) -> Background | None:
+    """Describe running processes, except those that are just ending; None if all are.
+
+    Raises `OSError` if no descriptor is free.
+    """
     if not members:
         return NO_BACKGROUND
+    if linux.AVAILABLE:
+        # Such as process 1 of a sandbox whose program has exited: it waits for the kernel.
+        members = [each for each in members if not linux.is_exiting(each.pid)]
+        if not members:
+            return None
     namespaces: dict[str, Ports] = {}
     found = await collect(_describe(each.pid, namespaces) for each in members[:_EXAMINED_MAX])
     # A shell that only waits for its child is older than the child.

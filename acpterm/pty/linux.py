@@ -22,6 +22,8 @@ _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 # 52 fields of at most 20 digits, and a name of at most 64 bytes.
 _STAT_BYTES_MAX = 4096
+# The kernel's flag of a process that is ending (include/linux/sched.h).
+_PF_EXITING = 0x4
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -119,6 +121,14 @@ def read_stat(pid: int) -> ProcStat | None:
         zombie=fields[0] in b"ZX",
         started=int(fields[19]) / _CLOCK_TICKS,
     )
+
+
+def is_exiting(pid: int) -> bool:
+    """Return whether a process is ending or has ended: it runs no code of its program any more."""
+    try:
+        return bool(int(stat_fields(f"/proc/{pid}/stat")[6]) & _PF_EXITING)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return True
 
 
 def stat_fields(path: str) -> list[bytes]:

@@ -254,15 +254,21 @@ class Terminal:
         assert self.exit is not None  # noqa: S101  set before the event, for the type checker
         return self.exit
 
-    async def has_background(self) -> bool:
+    def has_background(self) -> bool | None:
         """Return whether processes run on after the program has exited.
 
-        Raises `OSError` if the processes cannot be read.
+        None if only `background` can tell. Raises `OSError` if the processes cannot be read.
         """
-        return self.exit is not None and not self.is_closed and not await self._tree.empty()
+        if self.exit is None or self.is_closed:
+            return False
+        is_empty = self._tree.is_empty()
+        return None if is_empty is None else not is_empty
 
-    async def background(self) -> Background:
-        """Describe the processes that run on. Raises `OSError` as `has_background` does."""
+    async def background(self) -> Background | None:
+        """Describe the processes that run on, except those that are just ending.
+
+        None if all are just ending. Raises `OSError` if the processes cannot be read.
+        """
         return await describe(await self._tree.members())
 
     async def wait_closed(self) -> None:

@@ -10,10 +10,12 @@ import pytest
 import trio
 
 from acpterm.config.profiles import Limits, ProfileTable
+from acpterm.host import background as background_module
 from acpterm.jsonrpc import RpcError
 from tests.host.test_killing import skip_without
 from tests.support.agent import agent_of
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive
@@ -81,6 +83,15 @@ async def test_command_without_background_says_nothing_of_it(host):
         assert "background" not in (await user.terminal_request("get", terminal))
         await agent.release(terminal)
         assert not await user.list()
+
+
+async def test_what_ends_right_after_the_command_is_no_background(host, monkeypatch):
+    for bound in "_SETTLING_S", "_CHECK_TIMEOUT_S":
+        monkeypatch.setattr(background_module, bound, DEADLINE_S)
+    async with agent_of(host) as agent:
+        output, status = await agent.run("echo text > >(sleep 0.1; cat)")
+        assert output == "text\n"
+        assert "background" not in status["_meta"]["acpterm"]
 
 
 async def test_server_is_told_with_its_port_as_soon_as_it_listens(host):

@@ -61,7 +61,7 @@ async def reaped(process):
 
 async def test_new_tree_is_empty_and_close_removes_its_directory(groups):
     tree = groups.new("empty")
-    assert await tree.empty()
+    assert tree.is_empty()
     await tree.close()
     assert not os.listdir(groups._base) or "empty" not in os.listdir(groups._base)
 
@@ -69,7 +69,7 @@ async def test_new_tree_is_empty_and_close_removes_its_directory(groups):
 async def test_tree_is_created_when_another_pool_has_removed_the_base_directory(groups):
     Cgroups.find().close()
     tree = groups.new("alone")
-    assert await tree.empty()
+    assert tree.is_empty()
     await tree.close()
 
 
@@ -86,9 +86,9 @@ async def test_processes_that_leave_the_session_stay_in_the_tree(tree):
     process = start(tree, "(setsid sleep 60 & echo $!); (env -i setsid sleep 60 & echo $!)")
     two = pids(process, 2)
     assert await reaped(process) == 0
-    assert not await tree.empty()
+    assert not tree.is_empty()
     await tree.kill()
-    assert await tree.empty()
+    assert tree.is_empty()
     assert not any(alive(pid) for pid in two)
 
 

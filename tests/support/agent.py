@@ -59,7 +59,7 @@ class Agent(RpcClient):
         terminal = await self.create(command, **more)
         status = await self.wait(terminal)
         output = await self.output(terminal)
-        assert output["exitStatus"] == status
+        assert output["exitStatus"] == status, (output, status)
         await self.release(terminal)
         return output["output"], status
 

@@ -244,6 +244,7 @@ class Keeper:
     def _child_signal(self) -> None:
         for terminal in tuple(self.terminals.by_pid.values()):
             terminal.check_child()
+        self.terminals.reap_leaders()
         if not self._is_reaping:
             self._is_reaping = True
             self._loop.call_later(_REAP_ORPHANS_S, self._reap_orphans)

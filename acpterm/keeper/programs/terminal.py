@@ -164,8 +164,7 @@ class Terminal:
             self.master = None
             self._terminals.held.pop(self, None)
             if self.leader is not None:
-                self._terminals.leader_pids.discard(self.leader.pid)
-                self.leader.end()
+                self._terminals.end_leader(self.leader)
                 self.leader = None
             if self.ended and self.exit is None:
                 self._reap()

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.programs.leader import Leader
     from acpterm.keeper.programs.reading import Reader
     from acpterm.keeper.programs.reaping import Exit
     from acpterm.keeper.programs.terminal import Terminal
@@ -54,6 +55,7 @@ class Terminals:
         self.by_pid: dict[int, Terminal] = {}
         self.leader_pids: set[int] = set()
         """The pids of the leaders of sessions, which must not be reaped with the orphans."""
+        self._ended_leaders: set[int] = set()
         # Terminals that `Terminal.close_if_unused` must check again when a process has ended.
         self.held: dict[Terminal, None] = {}
         # Terminals that were written to, and how often `disarm_waiting` has checked them since.
@@ -63,6 +65,23 @@ class Terminals:
         # Terminals whose ring may have memory to release, and their `HEAD` at the last check.
         self._to_trim: dict[Terminal, int] = {}
         self._trimming = False
+
+    def end_leader(self, leader: Leader) -> None:
+        """Let the leader of a session exit."""
+        leader.end()
+        self._ended_leaders.add(leader.pid)
+        self.reap_leaders()
+
+    def reap_leaders(self) -> None:
+        """Reap the leaders that have ended: each zombie costs the worker time."""
+        for pid in tuple(self._ended_leaders):
+            try:
+                is_reaped = os.waitpid(pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:
+                is_reaped = True
+            if is_reaped:
+                self._ended_leaders.discard(pid)
+                self.leader_pids.discard(pid)
 
     def mark_written(self, terminal: Terminal) -> None:
         """Record that a terminal has new output.

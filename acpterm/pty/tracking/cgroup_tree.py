@@ -61,13 +61,18 @@ class CgroupTree:
         """Close the descriptor `cgroup`, which is not needed once the program was started."""
         self._close_directory()
 
-    async def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Return whether no process is in the group or its subgroups.
 
         Raises `OSError` if the group's state cannot be read; a removed group is empty.
         """
-        await trio.lowlevel.checkpoint()
-        return not self._is_populated()
+        try:
+            with open(f"{self._directory}/cgroup.events", "rb", buffering=0) as events:
+                return b"populated 0" in events.read()
+        except OSError as error:
+            if error.errno in _GONE:
+                return True
+            raise
 
     async def signal(self, number: int) -> None:
         """Send the signal `number` to each process in the group and its subgroups.
@@ -97,7 +102,7 @@ class CgroupTree:
         to each process instead.
         """
         pause = _FIRST_KILL_POLL_S
-        while not await retry_on_oserror(self.empty):
+        while not await retry_on_oserror(self._is_empty_now):
             if not self.kill_at_once():
                 await retry_on_oserror(partial(self.signal, signal.SIGKILL))
             await trio.sleep(pause)
@@ -135,14 +140,9 @@ class CgroupTree:
         # A process of a pid namespace that is not visible here is listed as 0.
         return [pid for pid in found if pid > 0]
 
-    def _is_populated(self) -> bool:
-        try:
-            with open(f"{self._directory}/cgroup.events", "rb", buffering=0) as events:
-                return b"populated 0" not in events.read()
-        except OSError as error:
-            if error.errno in _GONE:
-                return False
-            raise
+    async def _is_empty_now(self) -> bool:
+        await trio.lowlevel.checkpoint()
+        return self.is_empty()
 
     def _close_directory(self) -> None:
         if self.cgroup is not None:

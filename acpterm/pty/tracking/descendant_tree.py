@@ -8,6 +8,7 @@ import contextlib
 import math
 import signal
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 import trio
@@ -16,11 +17,12 @@ from acpterm.pty import processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.pty.tracking.tree import Rlimits, collect, retry_on_oserror
+from acpterm.pty.tracking.tree import Rlimits, collect, empty, retry_on_oserror
 
 # The tolerance when start times are compared: they are rounded to clock ticks (10 ms).
 START_SLACK_S: Final = 0.02
 
+_LEADER_END_S: Final = 1.0
 # How long `close` kills orphans that can be attributed to the tree only when it is closed.
 _CLOSE_TIMEOUT_S: Final = 1.0
 # A tree of more processes than this, or one that has grown since the previous round of signals, is
@@ -126,9 +128,12 @@ class DescendantTree:
     def leader(self) -> int | None:
         """The pid of the leader of the terminal's session, if that is not the program.
 
-        It belongs to no tree, since it must outlive the programs.
+        It belongs to no tree, since it must outlive the programs. None when it has ended.
         """
-        return None if self._session == self._pid else self._session
+        ended_at = self._session_ended_at
+        # The keeper ends it when it reports the end of the session.
+        has_ended = ended_at is not None and processes.now() > ended_at + _LEADER_END_S
+        return None if has_ended or self._session == self._pid else self._session
 
     def started(self, pid: int, started: float | None = None, session: int | None = None) -> None:
         """Record the pid and the start time of the terminal's program, and the id of its session.
@@ -172,12 +177,11 @@ class DescendantTree:
         if self._session_ended_at is None:
             self._session_ended_at = processes.now() if at is None else at
 
-    async def empty(self) -> bool:
-        """Return whether no process of the tree runs any more.
+    def is_empty(self) -> bool | None:
+        """Return whether no process of the tree runs any more; None if only `members` can tell.
 
         Raises `OSError` if the processes cannot be read.
         """
-        await trio.lowlevel.checkpoint()
         if self.root is not None:
             found = processes.identity(self.root)
             if found is not None and self._is_root(found) and not found.zombie:
@@ -186,7 +190,7 @@ class DescendantTree:
         if not self._is_over:
             has_orphans = self._adopter.has_orphans_of(self)
             if has_orphans is None:
-                return not await self.members()
+                return None
             # Without orphans, no process is left that could fork, so the tree stays empty.
             self._is_over = not has_orphans
         return self._is_over
@@ -207,7 +211,7 @@ class DescendantTree:
         """
         pause = _FIRST_KILL_POLL_S
         count_before = _SMALL_TREE_PROCESSES
-        while not await retry_on_oserror(self.empty):
+        while not await retry_on_oserror(partial(empty, self)):
             members = await retry_on_oserror(self.members)
             if len(members) > count_before:
                 members = await self._stop(members)

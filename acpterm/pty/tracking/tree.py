@@ -80,10 +80,10 @@ class ProcessTree(Protocol):
     def session_ended(self) -> None:
         """Record that the leader of the session was reaped."""
 
-    async def empty(self) -> bool:
+    def is_empty(self) -> bool | None:
         """Return whether no process of the tree runs any more, not counting zombies.
 
-        Raises `OSError` if the processes cannot be read.
+        None if only `members` can tell. Raises `OSError` if the processes cannot be read.
         """
 
     async def members(self) -> list[ProcStat]:
@@ -105,13 +105,23 @@ class ProcessTree(Protocol):
         """Stop tracking the tree. Call this when it is empty, or if its processes do not end."""
 
 
+async def empty(tree: ProcessTree) -> bool:
+    """Return whether no process of the tree runs any more, as `is_empty` or `members` finds.
+
+    Raises `OSError` if the processes cannot be read.
+    """
+    await trio.lowlevel.checkpoint()
+    is_empty = tree.is_empty()
+    return not await tree.members() if is_empty is None else is_empty
+
+
 async def end(tree: ProcessTree, grace: float) -> None:
     """End all processes of the tree: SIGTERM, and SIGKILL if some are left after `grace` seconds.
 
     Sends SIGCONT, too, so that stopped processes act on SIGTERM. Returns when no process is
     left. If cancelled, the remaining processes keep running.
     """
-    if await retry_on_oserror(tree.empty):
+    if await retry_on_oserror(partial(empty, tree)):
         return
     await retry_on_oserror(partial(tree.signal, signal.SIGTERM))
     await retry_on_oserror(partial(tree.signal, signal.SIGCONT))
@@ -124,7 +134,7 @@ async def end(tree: ProcessTree, grace: float) -> None:
 async def wait_empty(tree: ProcessTree) -> None:
     """Wait until no process of the tree runs any more."""
     pause = _FIRST_POLL_S
-    while not await retry_on_oserror(tree.empty):
+    while not await retry_on_oserror(partial(empty, tree)):
         await trio.sleep(pause)
         pause = min(2 * pause, _LAST_POLL_S)
 

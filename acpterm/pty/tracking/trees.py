@@ -15,6 +15,7 @@ and calls `adopt` for each terminal.
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import trio
@@ -30,7 +31,7 @@ from acpterm.pty.tracking.leftovers import end_leftovers
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.origin import Origin, find_origin
 from acpterm.pty.tracking.subreaper import Subreaper
-from acpterm.pty.tracking.tree import ProcessTree, Rlimits, retry_on_oserror
+from acpterm.pty.tracking.tree import ProcessTree, Rlimits, empty, retry_on_oserror
 
 
 class CombinedTree:
@@ -83,9 +84,12 @@ class CombinedTree:
         """Record that the leader of the terminal's session was reaped."""
         self._descent.session_ended()
 
-    async def empty(self) -> bool:
-        """Return whether no process of the tree runs, neither in the control group nor outside."""
-        return await self._group.empty() and await self._descent.empty()
+    def is_empty(self) -> bool | None:
+        """Return whether no process of the tree runs, neither in the control group nor outside.
+
+        None if only `members` can tell.
+        """
+        return self._group.is_empty() and self._descent.is_empty()
 
     async def members(self) -> list[ProcStat]:
         """Return the running processes of the tree, inside and outside the control group."""
@@ -104,7 +108,7 @@ class CombinedTree:
 
     async def kill(self) -> None:
         """Kill all processes of the tree; each round kills those in the control group first."""
-        while not await retry_on_oserror(self.empty):
+        while not await retry_on_oserror(partial(empty, self)):
             await self._group.kill()
             await self._descent.kill()
 

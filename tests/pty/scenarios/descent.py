@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import inspect
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import trio.testing
 from acpterm.pty import linux, processes
 from acpterm.pty.tracking import subreaper as subreapers
 from acpterm.pty.tracking.subreaper import Subreaper
-from acpterm.pty.tracking.tree import end
+from acpterm.pty.tracking.tree import empty, end
 from tests.pty.scarcity import no_descriptors
 from tests.pty.scenarios.harness import (
     alive,
@@ -34,7 +35,7 @@ async def tree_kills_descendants():
     process = start(tree, "sleep 60 & echo $!; setsid sleep 60 & echo $!; echo $$; wait")
     three = pids(process, 3)
     await tree.kill()
-    assert await tree.empty()
+    assert await empty(tree)
     assert not any(alive(pid) for pid in three)
     assert await reap(tree, process) == -signal.SIGKILL
 
@@ -46,7 +47,7 @@ async def end_kills_orphans_that_left_the_session():
     (orphan,) = pids(process, 1)
     assert await reap(tree, process) == 0
     assert linux.read_stat(orphan).ppid == os.getpid()
-    assert not await tree.empty()
+    assert not await empty(tree)
     await end(tree, 5)
     assert not alive(orphan)
 
@@ -194,7 +195,7 @@ async def process_that_reuses_the_pid_of_the_reaped_first_child_is_spared():
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
     subreaper.exclude(lambda: [stranger.pid])
-    assert await tree.empty()
+    assert await empty(tree)
     await tree.kill()
     assert stranger.poll() is None
     stranger.kill()
@@ -227,14 +228,23 @@ def record_failures(target, name, failed):
     """Patch the method `name` of `target`, to add `name` to `failed` when it raises `OSError`."""
     method = getattr(target, name)
 
-    async def call():
+    @contextlib.contextmanager
+    def recorded():
         try:
-            return await method()
+            yield
         except OSError:
             failed.add(name)
             raise
 
-    setattr(target, name, call)
+    def call():
+        with recorded():
+            return method()
+
+    async def call_async():
+        with recorded():
+            return await method()
+
+    setattr(target, name, call_async if inspect.iscoroutinefunction(method) else call)
 
 
 @scenario
@@ -250,12 +260,12 @@ async def tree_ends_and_orphans_are_reaped_when_there_are_no_descriptors_for_a_w
         orphan, _ = pids(process, 2)
         failed = set()
         with no_descriptors():
-            record_failures(tree, "empty", failed)
+            record_failures(tree, "is_empty", failed)
             record_failures(subreaper, "_orphans_now", failed)
             nursery.start_soon(end, tree, 0)
             # Triggers a round.
             os.kill(os.getpid(), signal.SIGCHLD)
-            await poll(lambda: failed == {"empty", "_orphans_now"})
+            await poll(lambda: failed == {"is_empty", "_orphans_now"})
             assert process.poll() is None
         assert await reap(tree, process) in (-signal.SIGTERM, -signal.SIGKILL)
         await poll(lambda: linux.read_stat(orphan) is None)
@@ -299,7 +309,7 @@ async def tree_that_keeps_forking_ends():
     with trio.fail_after(15):
         await end(tree, 0.05)
     await reap(tree, process)
-    assert await tree.empty()
+    assert await empty(tree)
 
 
 # Forks and ends repeatedly until stdin is closed, at most for 20 seconds: one process at a time.
@@ -321,7 +331,7 @@ async def tree_is_not_empty_while_its_process_keeps_forking_and_ending():
     await reap(tree, process)
     end = time.monotonic() + 1
     while time.monotonic() < end:
-        assert not await tree.empty()
+        assert not await empty(tree)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:  # noqa: ASYNC222  it does not block
                 pass
@@ -329,4 +339,4 @@ async def tree_is_not_empty_while_its_process_keeps_forking_and_ending():
         nursery.start_soon(tree.kill)
         await trio.testing.wait_all_tasks_blocked()
         process.stdin.close()
-    assert await tree.empty()
+    assert await empty(tree)

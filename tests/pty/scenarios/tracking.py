@@ -14,7 +14,7 @@ from acpterm.pty import linux, processes
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.origin import find_origin
 from acpterm.pty.tracking.subreaper import Subreaper
-from acpterm.pty.tracking.tree import end
+from acpterm.pty.tracking.tree import empty, end
 from acpterm.pty.tracking.trees import Trees
 from tests.pty.scenarios.harness import (
     VANISH,
@@ -73,7 +73,7 @@ async def process_that_moved_to_another_control_group_is_killed_with_its_tree():
         all_three = sorted(pids(process, 3))
         assert len(set(all_three) & set(members_of(elsewhere))) == 2
         assert [trees.origin(pid).terminals for pid in all_three] == [{"one"}] * 3
-        assert not await one.empty()
+        assert not await empty(one)
         await end(one, 0.1)
         assert not any(alive(pid) for pid in all_three)
         await reap(one, process)
@@ -153,7 +153,7 @@ async def process_that_reuses_the_pid_of_the_first_child_before_its_report_is_sp
     tree._pid, tree._pid_started = stranger.pid, linux.read_stat(stranger.pid).started - 1
     subreaper.exclude(lambda: [stranger.pid])
     await tree.signal(signal.SIGKILL)
-    assert await tree.empty()
+    assert await empty(tree)
     assert stranger.poll() is None
     stranger.kill()
     stranger.wait()
@@ -184,12 +184,12 @@ async def run_worker(pid, started, gone, gone_at):
     runs = trees.adopt("runs", int(pid), float(started))
     gone = trees.adopt("gone", int(gone), 0.0, reaped_at=float(gone_at))
     trees.adopt("other", 2**22, 0.0)
-    assert not await gone.empty()
+    assert not await empty(gone)
     await end(gone, 5)
-    assert await gone.empty()
-    assert not await runs.empty()
+    assert await empty(gone)
+    assert not await empty(runs)
     await end(runs, 5)
-    assert await runs.empty()
+    assert await empty(runs)
 
 
 @scenario
@@ -207,7 +207,7 @@ async def handover_passes_the_control_groups_and_their_lock():
     successor = Trees("cgroup", inherited=kept)
     adopted = successor.adopt("one", process.pid, linux.read_stat(process.pid).started)
     assert adopted.cgroup is None
-    assert not await adopted.empty()
+    assert not await empty(adopted)
     await end(adopted, 5)
     assert not any(alive(pid) for pid in two)
     adopted.reaped()
@@ -235,10 +235,10 @@ async def tree_that_uses_up_all_processes_is_tracked_and_ends():
         raise AssertionError("a thread could be started")
     assert trees.origin(process.pid).terminals == {"one"}
     assert trees.origin(quiet.pid).terminals == {"other"}
-    assert not await tree.empty()
+    assert not await empty(tree)
     with trio.fail_after(10):
         await end(tree, 0.2)
-    assert await tree.empty()
+    assert await empty(tree)
     assert quiet.poll() is None
     await other.kill()
 
