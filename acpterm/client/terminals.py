@@ -127,11 +127,12 @@ class Terminals:
         If the session was closed meanwhile, release the terminal.
         """
         self._held[terminal] = None
-        self._new.setdefault(create.session, []).append(terminal[1])
         cwd = text(fields.get("cwd")) or self._session_cwds.get(create.session)
         self._on_created(terminal, _command(fields), cwd)
         if create.session_is_closed:
             self._release(terminal)
+        else:
+            self._new.setdefault(create.session, []).append(terminal[1])
 
     def cancel(self, id_: Id) -> bool:
         """Cancel the agent's request `id_` at the host; return False if it is not pending there."""

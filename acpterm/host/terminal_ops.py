@@ -80,9 +80,9 @@ def read(
 
     The wait ends when there is output after `since`, when the program has exited, or after
     `wait_ms` milliseconds; with `until_input`, also when the program waits for input or is stopped
-    for lack of the terminal. `read` itself
-    raises `RpcError` (-32602) if `since` is after the end of the output, or if the requested screen
-    is too large. The coroutine raises the errors of `current_screen` if the screen is requested.
+    for lack of the terminal. `read` itself raises `RpcError` (-32602) if `since` is after the end
+    of the output, or if the requested screen is too large. The coroutine raises the errors of
+    `current_screen` if the screen is requested.
     """
     terminal = entry.terminal
     view = params.format or terminal.view

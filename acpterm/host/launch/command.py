@@ -80,12 +80,13 @@ _LINE: Final = 'set -- "$(cat <&9)"; exec 9<&-; eval "set --; $1"'
 _WITH_LINE: Final = 'exec 9<"$1"; PATH=$PATH:/bin:/usr/bin command rm -f -- "$1"; shift; exec "$@"'
 
 
-def with_line(path: str, argv: Sequence[str], *, shell_path: str) -> list[str]:
+def with_line(path: str, argv: Sequence[str]) -> list[str]:
     """Return the argv of a shell that executes `argv` with the file at `path` as descriptor 9.
 
     The file is removed first.
     """
-    return [shell_path, "-c", _WITH_LINE, "acpterm", path, *argv]
+    # Not the user's shell: ksh closes descriptors from 3 on when it executes a program.
+    return ["/bin/sh", "-c", _WITH_LINE, "acpterm", path, *argv]
 
 
 def write_line(line: str) -> str:

@@ -181,7 +181,7 @@ class LaunchRequest:
         try:
             if line is not None:
                 path = await _line_file(line)
-                program = program._replace(argv=with_line(path, program.argv, shell_path=shell))
+                program = program._replace(argv=with_line(path, program.argv))
             return await self._start(program, pool, record, writer, remote, strict=strict)
         except BaseException:
             if path is not None:

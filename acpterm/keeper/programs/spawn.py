@@ -38,7 +38,7 @@ SPARE_DESCRIPTORS = 32
 """Descriptors reserved for messages of the worker: if fewer are free, no program is started."""
 # Descriptors that the leader gets under other numbers must be above these.
 _FD_MIN = 10
-_FORK_TIMEOUT_S = 5.0
+_LEADER_TIMEOUT_S = 5.0
 _IUTF8 = 0x4000 if system.LINUX else 0
 _SIGNALS = sorted(_signal.valid_signals())
 
@@ -69,6 +69,8 @@ def spawn(
             program[1]["GPG_TTY"] = path
         try:
             return _spawn_by_leader(program, path, master, cgroup)
+        except TimeoutError:
+            raise  # the program may run
         except (OSError, ValueError):
             return _fork(program, slave, master, cgroup)
     except BaseException:
@@ -134,6 +136,7 @@ def _spawn_by_leader(
             setsigdef=_SIGNALS,
         )
         leaders_end.close()
+        end.settimeout(_LEADER_TIMEOUT_S)
         started = leader.started(end)
     except BaseException:
         leaders_end.close()
@@ -175,7 +178,7 @@ def _fork(
         if pid == 0:
             _run_leader(program, slave, leaders_end, cgroup)
         leaders_end.close()
-        end.settimeout(_FORK_TIMEOUT_S)
+        end.settimeout(_LEADER_TIMEOUT_S)
         started = leader.started(end)
     except BaseException:
         leaders_end.close()
