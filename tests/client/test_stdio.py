@@ -52,9 +52,10 @@ def place(tmp_path):
     """The place of a daemon, which is ended after the test."""
     paths = Place(tmp_path)
     yield paths
-    deadline = time.monotonic() + 10
-    while Path(f"{paths.socket}.log").exists() and alive(paths.daemon):
-        assert time.monotonic() < deadline, "the daemon does not end by itself"
+    deadline = time.monotonic() + DEADLINE_S
+    log = Path(f"{paths.socket}.log")
+    while log.exists() and alive(paths.daemon):
+        assert time.monotonic() < deadline, f"the daemon does not end by itself: {log.read_text()}"
         time.sleep(0.01)
 
 
