@@ -74,7 +74,9 @@ async def describe(members: list[ProcStat]) -> Background | None:
 
 def _describe(pid: int, namespaces: dict[str, Ports]) -> RunningProcess:
     ports = _ports_of(pid, namespaces) if linux.AVAILABLE else ()
-    return RunningProcess(pid, display(processes.arguments_of(pid)), ports)
+    # There are no arguments while a program is being executed.
+    argv = processes.arguments_of(pid) or [linux.name_of(pid)]
+    return RunningProcess(pid, display(argv), ports)
 
 
 def display(argv: list[bytes]) -> str:
