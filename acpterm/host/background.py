@@ -19,7 +19,7 @@ PERIOD_S: Final = 0.5
 # The longest time between two descriptions of processes that stay the same.
 _DESCRIPTION_PERIOD_MAX_S: Final = 5.0
 # A request waits at most so long for a check. An exit is never reported later than that.
-_CHECK_TIMEOUT_S: Final = 0.25
+_CHECK_TIMEOUT_S: Final = 1.0
 # What ends so soon after the program is no background, such as `tee` in `make > >(tee log)`.
 _SETTLING_S: Final = 0.05
 _POLL_S: Final = 0.005
@@ -46,7 +46,7 @@ class BackgroundMonitor:
         self._added.set()
 
     async def check(self, entry: TerminalEntry) -> None:
-        """Check now, for at most 0.25 s, what an exited program has left running, and record it."""
+        """Check now, for at most a second, what an exited program has left running, and record it."""
         # Most leave nothing, which is found without waiting.
         if not entry.may_have_background or self._found_nothing(entry):
             return

@@ -199,7 +199,7 @@ class TerminalRegistry:
 
         `by` is recorded as the cause.
         """
-        if entry.terminal.exit is None or entry.background.number:
+        if entry.terminal.exit is None or entry.may_have_background:
             self._bus.publish_terminal("killed", entry, by.value)
         entry.record_kill(by)
         entry.terminal.kill(by, entry.record.cause_of(by))

@@ -123,8 +123,8 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
         # The response shows that the keeper has handled the record too.
         meanwhile = await spawn(worker.keeper, "read x; exit 4; :", name="meanwhile")
         await flood.wait_for(lambda self: len(self.output) > 100_000)
-        output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
         await poll(lambda: (manager.receive(), "leader.meanwhile" in manager.stored)[1])
+        output, pids = bytes(flood.output), [flood.pid, quiet.pid, meanwhile.pid]
         os.kill(started.pid, signal.SIGKILL)
         worker.kill()
         await started.wait()
