@@ -22,7 +22,7 @@ from acpterm.pty.tracking import marks
 
 
 @click.command("attach")
-@terminal_argument(required=False)
+@terminal_argument(required=False, running=True)
 @click.option("-r", "--read-only", is_flag=True, help="Show the terminal without typing into it.")
 @at_daemon
 def command(
