@@ -243,8 +243,8 @@ async def _end(agent: AgentProcess, tree: ProcessTree, grace: float) -> None:
 
 
 async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
-    if why := why_not_found(argv[0]):
-        raise StartError(why)
+    if missing := why_not_found(argv[0]):
+        raise StartError(missing)
     command = list(argv)
     if tree.join is not None:
         # Join the cgroup before exec, so that no process of the agent can be outside of it.
