@@ -87,7 +87,7 @@ async def test_commands_for_running_programs_are_offered_no_others(path):
 async def test_commands_flags_and_choices_are_completed(tmp_path):
     path = str(tmp_path / "agent.sock")
     assert completions(path, "acpterm", "pro") == ["promote", "provider", "proxy", "prompt"]
-    assert completions(path, "acpterm", "ls", "--w") == ["--watch"]
+    assert completions(path, "acpterm", "ls", "--wat") == ["--watch"]
     assert completions(path, "acpterm", "prompt", "--allow", "r") == ["reads"]
     assert completions(path, "acpterm", "completion", "z") == ["zsh"]
 
