@@ -25,7 +25,7 @@ from msgspec import inspect as types
 
 from acpterm import __version__
 from acpterm.cli.completion import completion_script
-from acpterm.cli.main import SHORT, group
+from acpterm.cli.main import GROUPS, SHORT, group
 from acpterm.config import Settings
 from acpterm.config.profiles import BUILTIN, Limits, Profile, ProfileFor
 
@@ -126,35 +126,6 @@ is `COMMAND --help`. For other unknown names, acpterm suggests a command.
 
 Equivalents of tmux, docker, gh and asciinema commands: [coming-from.md](coming-from.md).
 """
-
-GROUPS = {
-    "Terminals": [
-        "run",
-        "ls",
-        "attach",
-        "logs",
-        "screen",
-        "send",
-        "wait",
-        "kill",
-        "rm",
-        "promote",
-        "rename",
-        "resize",
-        "inspect",
-        "open",
-        "share",
-        "shares",
-        "unshare",
-        "events",
-        "export",
-        "replay",
-        "terminal",
-    ],
-    "What agents may run": ["policy", "provider", "approvals", "approve", "deny", "audit"],
-    "The daemon": ["status", "restart", "shutdown", "serve", "doctor", "completion"],
-    "For agents, editors and scripts": ["setup", "mcp", "stdio", "proxy", "prompt"],
-}
 
 # The file names under which each shell searches for its completion script.
 COMPLETIONS = {"bash": "acpterm.bash", "zsh": "_acpterm", "fish": "acpterm.fish"}

@@ -1,5 +1,6 @@
 """Options that several commands share, loading of the settings, and `fail`."""
 
+import os
 import shlex
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -111,12 +112,26 @@ def hosted(function: F) -> F:
     return function
 
 
+def _existing(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    if path is None or os.path.lexists(path):
+        return path
+    raise click.BadParameter(
+        f"no daemon listens at {path!r}: acpterm serve --socket {shlex.quote(path)} starts one",
+        ctx,
+        param,
+    )
+
+
 def at_daemon(function: F) -> F:
     """Add `--config` and `--socket`, the options of the commands that act on a daemon."""
     for option in (
         click.option("--config", metavar="FILE", help="Read the settings from FILE."),
         click.option(
-            "--socket", metavar="PATH", help="Use the daemon that listens for agents at PATH."
+            "--socket",
+            metavar="PATH",
+            # A daemon started at a mistyped path would have none of the user's terminals.
+            callback=_existing,
+            help="Use the daemon that listens for agents at PATH.",
         ),
     ):
         function = option(function)

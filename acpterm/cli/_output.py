@@ -30,7 +30,16 @@ def echo_once(text: str) -> None:
 
 
 def json_text(value: object) -> str:
-    """Return `value` as JSON. Characters that could control a terminal are escaped."""
+    """Return `value` as JSON, indented if stdout is a terminal.
+
+    Characters that could control a terminal are escaped.
+    """
+    text = json_line(value)
+    return msgspec.json.format(text) if os.isatty(1) else text
+
+
+def json_line(value: object) -> str:
+    """Return `value` as one line of JSON. Characters that could control a terminal are escaped."""
     return escape_json(msgspec.json.encode(value).decode())
 
 

@@ -163,9 +163,15 @@ def parse_span(text: str) -> float:
 
 
 class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """A terminal, given by its id, the beginning of its id, its name, or ``@last``."""
+    """A terminal, given by its id, the beginning of its id, its name, or ``@last``.
+
+    With `running`, completion offers only terminals in which something runs.
+    """
 
     name = "terminal"
+
+    def __init__(self, *, running: bool = False) -> None:
+        self._running = running
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return `value`; fail if it is empty, or if it is not UTF-8 and cannot be sent."""
@@ -192,10 +198,12 @@ class TerminalName(click.ParamType):  # type: ignore[type-arg]  # generic since 
             return [CompletionItem(LAST)] if LAST.startswith(incomplete) else []
         given = ctx.params.get(param.name or "") or ()
         taken = {given} if isinstance(given, str) else set(given)
-        return [item for item in _known(ctx, incomplete) if item.value not in taken]
+        known = _known(ctx, incomplete, running=self._running)
+        return [item for item in known if item.value not in taken]
 
 
-def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+def _known(ctx: click.Context, incomplete: str, *, running: bool) -> list[CompletionItem]:
+    from acpterm.acp.user_api import ACTIVE  # noqa: PLC0415  only for completion
     from acpterm.client.user.completion import (  # noqa: PLC0415  only for completion
         description,
         short_ids,
@@ -211,6 +219,8 @@ def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     short = short_ids([info.terminal_id for info in found])
     items = []
     for info in found:
+        if running and info.state not in ACTIVE and not info.background:
+            continue
         full_id = info.terminal_id
         words = [full_id if incomplete.startswith("term_") else short[full_id]]
         if info.name and _SAFE.fullmatch(info.name):
@@ -222,16 +232,19 @@ def _known(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return items
 
 
-def terminal_argument(*, many: bool = False, required: bool = True) -> Callable[[F], F]:
+def terminal_argument(
+    *, many: bool = False, required: bool = True, running: bool = False
+) -> Callable[[F], F]:
     """Return a decorator that adds the argument TERMINAL to a command.
 
     The command's function gets the parameter `terminal`, a string, or with `many` the parameter
     `terminals`, a tuple of strings. Unless the argument is `required`, the user may omit it: then
-    `terminal` is None, or `terminals` is empty.
+    `terminal` is None, or `terminals` is empty. `running` is as for `TerminalName`.
     """
+    kind = TerminalName(running=running)
     if many:
         return click.argument(
-            "terminals", metavar="TERMINAL…", nargs=-1, required=required, type=TerminalName()
+            "terminals", metavar="TERMINAL…", nargs=-1, required=required, type=kind
         )
     metavar = "TERMINAL" if required else "[TERMINAL]"
-    return click.argument("terminal", metavar=metavar, required=required, type=TerminalName())
+    return click.argument("terminal", metavar=metavar, required=required, type=kind)

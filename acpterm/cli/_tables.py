@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Final
 
-from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_api import ACTIVE, TerminalInfo
 from acpterm.cli._output import is_colour_wanted
 from acpterm.client.user.completion import short_ids
 from acpterm.client.user.format import (
@@ -26,14 +26,14 @@ from acpterm.client.user.output.blocking_stdout import window_size
 
 # Spaces between two columns.
 _GAP: Final = 2
-# Columns that are dropped in a narrow window, in this order; the command is dropped after them.
-_DROPPED: Final = ("size", "session", "output", "agent", "where", "owner", "age", "name")
+# Columns that are dropped in a narrow window, in this order, before those of `_LEAST`.
+_DROPPED: Final = ("size", "session", "output", "agent", "where", "owner", "age")
 # Widths to which columns are cut before a column is dropped. If the table is narrower than the
 # window afterwards, these columns are widened again, in this order.
 _CUT: Final = {"name": 20, "command": 24, "agent": 16, "session": 12}
-# Minimum width of a cut command or state. If less is left, the column is dropped, since so short a
-# text is useless.
-_WIDTH_MIN: Final = 4
+# The last columns beside the id: they are cut to these widths, in this order, and then dropped, in
+# this order. All of them fit into 40 cells.
+_LEAST: Final = {"command": 8, "state": 10, "name": 8}
 
 # SGR parameters (ECMA-48) of a style: an attribute and a colour.
 _PLAIN: Final = ("", "")
@@ -70,7 +70,7 @@ def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
 def text_of(rows: Sequence[Row]) -> str:
     """Return a table to print on stdout.
 
-    If stdout is a terminal, the table fits the window, unless the column of ids is too wide.
+    If stdout is a terminal, the table is no wider than the window, unless the ids are.
     """
     if os.isatty(1):
         # An ID is never cut, even if the window is narrower.
@@ -78,6 +78,25 @@ def text_of(rows: Sequence[Row]) -> str:
         styles = Styles.COLOURS if is_colour_wanted() else Styles.NONE
         return "\n".join(table(rows, columns, styles))
     return "\n".join(table(rows, None, Styles.NONE))
+
+
+def fitting_text(terminals: Iterable[TerminalInfo]) -> str:
+    """Return the table of `terminals`, and if stdout is a terminal, only what fits the window.
+
+    The last line then counts the rest.
+    """
+    found = in_list_order(terminals)
+    rows = [item.row for item in items(found)]
+    columns, height = window_size()
+    # The header and the shell's prompt take one line each.
+    if not os.isatty(1) or len(rows) + 2 <= height:
+        return text_of(rows)
+    shown = max(0, height - 3)
+    left = found[shown:]
+    running = sum(info.state in ACTIVE for info in left)
+    counts = [(running, "running"), (len(left) - running, "ended")]
+    more = ", ".join(f"{count} {state}" for count, state in counts if count)
+    return f"{text_of(rows[:shown])}\n{cut_to(f'and {more}: see acpterm ls --all', columns)}"
 
 
 def table(
@@ -158,19 +177,19 @@ def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
     }
     if columns is None or _total(needs) <= columns:
         return needs
-    empty = [name for name in _DROPPED if all(getattr(row, name) == NOTHING for row in rows)]
+    empty = [name for name in needs if all(getattr(row, name) == NOTHING for row in rows)]
     sizes = {name: min(need, _CUT.get(name, need)) for name, need in needs.items()}
     for name in (*empty, *_DROPPED):
         if _total(sizes) <= columns:
             break
         sizes.pop(name, None)
-    for name in ("command", "state"):
-        over = _total(sizes) - columns
-        if over > 0:
-            sizes[name] -= over
-            if sizes[name] < _WIDTH_MIN:
-                del sizes[name]
-    for name in _CUT:
+    for name in (name for name in _LEAST if name in sizes):
+        over = max(0, _total(sizes) - columns)
+        sizes[name] = max(min(_LEAST[name], sizes[name]), sizes[name] - over)
+    for name in _LEAST:
+        if _total(sizes) > columns:
+            sizes.pop(name, None)
+    for name in ("state", *_CUT):
         if name in sizes:
             room = max(0, columns - _total(sizes))
             sizes[name] = min(needs[name], sizes[name] + room)

@@ -17,7 +17,7 @@ import trio
 
 from acpterm.acp.user_api import ACTIVE, TerminalInfo
 from acpterm.cli._async import call_async
-from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_line
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
 from acpterm.cli.attach import detach_filter
 from acpterm.client.errors import root_error
@@ -84,7 +84,7 @@ async def _watch_lines(
     async def show(found: list[TerminalInfo]) -> None:
         nonlocal printed
         found = chosen(found)
-        text = json_text(found) if as_json else f"{text_of([row for _, row in items(found)])}\n"
+        text = json_line(found) if as_json else f"{text_of([row for _, row in items(found)])}\n"
         if text != printed:
             printed = text
             await run_blocking(partial(echo, text), abandon_on_cancel=True)

@@ -8,7 +8,7 @@ import click
 from acpterm.acp.approvals import ApprovalInfo, ApprovalsResponse, AskedNotification
 from acpterm.cli._daemon import call_running
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import echo_once, json_text
+from acpterm.cli._output import echo_once, json_line, json_text
 from acpterm.client.user.approval_format import table
 
 
@@ -55,7 +55,7 @@ def _follow(config: str | None, socket: str | None, *, as_json: bool) -> int:
 
     async def show(change: Change, params: Raw) -> None:
         if as_json:
-            text = json_text(params)
+            text = json_line(params)
         elif isinstance(change, AskedNotification):
             text = asked_lines(change.approval)
         else:

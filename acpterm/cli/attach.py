@@ -8,7 +8,7 @@ import click
 from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
-from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._options import at_daemon, settings
 from acpterm.cli._params import terminal_argument
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
@@ -22,7 +22,7 @@ from acpterm.pty.tracking import marks
 
 
 @click.command("attach")
-@terminal_argument(required=False)
+@terminal_argument(required=False, running=True)
 @click.option("-r", "--read-only", is_flag=True, help="Show the terminal without typing into it.")
 @at_daemon
 def command(
@@ -53,8 +53,6 @@ def command(
     """
     # The user may type a password.
     linux.forbid_inspection()
-    if not Tty.is_there():
-        fail("attach needs a terminal on stdin and stdout; see acpterm logs -f for elsewhere")
     detach_keys = detach_filter(config, socket)
 
     async def attach_and_wait(client: UserClient) -> str:
@@ -62,6 +60,11 @@ def command(
         if info.state not in ACTIVE:
             name = title(info)
             raise DaemonError(f"the program of terminal {name} has ended: see acpterm logs {name}")
+        if not Tty.is_there():
+            raise DaemonError(
+                "attach needs a terminal on stdin and stdout: elsewhere use acpterm logs -f "
+                f"{title(info)}, and acpterm send {title(info)} TEXT"
+            )
         response = await attach(client, Tty(), info, detach_keys, read_only=read_only)
         status = response and response.exit_status
         if status and status.ended_by == "lost" and not is_place(info.provider):

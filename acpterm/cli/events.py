@@ -8,7 +8,7 @@ from msgspec import Raw
 from acpterm.acp.user_streams import EventNotification
 from acpterm.cli._async import call_async
 from acpterm.cli._options import at_daemon
-from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_text
+from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_line
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.event_format import EventRow, event_row
 from acpterm.client.user.events import follow, until_ended
@@ -46,7 +46,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
 
     async def print_event(event: EventNotification, params: Raw) -> None:
         if as_json:
-            text = json_text(params)
+            text = json_line(params)
         else:
             text = _line(event_row(event), colours=colours)
             if event.lost:

@@ -111,7 +111,7 @@ def _state(info: TerminalInfo) -> str:
     if status is None:
         return state(info, now)
     outcome, run_time = state(info, now), duration(status.wall_ms / 1000)
-    by = "" if reason(status) else f" ({ended_by(status)})"
+    by = "" if status.ended_by == "exited" or reason(status) else f" ({ended_by(status)})"
     return f"{outcome} after {run_time}{by}"
 
 

@@ -42,7 +42,7 @@ class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click
 
 
 @click.command("kill")
-@terminal_argument(many=True)
+@terminal_argument(many=True, running=True)
 @click.option("--no-wait", is_flag=True, help="Do not wait for the programs to exit.")
 @click.option(
     "-s",

@@ -6,13 +6,16 @@ from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
 from acpterm.cli._daemon import call_running
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
-from acpterm.cli._tables import items, text_of
-from acpterm.client.user.format import in_list_order
+from acpterm.cli._tables import fitting_text, items, text_of
+from acpterm.client.user.format import in_list_order, is_waiting
 
 
 @click.command("ls")
 @click.option("-a", "--all", "everything", is_flag=True, help="Include released terminals.")
 @click.option("-r", "--running", is_flag=True, help="List only terminals whose program runs.")
+@click.option("--waiting", is_flag=True, help="List only terminals that wait for input.")
+@click.option("--agent", metavar="NAME", help="List only an agent's: NAME is in its name.")
+@click.option("--session", metavar="ID", help="List only a session's: its id begins with ID.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only ids, one per line.")
 @click.option("-w", "--watch", "watched", is_flag=True, help="Redraw when something changes.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
@@ -21,13 +24,19 @@ def command(
     *,
     everything: bool,
     running: bool,
+    waiting: bool,
+    agent: str | None,
+    session: str | None,
     quiet: bool,
     watched: bool,
     as_json: bool,
     config: str | None,
     socket: str | None,
 ) -> None:
-    """List the terminals: running ones first, then by age.
+    """List the terminals: those that wait for input, the running ones, and those that have ended.
+
+    The newest ones are first. If stdout is a terminal, the list is no longer and no wider than the
+    window, except for ids; a line counts what is left out, unless --all is given.
 
     ID is the shortest unique beginning of the terminal's id; every command accepts it. OWNER is
     agent, or user if the terminal is yours. WHERE is the sandbox, container or place in which the
@@ -36,7 +45,7 @@ def command(
     COMMIT_EDITMSG"; it is "stopped" with the cause if a program is stopped that needs the terminal.
     With --all the list includes terminals that their agent has released and that can still be read.
 
-    If stdout is a terminal, the list is cut to its width, except for the ID. With --json the list
+    With --json the list
     is an array of the daemon's terminal objects; with --json and --watch, such an array is printed
     as one line for each change.
 
@@ -52,7 +61,14 @@ def command(
         raise click.UsageError(f"--quiet prints ids only: leave {other} out")
 
     def chosen(found: list[TerminalInfo]) -> list[TerminalInfo]:
-        return [info for info in found if info.state in ACTIVE or not running]
+        return [
+            info
+            for info in found
+            if (info.state in ACTIVE or not running)
+            and (is_waiting(info) or not waiting)
+            and (agent is None or agent.casefold() in (info.agent or "").casefold())
+            and (session is None or (info.session_id or "").startswith(session))
+        ]
 
     if watched:
         from acpterm.cli._watch import watch  # noqa: PLC0415  it imports trio
@@ -63,7 +79,10 @@ def command(
         config, socket, lambda client: client.call("terminal/list", request, ListResponse)
     )
     found = chosen(response.terminals if response else [])
-    if not quiet:
-        echo_once(json_text(found) if as_json else text_of([item.row for item in items(found)]))
+    if as_json:
+        echo_once(json_text(found))
+    elif not quiet:
+        rows = [item.row for item in items(found)]
+        echo_once(text_of(rows) if everything else fitting_text(found))
     elif found:
         echo_once("\n".join(info.terminal_id for info in in_list_order(found)))

@@ -15,53 +15,61 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
-# For each command its module and its first line of help, which --help shows without an import.
-_COMMANDS = {
-    "run": ("acpterm.cli.run", "Run a command in a terminal of your own."),
-    "ls": ("acpterm.cli.ls", "List the terminals."),
-    "attach": ("acpterm.cli.attach", "Attach to a terminal."),
-    "logs": ("acpterm.cli.logs", "Print the output of a terminal."),
-    "screen": ("acpterm.cli.screen", "Print or draw the current screen of a terminal."),
-    "send": ("acpterm.cli.send", "Type into a terminal."),
-    "wait": ("acpterm.cli.wait", "Wait for terminals to exit, or for output."),
-    "kill": ("acpterm.cli.kill", "Kill the programs of terminals."),
-    "rm": ("acpterm.cli.rm", "Remove terminals."),
-    "promote": ("acpterm.cli.promote", "Take a terminal over from its agent."),
-    "rename": ("acpterm.cli.rename", "Rename a terminal."),
-    "resize": ("acpterm.cli.resize", "Resize a terminal."),
-    "inspect": ("acpterm.cli.inspect", "Show the details of a terminal."),
-    "approvals": ("acpterm.cli.approvals", "List commands of agents that wait for approval."),
-    "approve": ("acpterm.cli.approve", "Let commands of agents run."),
-    "deny": ("acpterm.cli.deny", "Refuse commands of agents."),
-    "open": ("acpterm.cli.open", "Open the page that shows all terminals in a browser."),
-    "share": ("acpterm.cli.share", "Make a link to one terminal, for others to watch."),
-    "shares": ("acpterm.cli.shares", "List the links to terminals."),
-    "unshare": ("acpterm.cli.unshare", "End links to terminals."),
-    "events": ("acpterm.cli.events", "Print events as they happen."),
-    "audit": ("acpterm.cli.audit", "Print the audit log: what ran, and who allowed it."),
-    "export": ("acpterm.cli.export", "Export a terminal as a recording, text, HTML or a picture."),
-    "replay": ("acpterm.cli.replay", "Replay a terminal or a recording."),
-    "status": ("acpterm.cli.status", "Show daemon status."),
-    "restart": (
-        "acpterm.cli.restart",
-        "Restart a terminal's program, or replace the daemon's worker.",
-    ),
-    "shutdown": ("acpterm.cli.shutdown", "Shut down the daemon and its terminals."),
-    "terminal": ("acpterm.cli.terminal", "Start and use terminals with the words of /terminal."),
-    "provider": ("acpterm.cli.provider", "List or select what isolates terminals."),
-    "policy": ("acpterm.cli.policy", "Check and change what agents may run."),
-    "setup": ("acpterm.cli.setup", "Give agents terminals: write acpterm into their settings."),
-    "doctor": ("acpterm.cli.doctor", "Check this machine for what acpterm needs."),
-    "completion": ("acpterm.cli.completion", "Print a shell completion script."),
-    "serve": ("acpterm.cli.serve", "Run the daemon, which listens for agents on a Unix socket."),
-    "proxy": ("acpterm.cli.proxy", "Relay between an editor and its agent, and provide terminals."),
-    "prompt": ("acpterm.cli.prompt", "Send a prompt to an agent, and print what it does."),
-    "mcp": ("acpterm.cli.mcp", "Serve an MCP client, on stdin and stdout: terminals as tools."),
-    "stdio": (
-        "acpterm.cli.stdio",
-        "Serve the agent that spawned acpterm, on stdin and stdout.",
-    ),
+GROUPS: Final = {
+    "Terminals": {
+        "run": "Run a command in a terminal of your own.",
+        "ls": "List the terminals.",
+        "attach": "Attach to a terminal.",
+        "logs": "Print the output of a terminal.",
+        "screen": "Print or draw the current screen of a terminal.",
+        "send": "Type into a terminal.",
+        "wait": "Wait for terminals to exit, or for output.",
+        "kill": "Kill the programs of terminals.",
+        "rm": "Remove terminals.",
+        "promote": "Take a terminal over from its agent.",
+        "rename": "Rename a terminal.",
+        "resize": "Resize a terminal.",
+        "inspect": "Show the details of a terminal.",
+        "open": "Open the page that shows all terminals in a browser.",
+        "share": "Make a link to one terminal, for others to watch.",
+        "shares": "List the links to terminals.",
+        "unshare": "End links to terminals.",
+        "events": "Print events as they happen.",
+        "export": "Export a terminal as a recording, text, HTML or a picture.",
+        "replay": "Replay a terminal or a recording.",
+        "terminal": "Start and use terminals with the words of /terminal.",
+    },
+    "What agents may run": {
+        "policy": "Check and change what agents may run.",
+        "provider": "List or select what isolates terminals.",
+        "approvals": "List commands of agents that wait for approval.",
+        "approve": "Let commands of agents run.",
+        "deny": "Refuse commands of agents.",
+        "audit": "Print the audit log: what ran, and who allowed it.",
+    },
+    "The daemon": {
+        "status": "Show daemon status.",
+        "restart": "Restart a terminal's program, or replace the daemon's worker.",
+        "shutdown": "Shut down the daemon and its terminals.",
+        "serve": "Run the daemon, which listens for agents on a Unix socket.",
+        "doctor": "Check this machine for what acpterm needs.",
+        "completion": "Print a shell completion script.",
+    },
+    "For agents, editors and scripts": {
+        "setup": "Give agents terminals: write acpterm into their settings.",
+        "mcp": "Serve an MCP client, on stdin and stdout: terminals as tools.",
+        "stdio": "Serve the agent that spawned acpterm, on stdin and stdout.",
+        "proxy": "Relay between an editor and its agent, and provide terminals.",
+        "prompt": "Send a prompt to an agent, and print what it does.",
+    },
 }
+"""The first line of each command's help, by group and by the command's name.
+
+The module of a command is `acpterm.cli.NAME`, imported when the command is used.
+"""
+
+SHORT: Final = {name: line for lines in GROUPS.values() for name, line in lines.items()}
+"""The first line of each command's help, by the command's name."""
 
 ALIASES: Final = {
     "a": "attach",
@@ -118,9 +126,6 @@ def no_such_command(name: str, commands: Sequence[str]) -> str:
 # Commands that handle a closed stdout themselves.
 _HANDLE_CLOSED_STDOUT = (["serve"], ["stdio"], ["mcp"], ["proxy"], ["prompt"])
 
-SHORT = {name: line for name, (_, line) in _COMMANDS.items()}
-"""The first line of each command's help, by the command's name."""
-
 
 @add_completion_class
 class _Zsh(ZshComplete):
@@ -136,13 +141,13 @@ class _Zsh(ZshComplete):
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(_COMMANDS)
+        return list(SHORT)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in SHORT:
             return None
-        module = importlib.import_module(_COMMANDS[cmd_name][0])
+        module = importlib.import_module(f"acpterm.cli.{cmd_name}")
         # All imported objects live until the process exits. Without this call, a garbage collection
         # at exit takes a fifth of the run time of a short command.
         gc.freeze()
@@ -170,22 +175,24 @@ class _LazyGroup(click.Group):
         name = ALIASES.get(name, name)
         command = self.get_command(ctx, name)
         if command is None and not ctx.resilient_parsing:
-            ctx.fail(no_such_command(name, list(_COMMANDS)))
+            ctx.fail(no_such_command(name, list(SHORT)))
         return name, command, rest
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # click would import every command for its first line of help.
         found = [
             CompletionItem(name, help=line)
-            for name, (_, line) in _COMMANDS.items()
+            for name, line in SHORT.items()
             if name.startswith(incomplete)
         ]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+        width = max(map(len, SHORT))
+        for title, lines in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, line in lines.items()])
 
 
 def _print_version(ctx: click.Context, param: click.Parameter | None, value: bool) -> None:
@@ -200,6 +207,8 @@ def _print_version(ctx: click.Context, param: click.Parameter | None, value: boo
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
+    "-V",
+    "-v",
     "--version",
     is_flag=True,
     is_eager=True,

@@ -10,7 +10,7 @@ from acpterm.cli._params import Size, terminal_argument
 
 
 @click.command("resize")
-@terminal_argument()
+@terminal_argument(running=True)
 @click.argument("size", metavar="COLSxROWS", type=Size())
 @at_daemon
 def command(terminal: str, size: tuple[int, int], config: str | None, socket: str | None) -> None:

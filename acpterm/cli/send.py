@@ -110,7 +110,7 @@ def _checked(ctx: click.Context, param: click.Parameter, names: tuple[str, ...])
 
 
 @click.command("send", cls=_InOrder)
-@terminal_argument()
+@terminal_argument(running=True)
 @click.argument("text", nargs=-1, metavar="[TEXT]…")
 @click.option(
     *_KEY,

@@ -243,13 +243,12 @@ async def _end(agent: AgentProcess, tree: ProcessTree, grace: float) -> None:
 
 
 async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
-    program = shutil.which(argv[0])
-    if program is None:
-        raise StartError(_not_found(argv[0]))
+    if missing := why_not_found(argv[0]):
+        raise StartError(missing)
     command = list(argv)
     if tree.join is not None:
         # Join the cgroup before exec, so that no process of the agent can be outside of it.
-        command = ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', tree.join, program, *argv[1:]]
+        command = ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', tree.join, *argv]
     try:
         with marks.inherited(tree.rlimits):
             process: trio.Process = await trio.lowlevel.open_process(
@@ -266,7 +265,10 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
     return process
 
 
-def _not_found(command: str) -> str:
+def why_not_found(command: str) -> str | None:
+    """Return an error message if there is no program `command`; None if there is one."""
+    if shutil.which(command) is not None:
+        return None
     message = f"the agent {command!r} cannot be started"
     if os.sep not in command:
         return f"{message}: no such program is on the PATH, which is {os.environ.get('PATH', '')!r}"

@@ -29,7 +29,7 @@ from acpterm.client.errors import LostError
 from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
-    LINE_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
     METHOD_NOT_FOUND,
     CancelReceived,
     ErrorReceived,
@@ -92,7 +92,7 @@ class Endpoint:
         self,
         stream: trio.abc.Stream,
         name: str,
-        max_line: int = LINE_BYTES_MAX,
+        max_line: int = MESSAGE_BYTES_MAX,
         *,
         lenient: bool = False,
         recovery: Recovery | None = None,

@@ -30,7 +30,7 @@ from acpterm.jsonrpc.errors import (
     excerpt,
     quote,
 )
-from acpterm.jsonrpc.framing import LINE_BYTES_MAX, LineSplitter, Oversized
+from acpterm.jsonrpc.framing import MESSAGE_BYTES_MAX, LineSplitter, Oversized
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -58,7 +58,7 @@ __all__ = [
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
-    "LINE_BYTES_MAX",
+    "MESSAGE_BYTES_MAX",
     "METHOD_NOT_FOUND",
     "PARSE_ERROR",
     "REQUEST_CANCELLED",

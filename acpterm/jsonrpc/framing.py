@@ -9,8 +9,8 @@ from typing import Final
 
 from msgspec import Struct
 
-LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The default maximum length of a line, in bytes."""
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+"""The default maximum length of a message, in bytes."""
 
 
 class Oversized(Struct, frozen=True):
@@ -28,7 +28,7 @@ class LineSplitter:
     scanned twice, so the work is linear in the input, however the input is split.
     """
 
-    def __init__(self, max_line: int = LINE_BYTES_MAX) -> None:
+    def __init__(self, max_line: int = MESSAGE_BYTES_MAX) -> None:
         r"""Accept lines of at most `max_line` bytes, counting a ``\r`` but not the ``\n``.
 
         Raises `ValueError` if `max_line` is less than 1.

@@ -32,7 +32,7 @@ from acpterm.jsonrpc.encoder import (
     encode_response,
 )
 from acpterm.jsonrpc.errors import INVALID_REQUEST, LocalProtocolError, RpcError, excerpt
-from acpterm.jsonrpc.framing import LINE_BYTES_MAX, LineSplitter, Oversized
+from acpterm.jsonrpc.framing import MESSAGE_BYTES_MAX, LineSplitter, Oversized
 from acpterm.jsonrpc.messages import (
     ErrorObject,
     ErrorResponse,
@@ -124,7 +124,7 @@ class Peer:
     is *in progress* until it is answered.
     """
 
-    def __init__(self, max_line: int = LINE_BYTES_MAX, *, lenient: bool = False) -> None:
+    def __init__(self, max_line: int = MESSAGE_BYTES_MAX, *, lenient: bool = False) -> None:
         """Accept lines of at most `max_line` bytes; refuse longer ones.
 
         With `lenient`, half a surrogate pair in a line is replaced by U+FFFD; otherwise such a line

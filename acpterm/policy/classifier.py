@@ -25,7 +25,7 @@ from acpterm.policy.arguments.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.command import NO_CONSTANTS, Command, Script
-from acpterm.policy.syntax.parse import LINE_BYTES_MAX, parse
+from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse
 from acpterm.policy.syntax.readers import Reader, posix_text
 from acpterm.policy.syntax.suspected import suspected
 from acpterm.policy.syntax.walk import COMMANDS_MAX
@@ -49,7 +49,7 @@ SUSPICIOUS_NAMES: Final = (
 
 They are also tried where the name of a program is a pattern (`_TRIED_NAMES`).
 """
-SEARCHED_MAX: Final = LINE_BYTES_MAX
+SEARCHED_MAX: Final = JUDGED_BYTES_MAX
 """Maximum characters of a command that is searched for dangerous names and blocked patterns."""
 NAMES_MAX: Final = 32
 """Maximum names of dangerous programs in a text that any shell may read."""
@@ -110,7 +110,7 @@ class Classifier:
 
         Raises `TooLongError` if the command exceeds a bound, or the program's name is empty.
         """
-        if sum(map(len, argv)) > LINE_BYTES_MAX or not argv[0]:
+        if sum(map(len, argv)) > JUDGED_BYTES_MAX or not argv[0]:
             raise TooLongError
         self._command(Command(tuple(map(Word, argv))), _Context("bash"))
 

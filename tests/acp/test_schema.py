@@ -109,6 +109,6 @@ def test_error_codes_agree_with_the_schema():
     own = {
         value
         for name, value in vars(jsonrpc).items()
-        if name.isupper() and name != "LINE_BYTES_MAX"
+        if name.isupper() and name != "MESSAGE_BYTES_MAX"
     }
     assert own == codes

@@ -8,9 +8,11 @@ import pytest
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at
-from tests.support.commands import run
+from tests.support.commands import command_environment, report_status, run
 from tests.support.daemon import user_socket
 from tests.support.polling import poll
+from tests.support.starting import ACPTERM
+from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
 
 
@@ -76,7 +78,7 @@ async def test_inspect_shows_the_terminal_its_launch_and_its_output(user, path, 
     lines = (await run(path, "inspect", "web")).out.splitlines()
     values = {line[:16].rstrip(): line[16:] for line in lines}
     assert values["id"] == info["terminalId"]
-    assert re.match(r"exited 0 after \d+s \(by exited\)", values["state"])
+    assert re.fullmatch(r"exited 0 after \d+s", values["state"])
     assert values["command"] == "echo 'a b'"
     assert values["directory"] == str(tmp_path)
     assert values["output"].startswith("5 bytes, readable from 0 on")
@@ -217,3 +219,15 @@ async def test_command_fails_without_a_daemon(tmp_path, command):
     status, out, err = await run(str(tmp_path / "agent.sock"), *command.split())
     assert (status, out) == (1, "")
     assert "no daemon listens at" in err
+
+
+@needs_tmux
+@pytest.mark.long
+async def test_inspect_indents_its_json_on_a_terminal(user, path, tmp_path):
+    await user.request("terminal/create", {"command": "sleep 1000", "name": "web"})
+    with tmux_server(tmp_path / "tmux") as tmux:
+        words = report_status([*ACPTERM, "inspect", "web", "--json"])
+        pane = tmux.pane(words, env=command_environment(path), size=(100, 500))
+        pane.until("ended 0")
+        shown = pane.text.removesuffix("ended 0")
+    assert shown.startswith('{\n  "terminal": {\n    "terminalId": ')

@@ -71,10 +71,23 @@ async def test_terminal_is_completed_to_its_name_or_its_id(path):
         assert terminals("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
 
 
+NAMES = ("build", "over", "served")
+
+
+async def test_commands_for_running_programs_are_offered_no_others(path):
+    async with user_at(user_socket(path)) as user:
+        for name, line in (("over", "exit 0"), ("served", "sleep 1000 & exit 0")):
+            info = await user.request("terminal/create", {"command": line, "name": name})
+            await user.terminal_request("wait", info["terminalId"])
+    for command in ("attach", "kill", "send", "resize"):
+        assert set(NAMES) & set(terminals(path, "acpterm", command, "")) == {"build", "served"}
+    assert set(NAMES) <= set(terminals(path, "acpterm", "logs", ""))
+
+
 async def test_commands_flags_and_choices_are_completed(tmp_path):
     path = str(tmp_path / "agent.sock")
     assert completions(path, "acpterm", "pro") == ["promote", "provider", "proxy", "prompt"]
-    assert completions(path, "acpterm", "ls", "--w") == ["--watch"]
+    assert completions(path, "acpterm", "ls", "--wat") == ["--watch"]
     assert completions(path, "acpterm", "prompt", "--allow", "r") == ["reads"]
     assert completions(path, "acpterm", "completion", "z") == ["zsh"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acpterm import __version__
-from acpterm.cli.main import _ELSEWHERE, ALIASES, SHORT
+from acpterm.cli.main import _ELSEWHERE, ALIASES, GROUPS, SHORT
 from tests.support.cases import each_case
 from tests.support.processes import environment
 from tests.support.starting import ACPTERM, start
@@ -26,13 +26,17 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help_lists_every_command(flag):
+def test_help_lists_every_command_by_group(flag):
     done = run(flag, COLUMNS="80")
     assert (done.returncode, done.stderr) == (0, "")
     assert "Usage: acpterm" in done.stdout
-    lines = done.stdout.partition("\nCommands:\n")[2].splitlines()
-    listed = [re.fullmatch(r"  (\S+) +(\S.*)", line) for line in lines]
-    assert dict(line.groups() for line in listed) == SHORT
+    _, _, *parts = done.stdout.split("\n\n")
+    listed = {}
+    for part in parts[1:]:
+        title, *lines = part.splitlines()
+        found = [re.fullmatch(r"  (\S+) +(\S.*)", line) for line in lines]
+        listed[title.removesuffix(":")] = dict(line.groups() for line in found)
+    assert listed == GROUPS
 
 
 @pytest.mark.parametrize(
@@ -54,7 +58,7 @@ def test_help_of_a_command_names_its_flags(command, expected, flag):
 
 
 @pytest.mark.costly
-@pytest.mark.parametrize("argument", ["--version", "version"])
+@pytest.mark.parametrize("argument", ["--version", "-V", "-v", "version"])
 def test_version_and_commit_are_printed(argument):
     done = subprocess.run([*ACPTERM, argument], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,6 +1,7 @@
 """`acpterm ls`: its rows, their format, and updates with --watch."""
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -47,6 +48,15 @@ async def test_ls_is_empty_and_starts_no_daemon_when_none_runs(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("words", [["ls"], ["ls", "--watch"], ["run", "-d"], ["run"], ["status"]])
+async def test_command_fails_and_starts_no_daemon_when_none_is_at_the_named_socket(tmp_path, words):
+    mistyped = str(tmp_path / "other" / "agent.sock")
+    done = await run(str(tmp_path / "agent.sock"), *words, "--socket", mistyped)
+    assert (done.status, done.out) == (2, "")
+    assert f"no daemon listens at '{mistyped}': acpterm serve --socket" in done.err
+    assert os.listdir(tmp_path) == []
+
+
 async def test_ls_prints_a_row_for_each_terminal(path):
     async with agent_at(path) as agent:
         await agent.request(
@@ -81,10 +91,10 @@ async def test_ls_shows_the_state_of_each_terminal(path):
         await poll_command(path, lambda out: "waits for input" in out, "ls")
         with_all = (await run(path, "ls", "--all")).out
         assert [row[0] for row in rows(with_all)] == [
-            one[5:13] for one in (busy, prompt, killed, shown)
+            one[5:13] for one in (prompt, busy, killed, shown)
         ]
         *others, released = states(with_all)
-        assert others == ["running", "sh waits for input", "ended by SIGTERM"]
+        assert others == ["sh waits for input", "running", "ended by SIGTERM"]
         assert re.fullmatch(r"exited 0, released \d+s ago", released)
         assert states((await run(path, "ls")).out) == states(with_all)[:3]
 
@@ -136,16 +146,37 @@ async def test_ls_fails_when_the_settings_file_is_missing(path):
 
 
 @pytest.mark.long
-async def test_ls_lists_running_terminals_first(path):
-    await create_terminal(path, "exit 3", name="over")
+async def test_ls_lists_what_waits_then_what_runs_then_what_has_ended_newest_first(path):
+    await create_terminal(path, "read x; exit 3", name="waits")
     await create_terminal(path, "sleep 1000", name="one")
-    await create_terminal(path, "exit 0", name="over too")
+    await create_terminal(path, "read x; exit 3", name="over last")
+    await create_terminal(path, "exit 0", name="over")
     await create_terminal(path, "sleep 1000", name="two")
     await poll_state(path, "exited 0")
+    assert (await run(path, "send", "over last", "--enter")).status == 0
     await poll_state(path, "exited 3")
+    await poll_command(path, lambda out: out, "ls", "--quiet", "--waiting")
     assert [row[1] for row in rows((await run(path, "ls")).out)] == [
-        "one", "two", "over", "over too",
+        "waits", "two", "one", "over last", "over",
     ]  # fmt: skip
+    assert [row[1] for row in rows((await run(path, "ls", "--waiting")).out)] == ["waits"]
+
+
+async def test_ls_lists_only_the_terminals_of_an_agent_or_a_session(path):
+    mine = await create_terminal(path, "sleep 1000")
+    async with agent_at(path) as agent:
+        await agent.request(
+            "initialize", {"protocolVersion": 1, "clientInfo": {"name": "Robot One", "version": ""}}
+        )
+        agents = await agent.create("sleep 1000")
+
+        async def ids(*words):
+            return (await run(path, "ls", "--quiet", *words)).out.split()
+
+        assert set(await ids()) == {mine, agents}
+        assert await ids("--agent", "robot") == await ids("--session", "session-") == [agents]
+        assert await ids("--agent", "two") == await ids("--session", "ession-") == []
+        assert await ids("--agent", "robot", "--session", "session-1", "--running") == [agents]
 
 
 @pytest.mark.long
@@ -212,6 +243,53 @@ async def test_ls_watch_fails_when_the_daemon_exits(tmp_path):
 # On a terminal
 
 
+@pytest.mark.parametrize(
+    ("height", "names", "last"),
+    [
+        (8, ["two", "one", "over 3", "over 2", "over 1", "over 0"], "over 0"),
+        (7, ["two", "one", "over 3", "over 2"], "and 2 ended: see acpterm ls --all"),
+        (4, ["two"], "and 1 running, 4 ended: see acpterm ls --all"),
+        (1, [], "and 2 running, 4 ended: see acpterm ls --all"),
+    ],
+)
+@needs_tmux
+@pytest.mark.long
+async def test_ls_shows_as_many_terminals_as_fit_and_counts_the_rest(
+    tmux, busy, height, names, last
+):
+    words = shlex.join([*ACPTERM, "ls"])
+    script = f"stty rows {height}; {words}; echo; {words} --all; echo over; exec sleep 1000"
+    pane = tmux.pane(["sh", "-c", script], env=command_environment(busy), size=(100, 24))
+    pane.until("\nover")
+    shown, everything = pane.text.split("\n\n")
+    listed = [line for line in shown.splitlines() if re.match("[0-9a-f]{8} ", line)]
+    assert [re.split(r" {2,}", line)[1] for line in listed] == names
+    assert last in shown.splitlines()[-1]
+    assert "over 0" in everything
+    assert "see acpterm" not in everything
+
+
+@needs_tmux
+@pytest.mark.long
+async def test_ls_keeps_the_names_at_40_columns(tmux, busy):
+    pane = tmux.pane(report_status([*ACPTERM, "ls"]), env=command_environment(busy), size=(40, 24))
+    pane.until("ended 0")
+    header, *listed = pane.text.splitlines()[:-1]
+    assert header.split() == ["ID", "NAME", "STATE", "COMMAND"]
+    assert [re.split(r" {2,}", line)[1] for line in listed][:3] == ["two", "one", "over 3"]
+
+
+@pytest.fixture
+async def busy(path):
+    """Two running terminals, `one` and `two`, and four that have ended: `over 0` to `over 3`."""
+    for number in range(4):
+        identifier = await create_terminal(path, "exit 0", name=f"over {number}")
+        assert (await run(path, "wait", identifier)).status == 0
+    for name in ("one", "two"):
+        await create_terminal(path, "sleep 1000", name=name)
+    return path
+
+
 @pytest.fixture
 def tmux(tmp_path):
     with tmux_server(tmp_path / "tmux") as server:
@@ -272,11 +350,11 @@ async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
     pane.type("xyz")
     for number in range(8):
         await create_terminal(path, f"exit 0; number {number}")
-    # A running terminal is listed first.
-    pane.until(lambda: "1-4 of 9" in pane.text and "number 7" not in pane.text)
+    # The newest is listed first.
+    pane.until(lambda: "1-4 of 9" in pane.text and "mine" not in pane.text)
     pane.keys("End")
     pane.until("6-9 of 9")
-    assert "number 7" in pane.text
+    assert "mine" in pane.text
     assert "xyz" not in pane.text
     pane.keys(key)
     pane.until(f"ended {status}")
@@ -323,7 +401,7 @@ async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
     pane.until("1-2 of 2")
     # The main screen still has what the last window left: wait for something new.
     assert (await run(path, "send", "mine", "again", "--enter")).status == 0
-    pane.keys("j", "Enter")
+    pane.keys("k", "Enter")
     pane.until("again\nagain")
     # Ctrl-D ends the program: the last line reports its exit status.
     pane.keys("C-d")

@@ -184,8 +184,12 @@ def test_last_output_is_complete(windows):
 
 @pytest.mark.long
 def test_attach_needs_a_terminal(windows):
-    pane = windows.open("sh", "-c", f"{OURS} attach x | cat; echo end")
-    pane.until("acpterm: attach needs a terminal")
+    name = windows.daemon.create(*BASH)
+    lines = "; ".join(f"{OURS} attach {name} | cat" for name in (name, "nosuch"))
+    pane = windows.open("sh", "-c", f"{lines}; echo end")
+    pane.until("\nend")
+    assert "acpterm: attach needs a terminal" in pane.text
+    assert "acpterm: there is no terminal 'nosuch'" in pane.text
 
 
 # -- The detach key

@@ -69,6 +69,18 @@ def test_selected_terminal_stays_selected_while_the_list_changes():
     assert view.part(5).selected is None
 
 
+def test_first_row_stays_selected_until_a_key_selects_another():
+    view = view_of(10)
+    view.update([Item("new", row(99)), *items(10)])
+    assert (view.selected, view.part(5).first) == ("new", 0)
+    view.feed(b"j")
+    view.update([Item("newer", row(100)), Item("new", row(99)), *items(10)])
+    assert view.selected == "term_0"
+    view.feed(b"g")
+    view.update(items(10))
+    assert view.selected == "term_0"
+
+
 def test_enter_opens_and_q_quits_outside_the_filter():
     assert view_of(3).feed(b"j\rq") is Action.OPEN
     assert view_of(3).feed(b"q") is Action.QUIT
@@ -123,5 +135,10 @@ def test_list_uses_the_whole_width():
     assert sizes["command"] > 24
     assert sizes["state"] == len("exited 1, released 3m ago")
     assert _tables._sizes(WIDE, 1000)["name"] == 30
-    assert list(_tables._sizes(WIDE, 60)) == ["id", "state", "command"]
+    assert list(_tables._sizes(WIDE, 60)) == ["id", "name", "state", "command"]
+    assert _tables._sizes(WIDE, 40) == {"id": 8, "name": 8, "state": 10, "command": 8}
+    assert list(_tables._sizes(WIDE, 36)) == ["id", "name", "state"]
+    assert list(_tables._sizes(WIDE, 20)) == ["id", "name"]
     assert list(_tables._sizes(WIDE, 12)) == ["id"]
+    # A column in which no terminal has anything gives way first.
+    assert list(_tables._sizes([row(1)], 40)) == ["id", "state", "owner", "age", "command"]

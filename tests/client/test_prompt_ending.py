@@ -127,6 +127,12 @@ async def test_other_protocol_version_is_an_error(tmp_path):
     assert "the agent speaks version 2 of the Agent Client Protocol alone" in run.err
 
 
+async def test_program_that_sends_back_what_it_is_sent_is_said_to_speak_no_acp(tmp_path):
+    status, run = await prompted(tmp_path, agent=["/bin/cat"])
+    assert status == 1
+    assert run.err == "acpterm: the agent speaks no ACP: it sends back what it is sent\n"
+
+
 async def test_output_of_a_program_that_is_not_an_agent_is_printed(tmp_path):
     status, run = await prompted(tmp_path, agent=["/bin/echo", "Usage: something else"])
     assert status == 1

@@ -712,6 +712,16 @@ async def test_initialize_fails_when_the_agent_cannot_be_started(command, why, c
     assert why in capfd.readouterr().err
 
 
+async def test_missing_agent_is_reported_when_the_editor_sends_nothing(capfd):
+    async with proxied("./no/such/agent") as editor:
+        await editor.stream.aclose()
+        with trio.fail_after(DEADLINE_S):
+            await editor.done.wait()
+        assert editor.status == 1
+    reported = "acpterm: the agent './no/such/agent' cannot be started: there is no such file\n"
+    assert reported in capfd.readouterr().err
+
+
 async def test_initialize_fails_when_the_agents_interpreter_is_missing(tmp_path):
     script = tmp_path / "agent"
     script.write_text("#!/no/such/interpreter\n")

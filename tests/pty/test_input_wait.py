@@ -368,6 +368,31 @@ def test_program_that_uses_the_terminal_in_the_background_is_stopped(
     terminal.program.wait()
 
 
+def test_stopped_program_is_found_when_another_one_ends_during_the_search(run, monkeypatch):
+    terminal = run("sh", "-c", "timeout 100 cat </dev/tty & timeout 100 cat; wait")
+    session = terminal.program.pid
+
+    def stopped():
+        return [one.pid for one in detect._descendants((session,), session) if one.state == b"T"]
+
+    terminal.until(lambda: len(stopped()) == 2)
+    first, second = stopped()
+    stat_fields, reads = detect.stat_fields, []
+
+    def end_first(path):
+        reads.append(path)
+        if path == f"/proc/{first}/stat" and reads.count(path) == 2:
+            os.kill(first, signal.SIGKILL)
+            poll_blocking(lambda: not os.path.exists(path))
+        return stat_fields(path)
+
+    monkeypatch.setattr(detect, "stat_fields", end_first)
+    assert stopped_program(terminal.master).pid == second
+    assert not os.path.exists(f"/proc/{first}")
+    os.kill(second, signal.SIGKILL)
+    terminal.program.wait()
+
+
 def test_program_that_another_signal_has_stopped_is_no_stopped_program(run):
     terminal = run("sh", "-c", "timeout 100 sh -c 'echo $$; kill -STOP $$'; :")
     terminal.until_shown(b"\n")

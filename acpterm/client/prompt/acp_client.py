@@ -269,6 +269,9 @@ class AcpClient:
             self.terminals.request(request.id, request.method, request.params)
         elif (handler := handlers.get(request.method)) is None:
             message = f"there is no method {quote(request.method)} here"
+            if request.method == "initialize":
+                # A program such as cat returns this error, too: it ends our own `initialize`.
+                message = "the agent speaks no ACP: it sends back what it is sent"
             self._agent.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
         else:
             self._tasks.start(request, handler)

@@ -28,7 +28,7 @@ _READS: Final = ("read", "search")
 _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
 # Maximum bytes read of the line in which the user types a choice.
-_LINE_BYTES_MAX: Final = 4096
+_ANSWER_BYTES_MAX: Final = 4096
 
 
 class Permissions:
@@ -171,7 +171,7 @@ async def choose(
 async def _line(fd: int) -> str | None:
     """Wait for a line of input from the terminal `fd`; return None for Ctrl-D."""
     await trio.lowlevel.wait_readable(fd)
-    data = os.read(fd, _LINE_BYTES_MAX)
+    data = os.read(fd, _ANSWER_BYTES_MAX)
     return data.decode(errors="replace").strip() if data else None
 
 

@@ -142,16 +142,20 @@ class _Run:
 
         Return the exit status of `acpterm proxy`. The agent's terminals start with `context`.
         """
+        # Without an agent, say so at once: a user who tries the command line sends no message.
+        if why := agents.why_not_found(self._options.command[0]):
+            _report(why)
         first: list[bytes] | None = []
         while not first:
             first = await self._lines.read()
             if first is None:
-                return 0
-        try:
-            return await self._start(first, context)
-        except* (StartError, DaemonError) as errors:
-            why = root_error(errors)
-        os.write(2, f"acpterm: {why}\n".encode(errors="replace"))
+                return 1 if why else 0
+        if not why:
+            try:
+                return await self._start(first, context)
+            except* (StartError, DaemonError) as errors:
+                why = root_error(errors)
+            _report(why)
         await self._refuse(first, why)
         return 1
 
@@ -281,6 +285,10 @@ class _Run:
                         error = RpcError(INTERNAL_ERROR, why)
                         self._editor.put(encode_error(message.key, error))
                 batch = await self._lines.read()
+
+
+def _report(why: str) -> None:
+    os.write(2, f"acpterm: {why}\n".encode(errors="replace"))
 
 
 async def _write(queue: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:

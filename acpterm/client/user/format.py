@@ -82,9 +82,25 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def is_waiting(info: TerminalInfo) -> bool:
+    """Return whether a terminal's program waits for input, or is stopped until it may read it."""
+    needs_input = bool(info.waiting_for_input) or info.stopped is not UNSET
+    return info.state == "running" and needs_input and not info.ending
+
+
 def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
-    """Sort terminals by state, running ones first; the order within a state is not changed."""
-    return sorted(terminals, key=lambda terminal: _ORDER.index(terminal.state))
+    """Sort terminals: first those that wait, then by state, and newest first.
+
+    Newest means created last, or for a program that has ended, ended last.
+    """
+
+    def rank(info: TerminalInfo) -> tuple[bool, int, int]:
+        newest = -(info.exited_at or info.created_at)
+        return not is_waiting(info), _ORDER.index(info.state), newest
+
+    # Of two terminals of the same millisecond, the daemon lists the older one first.
+    newest_first = list(terminals)[::-1]
+    return sorted(newest_first, key=rank)
 
 
 def row(terminal: TerminalInfo, short: str, now: float) -> Row:

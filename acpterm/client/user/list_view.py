@@ -60,6 +60,8 @@ class ListView:
         self._place = 0
         self._first = 0
         self._height = 1
+        # Until then the first row stays selected, and so visible, whatever appears there.
+        self._has_moved = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("ignore")
 
     @property
@@ -103,6 +105,7 @@ class ListView:
         elif key in "qQ":
             return Action.QUIT
         elif key in _ENTER:
+            self._has_moved = True
             return Action.OPEN if self._selected is not None else None
         elif key == "/":
             self.is_typing_filter = True
@@ -139,16 +142,18 @@ class ListView:
         if items:
             self._place = min(max(0, self._place + steps[name]), len(items) - 1)
             self._selected = items[self._place].id
+            self._has_moved = self._place > 0
 
     def _settle(self) -> None:
         """Update the index of the selected terminal after the list or the filter has changed.
 
         If the selected terminal is no longer in the filtered list, keep the index, and select the
-        terminal that now has it. If the list has become too short, select the last terminal.
+        terminal that now has it. If the list has become too short, select the last terminal. If no
+        key has moved the selection from the first row, select the terminal that is there now.
         """
         items = self.items
         ids = [item.id for item in items]
-        if self._selected in ids:
+        if self._selected in ids and self._has_moved:
             self._place = ids.index(self._selected)
         else:
             self._place = min(self._place, max(0, len(items) - 1))

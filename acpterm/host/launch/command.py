@@ -31,7 +31,7 @@ from acpterm.runtime.command_line import command_line, shell_line
 
 # A relative name is always shell text: a directory `ls ` in a project is not the program `ls`.
 _PATH: Final = re.compile(r"/[^\n]*")
-LINE_BYTES_MAX: Final = 128 * 1024 - 1
+ARGUMENT_BYTES_MAX: Final = 128 * 1024 - 1
 """Maximum size of a line that is an argument of the shell: that of Linux, for all systems."""
 _LINE_PREFIX: Final = "acpterm-line-"
 _LINE_FILE_LIFETIME_S: Final = 60.0
@@ -60,7 +60,7 @@ def words(
     if shell is False or (shell is None and args is not None):
         return Words([command, *(args or ())])
     line = shell_line(command, args)
-    if len(line) > LINE_BYTES_MAX or len(os.fsencode(line)) > LINE_BYTES_MAX:
+    if len(line) > ARGUMENT_BYTES_MAX or len(os.fsencode(line)) > ARGUMENT_BYTES_MAX:
         is_bash = os.path.basename(shell_path) == "bash"
         return Words([shell_path, "-c", _BASH_LINE if is_bash else _LINE], None, line)
     # Without --, text such as "-x" would be an option of the shell.

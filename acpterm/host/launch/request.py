@@ -12,7 +12,7 @@ from acpterm.config import Settings
 from acpterm.config.profiles import Limits
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import (
-    LINE_BYTES_MAX,
+    ARGUMENT_BYTES_MAX,
     with_line,
     with_stdin,
     words,
@@ -248,8 +248,8 @@ def _check_long_line(line: str, provider: str) -> None:
         raise RpcError(
             INVALID_PARAMS,
             f"{quote(line, _EXCERPT_MAX)} is a line of {len(line)} characters, and the provider "
-            f"{provider!r} can pass a line only as an argument, of at most {LINE_BYTES_MAX} bytes: "
-            "write it to a file, and give its path",
+            f"{provider!r} can pass a line only as an argument, of at most {ARGUMENT_BYTES_MAX} "
+            "bytes: write it to a file, and give its path",
         )
 
 

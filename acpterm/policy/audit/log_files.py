@@ -8,7 +8,7 @@ from acpterm.policy.audit.entry import OLD_NAME, old_name
 
 CHUNK_BYTES: Final = 256 * 1024
 """The number of bytes that a reader reads at once."""
-LINE_BYTES_MAX: Final = 4 * 1024 * 1024
+ENTRY_BYTES_MAX: Final = 4 * 1024 * 1024
 """The maximum length of an entry's line in bytes; a longer line is not an entry.
 
 The texts of an entry are limited in characters (`texts`), but escapes make them longer.

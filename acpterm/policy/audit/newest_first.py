@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.policy.audit.entry import LATE_S, Entry, time_text
-from acpterm.policy.audit.log_files import CHUNK_BYTES, LINE_BYTES_MAX, find_files, open_file
+from acpterm.policy.audit.log_files import CHUNK_BYTES, ENTRY_BYTES_MAX, find_files, open_file
 from acpterm.policy.audit.selection import Selection
 
 SCANNED_BYTES: Final = 4 * 1024 * 1024
@@ -152,7 +152,7 @@ def _open_at(directory: str, place: Place) -> int | None:
     Returns None if the line was removed. The caller closes the descriptor.
     """
     for name, status in find_files(directory):
-        if status.st_ino == place.inode and place.length <= LINE_BYTES_MAX:
+        if status.st_ino == place.inode and place.length <= ENTRY_BYTES_MAX:
             fd = open_file(directory, name, status)
             if fd is None:
                 return _open_at(directory, place)  # the file was rotated meanwhile
@@ -182,7 +182,7 @@ def _open_older(directory: str, current: os.stat_result | None) -> int | None:
 def _lines_of(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and the text of each whole line of a file, the last one first.
 
-    Only lines before the offset `end` count. Lines longer than `LINE_BYTES_MAX` are left out.
+    Only lines before the offset `end` count. Lines longer than `ENTRY_BYTES_MAX` are left out.
     """
     rest = b""
     # The text after the last newline is not a whole line, and neither is the remaining beginning of
@@ -199,7 +199,7 @@ def _lines_of(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
                 yield offset, text
             offset -= 1
             is_cut = False
-        if len(rest) > LINE_BYTES_MAX:
+        if len(rest) > ENTRY_BYTES_MAX:
             rest, is_cut = b"", True
         end = start
     if rest and not is_cut:

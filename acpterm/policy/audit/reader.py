@@ -19,7 +19,7 @@ import msgspec
 from acpterm.policy.audit.entry import FILE_NAME, LATE_S, Entry
 from acpterm.policy.audit.log_files import (
     CHUNK_BYTES,
-    LINE_BYTES_MAX,
+    ENTRY_BYTES_MAX,
     find_files,
     open_file,
     status_of,
@@ -112,9 +112,9 @@ class AuditReader:
         chunk = os.pread(self._fd, CHUNK_BYTES, self._position)
         end = chunk.rfind(b"\n") + 1
         if not end and len(chunk) == CHUNK_BYTES:
-            chunk = os.pread(self._fd, LINE_BYTES_MAX, self._position)
+            chunk = os.pread(self._fd, ENTRY_BYTES_MAX, self._position)
             end = chunk.rfind(b"\n") + 1
-            if not end and len(chunk) == LINE_BYTES_MAX:
+            if not end and len(chunk) == ENTRY_BYTES_MAX:
                 # The line is too long for an entry. Skip this part; the rest is no entry either.
                 end = len(chunk)
                 chunk = b"\n" * end

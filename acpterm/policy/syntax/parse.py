@@ -19,8 +19,8 @@ from acpterm.policy.words import TooLongError
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
 
-LINE_BYTES_MAX: Final = 2 * 1024 * 1024
-"""Maximum size of a line that is judged, in bytes."""
+JUDGED_BYTES_MAX: Final = 2 * 1024 * 1024
+"""Maximum size of a command line that is judged, in bytes."""
 UNTIMED_BYTES: Final = 256
 """A line of fewer bytes is parsed without a limit of CPU time."""
 PARSE_TIME_S: Final = 0.004
@@ -39,9 +39,9 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
 
     If it is not plain, `Script.problem` says why. `constants` has the known values of variables
     that are set before the line is executed. Raises `TooLongError` if the line exceeds a bound,
-    such as `LINE_BYTES_MAX`.
+    such as `JUDGED_BYTES_MAX`.
     """
-    if len(line) > LINE_BYTES_MAX:
+    if len(line) > JUDGED_BYTES_MAX:
         raise TooLongError
     odd = _odd_characters(line)
     original = line
@@ -50,7 +50,7 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
         # so, or another program that is given the line.
         line = line.translate(dict.fromkeys(map(ord, odd), " "))
     source = line.encode(errors="replace")
-    if len(source) > LINE_BYTES_MAX:
+    if len(source) > JUDGED_BYTES_MAX:
         raise TooLongError
     tree = _tree(source)
     walk = Walk(source, constants)

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 from acpterm.pty.input_wait import syscalls
 from acpterm.pty.input_wait.syscalls import BlockedRead, UndecidedError
-from acpterm.pty.linux import read_once, stat_fields
+from acpterm.pty.linux import name_of, read_once, stat_fields
 
 # The maximum number of processes and threads that one check reads, at 15 to 30 µs each.
 _PROCESSES_MAX: Final = 64
@@ -77,11 +77,10 @@ def waiting_process(master: int, quiet: float = 0.0, program: int | None = None)
     if not syscalls.KNOWN:
         return None
     try:
-        group = os.tcgetpgrp(master)
-        if group <= 0:
+        group, session = _foreground(master)
+        if not group:
             return 0
         terminal = _Terminal(master, quiet)
-        (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
         found = _descendants((group, program or session), session)
         return _first_waiting(found, group, terminal)
     except (OSError, termios.error):
@@ -109,24 +108,33 @@ def stopped_program(master: int) -> Stopped | None:
     signal that stopped a process. Raises nothing.
     """
     try:
-        group = os.tcgetpgrp(master)
-        (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
-        if group <= 0:
+        group, session = _foreground(master)
+        if not group:
             return None
         for process in islice(_descendants((group,), session), _PROCESSES_MAX):
-            if process.state == b"T" and process.group != group:
+            if process.state != b"T" or process.group == group:
+                continue
+            with contextlib.suppress(*_GONE):
                 # 0 once the parent was notified of the stop: so the jobs of a shell are left out.
                 number = int(stat_fields(f"/proc/{process.pid}/stat")[-1])
                 if number in _BACKGROUND_SIGNALS:
-                    name, leader = _name(process.pid), _name(process.group)
+                    name, leader = (
+                        name_of(pid).decode(errors="replace")
+                        for pid in (process.pid, process.group)
+                    )
                     return Stopped(process.pid, name, signal.Signals(number), leader)
     except (OSError, termios.error):
         pass
     return None
 
 
-def _name(pid: int) -> str:
-    return read_once(f"/proc/{pid}/comm", 64).decode(errors="replace").rstrip("\n")
+def _foreground(master: int) -> tuple[int, int]:
+    """Return a terminal's foreground process group and session; zeros if it has no such group."""
+    group = os.tcgetpgrp(master)
+    if group <= 0:
+        return 0, 0
+    (session,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGSID, bytes(4)))
+    return group, session
 
 
 class _Terminal:
@@ -245,7 +253,7 @@ def _threads(process: _Process, max_count: int) -> list[int]:
         return [process.pid]
     try:
         tids = map(int, os.listdir(f"/proc/{process.pid}/task"))
-    except FileNotFoundError:
+    except _GONE:
         return []
     return sorted(tids, key=lambda tid: (tid != process.pid, tid))[:max_count]
 

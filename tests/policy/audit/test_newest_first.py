@@ -98,7 +98,7 @@ def test_incomplete_and_invalid_lines_are_left_out(tmp_path):
 
 def test_lines_longer_than_a_chunk_are_read_and_those_over_the_limit_are_not(tmp_path, monkeypatch):
     monkeypatch.setattr(newest_first, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(newest_first, "LINE_BYTES_MAX", 2000)
+    monkeypatch.setattr(newest_first, "ENTRY_BYTES_MAX", 2000)
     long = line(2, reason="x" * 1000)
     (tmp_path / "audit.jsonl").write_bytes(
         line(1) + long + line(3) + line(4, reason="x" * 4000) + line(5) + b"x" * 5000
