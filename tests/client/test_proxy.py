@@ -802,7 +802,7 @@ async def test_cancel_ends_what_its_turn_has_started_and_nothing_older(tmp_path)
         newer = read_pid(tmp_path / "newer")
         await editor.notify("session/cancel", {"sessionId": editor.session})
         assert (await editor.result(id_))["stopReason"] == "cancelled"
-        await editor.until(lambda: "[ended by SIGTERM]" in editor.texts()[-1])
+        await editor.until(lambda: "[ended by SIGTERM]" in "".join(editor.texts()))
         await poll(lambda: not alive(newer))
         older = json.loads(editor.texts_sent[0])["terminalId"]
         await editor.prompt(ask("terminal/output", older))
