@@ -145,9 +145,14 @@ def settings(config: str | None, **flags: object) -> Settings:
     settings given as options, which override the file and the environment; None means not given.
     """
     try:
-        return load(config, flags=flags)
+        loaded = load(config, flags=flags)
     except ConfigError as error:
         fail(str(error))
+    if "socket" in flags:
+        from acpterm.client.daemon import note_other_daemon  # noqa: PLC0415  only for the daemon
+
+        note_other_daemon(loaded.socket)
+    return loaded
 
 
 def require_user(config: str | None = None) -> None:

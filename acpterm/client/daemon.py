@@ -10,13 +10,14 @@ These functions block. `daemon_stream` has the equivalents for trio.
 """
 
 import contextlib
+import functools
 import os
 import socket
 import stat
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from acpterm.config import Settings, agent_socket, user_socket
+from acpterm.config import Settings, agent_socket, default_dirs, default_socket, user_socket
 from acpterm.runtime.blocking_io import write_fully
 from acpterm.runtime.unix_socket import peer_of
 
@@ -212,6 +213,24 @@ def connect_running(settings: Settings) -> socket.socket | None:
     if sock is None:
         _check_paths(settings)
     return sock
+
+
+@functools.cache
+def note_other_daemon(socket: str | None) -> None:
+    """Print a note on stderr if this user has a second daemon, which the command does not use.
+
+    `socket` is the path of the agents' socket in the settings; if there is one, the user has chosen
+    the daemon, and there is no note.
+    """
+    used = os.path.dirname(default_socket())
+    for directory in default_dirs():
+        path = os.path.join(directory, "agent.sock")
+        if socket is not None or directory == used:
+            continue
+        with contextlib.suppress(OSError, DaemonError):
+            open_socket(path).close()
+            line = f"acpterm: another daemon of yours, with other terminals: --socket {path}\n"
+            write_fully(2, line.encode())
 
 
 class Lock(NamedTuple):

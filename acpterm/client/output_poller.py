@@ -101,19 +101,21 @@ class OutputPoller:
             if not self._final_read_sent:
                 self._finish(ProgramExit(None, None))
 
-    def expedite(self) -> None:
-        """Omit the next pause between two reads, so that the end of the output is read sooner."""
-        self._expedited.set()
-
     async def catch_up(self) -> None:
-        """Read the output so far; if the program has exited, wait until `on_exit` was called."""
+        """Read the output so far; if the program has exited, wait until `on_exit` was called.
+
+        If the terminal was released, wait for the rest of its output.
+        """
+        if self._final_read_sent:
+            await self.done.wait()
+            return
         with contextlib.suppress(RpcError, msgspec.DecodeError):
             chunk = _chunks.decode(
                 await self._host.request(READ_METHOD, self._read_params(FINAL_READ_BYTES, 0))
             )
             self._add(chunk)
             if chunk.exit_status is not None:
-                self.expedite()
+                self._expedited.set()
                 await self.done.wait()
 
     def final_read(self) -> None:
@@ -122,7 +124,7 @@ class OutputPoller:
         Call this before the request that releases the terminal. Request nothing if `on_exit` or
         `final_read` was called before.
         """
-        self.expedite()
+        self._expedited.set()
         if self.done.is_set() or self._final_read_sent:
             return
         self._final_read_sent = True

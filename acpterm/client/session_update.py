@@ -12,6 +12,7 @@ from acpterm.acp.raw_json import members, text
 from acpterm.jsonrpc import encode_notification
 
 TOOL_CALLS: Final = ("tool_call", "tool_call_update")
+_FINAL_STATUSES: Final = ("completed", "failed")
 SESSION_UPDATE: Final = "session/update"
 
 SessionKey: TypeAlias = tuple[str, str]
@@ -33,6 +34,11 @@ class Update(NamedTuple):
     def tool_call(self) -> str | None:
         """The id of the tool call that the update describes; None for other kinds of updates."""
         return text(self.fields.get("toolCallId")) if self.kind in TOOL_CALLS else None
+
+    @property
+    def ends_call(self) -> bool:
+        """Whether the update is the end of a tool call."""
+        return self.kind in TOOL_CALLS and text(self.fields.get("status")) in _FINAL_STATUSES
 
     def encode(self, **fields: Any) -> bytes:
         """Encode the update as a line; `fields` replace its members of the same names.

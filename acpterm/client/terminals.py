@@ -35,10 +35,8 @@ _EXTENSION_METHODS: Final = [method for method in EXTENSION_METHODS if method !=
 HOST_METHODS: Final = frozenset((*TERMINAL_METHODS, *_EXTENSION_METHODS))
 EXTENSIONS_META: Final = {OWN: {**EXTENSIONS, "methods": _EXTENSION_METHODS}}
 """Announces acpterm's extension methods to the agent, in `_meta` of the client's capabilities."""
-# Maximum time to wait for the rest of the output that is shown: the first at the end of a turn, the
-# second before the agent's next message is handled.
-SETTLE_TIMEOUT_S: Final = 0.5
-RELEASE_TIMEOUT_S: Final = 0.3
+# Maximum time to wait for the rest of the output that is shown.
+SETTLE_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(eq=False)
@@ -202,36 +200,27 @@ class Terminals:
         self._pollers[terminal] = poller
         self._nursery.start_soon(self._run, terminal, poller)
 
-    async def settle(
-        self, terminals: Iterable[SessionKey] = (), timeout_s: float = RELEASE_TIMEOUT_S
-    ) -> None:
-        """Wait until all output of certain terminals was received.
+    async def settle(self, terminals: Iterable[SessionKey] = ()) -> None:
+        """Wait, for at most `SETTLE_TIMEOUT_S`, for the output so far of certain terminals.
 
         These are `terminals`, and the terminals that the agent has released since the last call.
-        Wait for at most `timeout_s` seconds. Await this before handling the agent's next message,
-        so that the output is shown above that message.
         """
-        for poller in [poller for key in terminals if (poller := self._pollers.get(key))]:
-            poller.expedite()
-            self._settling.append(poller)
-        if self._settling:
-            settling, self._settling = self._settling, []
-            with trio.move_on_after(timeout_s):
-                for poller in settling:
-                    await poller.done.wait()
+        pollers = [poller for key in terminals if (poller := self._pollers.get(key))]
+        pollers += self._settling
+        self._settling = []
+        if pollers:
+            with trio.move_on_after(SETTLE_TIMEOUT_S):
+                async with trio.open_nursery() as nursery:
+                    for poller in pollers:
+                        nursery.start_soon(poller.catch_up)
 
     async def end_turn(self, session: str) -> None:
-        """Wait, for at most `SETTLE_TIMEOUT_S`, for the output of the session's terminals so far.
+        """Wait for the output so far of the session's terminals, as `settle` does.
 
         Later calls of `cancel_turn` do not end these terminals.
         """
         self._new.pop(session, None)
-        with trio.move_on_after(SETTLE_TIMEOUT_S):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.settle)
-                for key in self._held_in(session):
-                    if poller := self._pollers.get(key):
-                        nursery.start_soon(poller.catch_up)
+        await self.settle(self._held_in(session))
 
     def _held_in(self, session: str) -> list[SessionKey]:
         return [key for key in self._held if key[0] == session]

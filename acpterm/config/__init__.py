@@ -13,6 +13,7 @@
 from acpterm.config.paths import (
     agent_socket,
     default_audit_dir,
+    default_dirs,
     default_file,
     default_record_dir,
     default_socket,
@@ -29,6 +30,7 @@ __all__ = [
     "Settings",
     "agent_socket",
     "default_audit_dir",
+    "default_dirs",
     "default_file",
     "default_record_dir",
     "default_socket",

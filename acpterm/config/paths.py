@@ -9,18 +9,50 @@ from acpterm.config.settings import Settings
 def default_socket() -> str:
     """Return the default path of the socket for agents.
 
-    The socket is in the user's runtime directory. If the user has no such directory, the socket is
-    in a directory in `/tmp` whose name has the user's id, as with tmux. The listener refuses a
-    directory that belongs to another user.
+    The path is the same for all processes of a user, also for those that an editor, cron or a
+    service manager starts without `XDG_RUNTIME_DIR`.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if not os.path.isabs(runtime):
-        runtime = _mac_runtime_dir() if sys.platform == "darwin" else f"/run/user/{os.getuid()}"
-        if not os.access(runtime, os.W_OK):
-            runtime = ""
-    if runtime:
-        return os.path.join(runtime, "acpterm", "agent.sock")
-    return f"/tmp/acpterm-{os.getuid()}/agent.sock"  # noqa: S108  the listener checks it
+    if chosen := _chosen_dir():
+        return os.path.join(chosen, "acpterm", "agent.sock")
+    first, *others = (os.path.join(directory, "agent.sock") for directory in default_dirs())
+    if os.path.lexists(first):
+        return first
+    # A daemon that was started before the user's login, when there was no runtime directory.
+    return next((path for path in others if _is_ours(path)), first)
+
+
+def default_dirs() -> list[str]:
+    """Return the directories of sockets that need no environment variable, the usual one first.
+
+    These are a directory in the user's runtime directory, if there is one, and one in `/tmp` whose
+    name has the user's id, as with tmux. The listener refuses a directory of another user.
+    """
+    runtime = _usual_runtime_dir()
+    usual = [os.path.join(runtime, "acpterm")] if _is_ours(runtime) else []
+    return [*usual, f"/tmp/acpterm-{os.getuid()}"]  # noqa: S108  the listener checks it
+
+
+def _chosen_dir() -> str | None:
+    """Return the directory in `XDG_RUNTIME_DIR`, unless it is the usual one or another user's.
+
+    `su` and `sudo` may leave the variable as it was for the other user.
+    """
+    named = os.environ.get("XDG_RUNTIME_DIR", "")
+    if not os.path.isabs(named) or named == _usual_runtime_dir():
+        return None
+    return named if _is_ours(named) or not os.path.lexists(named) else None
+
+
+def _usual_runtime_dir() -> str:
+    return _mac_runtime_dir() if sys.platform == "darwin" else f"/run/user/{os.getuid()}"
+
+
+def _is_ours(path: str) -> bool:
+    """Return whether there is a file or directory at `path`, which belongs to this user."""
+    try:
+        return os.stat(path).st_uid == os.getuid()
+    except OSError:
+        return False
 
 
 def _mac_runtime_dir() -> str:

@@ -67,7 +67,7 @@ steps = st.lists(
 )
 
 
-def as_text(*, editor_has_terminals):
+def as_text(*, editor_has_terminals=False, live=True):
     now = [0.0]
 
     def clock():
@@ -79,6 +79,7 @@ def as_text(*, editor_has_terminals):
         follow=lambda _: None,
         limit=200,
         lines=3,
+        live=live,
         editor_has_terminals=editor_has_terminals,
     )
 

@@ -35,6 +35,7 @@ from tests.support.editor import (
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
 from tests.support.processes import alive
+from tests.support.readers import Zed
 
 PERMISSION = "session/request_permission"
 
@@ -332,6 +333,56 @@ async def test_console_block_is_bounded():
         assert "\n…\n" in last
 
 
+@pytest.mark.parametrize("released", [True, False])
+@pytest.mark.parametrize("embedded", ["while it runs", "at the end"])
+async def test_end_of_a_call_has_all_output_and_nothing_follows_it(released, embedded):
+    begins = [tool_update(content=[embed()])] if embedded == "while it runs" else []
+    ends = {} if begins else {"content": [embed()]}
+    # A terminal that was released before it is embedded cannot be shown any more.
+    release = [of("release")] if released else []
+    before, after = (release, []) if begins else ([], release)
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        await editor.prompt(
+            tool_call(),
+            create("seq 5; exit 2"),
+            *begins,
+            of("wait_for_exit"),
+            *before,
+            tool_update(status="completed", **ends),
+            *after,
+        )
+        last = editor.calls()[-1]
+        assert last["status"] == "completed"
+        block = "```console\n$ seq 5; exit 2\n1\n2\n3\n4\n5\n[exit status 2]\n```"
+        assert last["content"] == [text(block)]
+        valid(editor)
+
+
+async def test_running_terminal_does_not_delay_the_end_of_its_call(tmp_path):
+    async with proxied() as editor:
+        await editor.open("/tmp")
+        steps = create("echo begun; sleep 60"), tool_update(content=[embed()])
+        with trio.fail_after(DEADLINE_S):
+            turn = await editor.begin(tool_call(), *steps, until(tmp_path / "go"))
+            await editor.until(editor.texts)
+            (tmp_path / "go").touch()
+            await editor.result(turn)
+            await editor.prompt(tool_update(status="completed"))
+        assert editor.calls()[-1]["status"] == "completed"
+        assert editor.texts()[-1] == "```console\n$ echo begun; sleep 60\nbegun\n```"
+
+
+async def test_editor_that_does_not_name_itself_gets_each_block_once(tmp_path):
+    async with proxied() as editor:
+        editor.info = None
+        await editor.open("/tmp")
+        await editor.prompt(*shown("for i in 1 2 3; do echo $i; sleep 0.3; done"))
+        assert len(editor.texts()) == 1
+        assert editor.texts()[0].endswith("\n1\n2\n3\n```")
+        assert editor.calls()[-1]["status"] == "completed"
+
+
 async def test_content_without_the_terminal_is_not_updated_any_more(tmp_path):
     go = tmp_path / "go"
     async with proxied() as editor:
@@ -413,6 +464,22 @@ async def test_bytes_overwritten_in_the_ring_are_counted_as_lost():
         total = sum(len(f"{number}\r\n") for number in range(1, 10001))
         assert sum(missing) + len(rest) == total
         assert rest.endswith("9999\r\n10000\r\n")
+
+
+async def test_output_of_a_display_terminal_precedes_the_end_of_its_call():
+    async with proxied() as editor:
+        await editor.open("/tmp", **SHOWS)
+        await editor.prompt(
+            tool_call(),
+            create("echo one"),
+            of("wait_for_exit"),
+            tool_update(content=[embed()], status="completed"),
+        )
+        *_, output, end, last = editor.calls()
+        assert output["_meta"]["terminal_output"]["data"] == "one\r\n"
+        assert end["_meta"]["terminal_exit"]["exit_code"] == 0
+        assert (last["sessionUpdate"], last["status"]) == ("tool_call_update", "completed")
+        assert Zed().read(editor.messages).shown("c") == "one\n"
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from acpterm.client.proxy.display import Display
 from acpterm.client.proxy.text_presenter import TextPresenter
 from tests.acp.validate import validate_sent
 from tests.support.cases import each_case
+from tests.support.readers import TEXT_READERS, Acpx, CodeCompanion, Marimo
 
 
 class Clock:
@@ -30,7 +31,7 @@ class Clock:
 class Shown:
     """A `TextPresenter`, the terminals that it follows, and the lines that it sent."""
 
-    def __init__(self, *, editor_has_terminals=False, lines=40, limit=8192):
+    def __init__(self, *, editor_has_terminals=False, lines=40, limit=8192, live=True):
         self.clock = Clock()
         self.followed = []
         self.sent = []
@@ -39,6 +40,7 @@ class Shown:
             follow=self.followed.append,
             limit=limit,
             lines=lines,
+            live=live,
             editor_has_terminals=editor_has_terminals,
         )
 
@@ -76,6 +78,10 @@ def block(line):
     """Return the texts in the content of the update in `line`, a JSON message."""
     content = json.loads(line)["params"]["update"]["content"]
     return [item["content"]["text"] for item in content if item["type"] == "content"]
+
+
+def text(content):
+    return {"type": "content", "content": {"type": "text", "text": content}}
 
 
 T = ("s", "t")
@@ -180,10 +186,109 @@ def test_update_without_content_keeps_the_shown_terminal():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.call(embed("t"))
-    shown.update(sessionUpdate="tool_call_update", toolCallId="c", status="completed")
+    shown.update(sessionUpdate="tool_call_update", toolCallId="c", status="in_progress")
     shown.it.on_output(T, b"x", 0)
     shown.clock.now += 1
     assert len(shown.render()) == 1
+
+
+END = {"sessionUpdate": "tool_call_update", "toolCallId": "c"}
+
+
+@pytest.mark.parametrize("status", ["completed", "failed"])
+def test_end_of_a_call_has_the_final_text_and_nothing_follows(status):
+    shown = Shown()
+    shown.it.on_created(T, "x", None)
+    shown.call(embed("t"))
+    shown.it.on_output(T, b"one\r\n", 0)
+    assert block(shown.update(**END, status=status)[0]) == ["```console\n$ x\none\n```"]
+    shown.it.on_output(T, b"two\r\n", 0)
+    shown.it.on_exit(T, ProgramExit(1, None))
+    shown.clock.now += 1
+    assert (shown.it.next_render_at, shown.render(), shown.render("s")) == (math.inf, [], [])
+    # The agent itself may go on.
+    shown.update(**END, status="in_progress")
+    shown.it.on_output(T, b"three\r\n", 0)
+    assert block(shown.render()[0])[0].endswith("two\nthree\n[exit status 1]\n```")
+
+
+def test_end_without_any_text_passes_unchanged():
+    shown = Shown()
+    shown.it.on_created(T, "true", None)
+    shown.call(embed("t"))
+    update = {**END, "status": "completed", "rawOutput": "shown by the editor"}
+    assert shown.update(**update) == [update_line("s", update)]
+
+
+def test_appending_editor_gets_each_item_once():
+    shown = Shown(live=False)
+    for terminal in "t", "u":
+        shown.it.on_created(("s", terminal), terminal, None)
+    shown.call(text("mine"), embed("t"))
+    shown.call(embed("u"), call="d")
+    for terminal in "t", "u":
+        shown.it.on_output(("s", terminal), b"one\r\n", 0)
+    shown.clock.now += 1
+    assert (shown.it.next_render_at, shown.render()) == (math.inf, [])
+    shown.update(**END, status="completed")
+    # The call that has no end is shown at the end of the turn.
+    for _ in range(2):
+        shown.render("s")
+        shown.it.on_output(("s", "u"), b"two\r\n", 0)
+    received = [json.loads(line) for line in shown.sent]
+    calls = Marimo().read(received)
+    assert calls.shown("c") == "mine\n```console\n$ t\none\n```"
+    assert calls.shown("d") == "```console\n$ u\none\n```"
+
+
+def claude_code(call, command, output, exit_code, *, content):
+    """Return the updates of claude-agent-acp for a command, for a client that shows terminals.
+
+    Its versions differ in whether the last one has `content`.
+    """
+    own = {"toolCallId": call, "sessionUpdate": "tool_call_update"}
+    terminal = {"content": [embed(call)]}
+    meta = {"terminal_exit": {"terminal_id": call, "exit_code": exit_code, "signal": None}}
+    end = {"status": "failed" if exit_code else "completed", "rawOutput": output, "_meta": meta}
+    begin = {"title": "Terminal", "kind": "execute", "status": "pending", "rawInput": {}}
+    info = {"_meta": {"terminal_info": {"terminal_id": call}}}
+    printed = {"terminal_output": {"terminal_id": call, "data": output}}
+    return [
+        {**own, "sessionUpdate": "tool_call", **begin, **terminal, **info},
+        {**own, "title": command, "kind": "execute", **terminal},
+        *([{**own, "_meta": printed}] if output else []),
+        {**own, **end, **(terminal if content else {})},
+    ]
+
+
+@pytest.mark.parametrize("content", [False, True])
+@pytest.mark.parametrize(
+    ("command", "output", "exit_code"),
+    [
+        ("echo hello world", "hello world", 0),
+        ("make", "Exit code 2\nno rule", 2),
+        ("true", "", 0),
+        ("seq 300", "\n".join(map(str, range(300))), 0),
+    ],
+)
+def test_each_editor_reads_the_output_of_claude_code(command, output, exit_code, content):
+    updates = claude_code("c", command, output, exit_code, content=content)
+    for kind in TEXT_READERS:
+        shown = Shown(lines=400, live=kind is not Marimo)
+        for update in updates:
+            shown.update(**update)
+            shown.clock.now += 1
+            shown.render()
+        shown.render("s")
+        reader = kind().read([json.loads(line) for line in shown.sent])
+        lines = reader.shown("c").splitlines()
+        # acpx prints `rawOutput` as well as `content`.
+        times = 2 if kind is Acpx else 1
+        assert [line for line in output.splitlines() if lines.count(line) != times] == [], kind
+        if kind is CodeCompanion:
+            assert lines[0] == f"execute: {command}"
+        if kind is Acpx:
+            assert len(reader.printed["c"]) == 1
 
 
 def test_terminals_of_different_sessions_are_distinct():

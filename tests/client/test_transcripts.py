@@ -25,6 +25,7 @@ from acpterm.config import Settings
 from acpterm.runtime.exec_context import current
 from acpterm.runtime.send_queue import SendQueue
 from tests.acp.validate import validate_sent
+from tests.support.readers import FINAL, TEXT_READERS, Acpx, Reader, Zed
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
 # Timeouts for messages that must come, and for responses that only the recording may have.
@@ -163,13 +164,17 @@ class Play:
             self.methods[message["id"]] = message["method"]
             if message["method"].startswith("terminal/"):
                 return
+        ends = message.get("params", {}).get("update", {}).get("status") in FINAL
         translated = not self.shows and '"type": "terminal"' in json.dumps(message)
 
         def wanted(received):
-            if not translated:
-                return received == message
-            return received.get("method") == message["method"] and without(received) == without(
-                message
+            if received == message:
+                return True
+            # The end of a call is given the call's content.
+            return (
+                (translated or ends)
+                and received.get("method") == message["method"]
+                and without(received) == without(message)
             )
 
         found = await self.editor.receive(wanted)
@@ -229,49 +234,27 @@ async def replay(entries, tmp_path):
     return play
 
 
-class Reader:
-    """What an editor displays of tool calls: text and terminals; if both are empty, raw output."""
-
-    def __init__(self):
-        self.calls = {}
-        self.terminals = {}
-
-    def read(self, messages):
-        for message in messages:
-            if message.get("method") == "session/update":
-                self._update(message["params"]["update"])
-        return self
-
-    def _update(self, update):
-        if update["sessionUpdate"] not in ("tool_call", "tool_call_update"):
-            return
-        call = self.calls.setdefault(update["toolCallId"], {})
-        call |= {name: update[name] for name in ("content", "rawOutput") if name in update}
-        if output := (update.get("_meta") or {}).get("terminal_output"):
-            before = self.terminals.get(output["terminal_id"], "")
-            self.terminals[output["terminal_id"]] = before + output["data"]
-
-    def shown(self, call):
-        """Return the text of a tool call."""
-        known = self.calls.get(call, {})
-        texts = []
-        for item in known.get("content") or []:
-            if item["type"] == "terminal":
-                texts.append(self.terminals.get(item["terminalId"], ""))
-            elif item["type"] == "content":
-                texts.append(item["content"].get("text", ""))
-        if not "".join(texts).strip():
-            raw = known.get("rawOutput") or ""
-            texts = [raw if isinstance(raw, str) else raw.get("aggregated_output", "")]
-        return "\n".join(texts)
-
-
 def reads_no_less(with_proxy, without):
+    """Check that a reader sees what it saw without the proxy."""
     for call in without.calls:
-        shown = with_proxy.shown(call).splitlines()
+        shown = with_proxy.shown(call)
         for line in without.shown(call).splitlines():
-            assert line in shown, (call, line, shown)
-        assert "```console\n```" not in with_proxy.shown(call)
+            assert line in shown.splitlines(), (type(without), call, line, shown)
+        assert "```console\n```" not in shown
+
+
+def reads_all(received):
+    """Check that each editor shows the output that the messages have, and shows it once."""
+    best = Reader().read(received)
+    for kind in TEXT_READERS:
+        reader = kind().read(received)
+        for call, state in best.calls.items():
+            if state.get("status") in FINAL:
+                shown = reader.shown(call).splitlines()
+                for line in best.shown(call).splitlines():
+                    assert line in shown, (kind, call, line, shown)
+    acpx = Acpx().read(received)
+    assert all(len(printed) == 1 for printed in acpx.printed.values())
 
 
 def sent_by_agent(entries):
@@ -282,8 +265,11 @@ def sent_by_agent(entries):
 @pytest.mark.long
 async def test_recorded_conversation_passes_through_the_proxy(stem, entries, tmp_path):
     play = await replay(entries, tmp_path)
-    without = Reader().read(map(play.now, sent_by_agent(entries)))
-    reads_no_less(Reader().read(play.editor.all), without)
+    for kind in (Zed,) if play.shows else TEXT_READERS:
+        without = kind().read(map(play.now, sent_by_agent(entries)))
+        reads_no_less(kind().read(play.editor.all), without)
+    if not play.shows:
+        reads_all(play.editor.all)
     assert play.passed >= 3
     if stem.startswith(("kimi", "fast")) and "terminal/create" in play.methods.values():
         assert play.answered
@@ -323,7 +309,7 @@ def as_own_terminals(entries, *, at_once):
 @pytest.mark.parametrize("recorded", CODEX, ids=name_of)
 async def test_output_of_an_agents_own_terminal_is_shown_completely(recorded, at_once, tmp_path):
     play = await replay(as_own_terminals(recorded, at_once=at_once), tmp_path)
-    without = Reader().read(sent_by_agent(recorded))
+    without = Zed().read(sent_by_agent(recorded))
     with_proxy = Reader().read(play.editor.all)
     reads_no_less(with_proxy, without)
     for call in without.calls:

@@ -27,6 +27,7 @@ class Editor(RpcClient):
     def __init__(self, stream: trio.abc.Stream) -> None:
         super().__init__(stream)
         self.session = "s1"
+        self.info: dict[str, str] | None = {"name": "an editor", "version": "1"}
         self.lines: list[bytes] = []
         """The lines received so far, unchanged."""
         self.on_request: Callable[[Message], Any] = lambda _: {}
@@ -72,7 +73,11 @@ class Editor(RpcClient):
 
     async def open(self, cwd: str, **capabilities: Any) -> dict[str, Any]:
         """Send `initialize` and `session/new`; return the result of `initialize`."""
-        params = {"protocolVersion": 1, "clientCapabilities": {**FILES, **capabilities}}
+        params = {
+            "protocolVersion": 1,
+            "clientInfo": self.info,
+            "clientCapabilities": {**FILES, **capabilities},
+        }
         result: dict[str, Any] = await self.request("initialize", params)
         opened = await self.request("session/new", {"cwd": cwd, "mcpServers": []})
         self.session = opened["sessionId"]

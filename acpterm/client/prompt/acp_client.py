@@ -247,8 +247,7 @@ class AcpClient:
         """Wait until the output that belongs above the agent's message `event` has been received.
 
         This is the remaining output of two kinds of terminals: those that the agent has released
-        since its previous message, and those in a tool call that `event` reports as finished. Wait
-        for at most `RELEASE_TIMEOUT_S` seconds.
+        since its previous message, and those in a tool call that `event` reports as finished.
         """
         exited: list[SessionKey] = []
         if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:

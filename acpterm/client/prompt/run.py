@@ -45,7 +45,6 @@ from acpterm.client.sanitize import strip_controls
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions
 from acpterm.client.session_sockets.sockets import SessionSockets, open_session_sockets
-from acpterm.client.terminals import SETTLE_TIMEOUT_S
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
@@ -251,7 +250,7 @@ class _Run:
         self._outcome.cancel = client.cancel
         reason = await client.prompt(options.text)
         left = client.terminals.close_session(session)
-        await client.terminals.settle(left, SETTLE_TIMEOUT_S)
+        await client.terminals.settle(left)
         self._outcome.turn_ended(reason, refusals=0 if calls.acted else calls.refusals)
 
     async def _open(self, client: AcpClient, agent: AgentProcess) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.raw_json import members
+from acpterm.acp.raw_json import members, text
 from acpterm.client.envelope import is_true
 from acpterm.client.terminals import EXTENSIONS_META
 
@@ -18,6 +18,9 @@ class Capabilities(NamedTuple):
 
     has_terminals: bool = False
     """Whether the editor has terminals of its own."""
+    replaces_content: bool = True
+    """Whether the content in an update of a tool call replaces the earlier content, as it should.
+    marimo 0.25, which does not name itself, appends it."""
     shows_agent_terminals: bool = False
     """Whether the editor shows terminals that the agent runs itself (`_meta.terminal_output`)."""
 
@@ -26,7 +29,12 @@ def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
     """Parse the capabilities in the params of the editor's `initialize`."""
     capabilities = members(members(params).get("clientCapabilities"))
     meta = members(capabilities.get("_meta"))
-    return Capabilities(is_true(capabilities.get("terminal")), is_true(meta.get("terminal_output")))
+    name = text(members(members(params).get("clientInfo")).get("name"))
+    return Capabilities(
+        has_terminals=is_true(capabilities.get("terminal")),
+        replaces_content=name not in (None, "marimo"),
+        shows_agent_terminals=is_true(meta.get("terminal_output")),
+    )
 
 
 def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:

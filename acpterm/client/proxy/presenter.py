@@ -5,7 +5,7 @@ the editor; it does no I/O. There are two implementations, `text_presenter` and
 `terminal_presenter`; `new_presenter` chooses by the editor's capabilities.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import trio
@@ -37,6 +37,13 @@ class Presenter(Protocol):
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
         """Return the lines to send to the editor in place of `line`, the message with `update`."""
+
+    def before_end(self, update: Update) -> tuple[list[bytes], Iterable[SessionKey]]:
+        """Prepare for `update`, the end of a tool call, which is passed to `translate` afterwards.
+
+        Return the lines to send to the editor before, and the call's terminals, whose output has to
+        be passed to `on_output` before `translate`.
+        """
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
         """Present the terminals that the tool call of a `session/request_permission` embeds.
@@ -79,5 +86,6 @@ def new_presenter(
         follow=follow,
         limit=settings.shown_bytes,
         lines=settings.shown_lines,
+        live=editor.replaces_content,
         editor_has_terminals=editor.has_terminals and not ours,
     )

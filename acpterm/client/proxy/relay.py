@@ -203,7 +203,7 @@ class Relay:
             # Only now: if `_handle_response` was cancelled, `fail` must answer the request.
             self._pending.pop(message.key, None)
         elif message.method == SESSION_UPDATE and not self._is_v2:
-            self._to_editor(self._translate(line, message))
+            self._to_editor(await self._translate(line, message))
             return
         elif message.method == "session/request_permission" and not self._is_v2:
             before, params = self._presenter.permission(members(message.params))
@@ -228,12 +228,11 @@ class Relay:
         method = message.method
         if method in HOST_METHODS and message.is_request and isinstance(method, str):
             self._terminals.request(message.key, method, message.params)
-            await self._terminals.settle()
             return True
         cancels = method == "$/cancel_request"
         return cancels and self._terminals.cancel(cancelled_id(message.params))
 
-    def _translate(self, line: bytes, message: Envelope) -> list[bytes]:
+    async def _translate(self, line: bytes, message: Envelope) -> list[bytes]:
         parsed = session_update.parse_update(message.params)
         if parsed is None:
             return [line]
@@ -241,6 +240,11 @@ class Relay:
             return [self._chat.translate(parsed)]
         if parsed.kind in TOOL_CALLS and self._terminals is not None:
             self._terminals.notify(SESSION_UPDATE, message.params)
+            if parsed.ends_call:
+                # Editors read nothing of a call after its end: all its output has to precede it.
+                before, terminals = self._presenter.before_end(parsed)
+                self._to_editor(before)
+                await self._terminals.settle(terminals)
         self._changed.set()
         return self._presenter.translate(line, parsed)
 

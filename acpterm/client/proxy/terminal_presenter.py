@@ -118,17 +118,29 @@ class TerminalPresenter:
                 self._follow(terminal)
         return lines
 
+    def before_end(self, update: Update) -> tuple[list[bytes], list[SessionKey]]:
+        """Return the lines that introduce the call's new terminals, and all its terminals."""
+        names = ("toolCallId", "content")
+        fields = {name: update.fields[name] for name in names if name in update.fields}
+        lines = self._introduce(update._replace(fields=fields))
+        key = update.session, update.tool_call
+        return lines, [terminal for terminal, state in self._terminals.items() if state.call == key]
+
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], None]:
         """Return the lines that introduce the tool call's terminals to the editor, and None.
 
-        Terminals that the editor knows already are not introduced again. None means that the params
-        of the `session/request_permission` itself are passed on unchanged.
+        None means that the params of the `session/request_permission` itself are passed on
+        unchanged.
         """
         session, fields = text(params.get("sessionId")), members(params.get("toolCall"))
-        update = Update(session or "", "tool_call_update", fields, {})
+        only = {name: params[name] for name in ("sessionId",) if name in params}
+        return self._introduce(Update(session or "", "tool_call_update", fields, only)), None
+
+    def _introduce(self, update: Update) -> list[bytes]:
+        """Return the lines that introduce terminals that the editor does not know yet."""
         if update.tool_call is None or not self._new_in(update):
-            return [], None
-        return self.translate(b"", update._replace(params={"sessionId": params["sessionId"]})), None
+            return []
+        return self.translate(b"", update)
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
         """Return the `terminal_output` line for output of one of the host's terminals.

@@ -3,9 +3,14 @@
 A terminal in a tool call's content becomes a console block with the terminal's last lines, once the
 terminal has output; all other items of the content keep their place. While the terminal prints, the
 presenter sends the call's complete content to the editor again and again, as the protocol requires,
-but only when it has changed, and at most once per `RENDER_INTERVAL_S` for each call. The presenter
-stops this when the agent sends content of the call that embeds no terminal; it passes this content
-on unchanged.
+but only when it has changed, and at most once per `RENDER_INTERVAL_S` for each call. The agent's
+update that ends the call gets the content, too, and nothing follows it: CodeCompanion and avante
+forget a call at its end, agent-shell stores the content of this update, and acpx prints the call
+again for each later one. The presenter also stops when the agent sends content of the call that
+embeds no terminal; it passes this content on unchanged.
+
+An editor that appends content instead of replacing it gets a call's terminals only at the end of
+the call, or of the turn.
 
 Bounds:
 
@@ -15,11 +20,12 @@ Bounds:
 - If there are more than `CALLS_MAX` calls with terminals, the oldest one is not updated any more:
   the editor continues to show the content that was sent last.
 
-No update of the agent is ever delayed.
+No update of the agent is delayed, except for the end of a call: `Relay` first waits for the output
+that precedes it.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from msgspec import Raw
@@ -55,13 +61,20 @@ class _Call:
 
     `content` has a `SessionKey` in place of each terminal. `sent` is the time at which the content
     was last sent to the editor, by the presenter's clock. `rendered` is the content that was sent,
-    with the text of the terminals; None before the first time.
+    with the text of the terminals; None before the first time. `ended`: no more updates are sent.
     """
 
     def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
         self.content = content
         self.sent = sent
+        self.ended = False
         self.rendered: list[Any] | None = None
+
+    def note_status(self, update: Update) -> bool:
+        """Set `ended` from the status in `update`, if any; return whether `update` is the end."""
+        if "status" in update.fields:
+            self.ended = update.ends_call
+        return update.ends_call
 
 
 class TextPresenter:
@@ -72,7 +85,8 @@ class TextPresenter:
     the last `lines` lines are shown. `clock` returns the time in seconds. `editor_has_terminals` is
     true if the editor runs terminals for the agent. In this case, a terminal that the host has not
     created and the agent has not reported is one that the editor runs: the editor shows this
-    terminal, and the presenter leaves it unchanged. All other terminals are shown as text.
+    terminal, and the presenter leaves it unchanged. All other terminals are shown as text. `live`
+    is false if the editor appends content: then terminals are shown only once.
     """
 
     def __init__(
@@ -82,12 +96,14 @@ class TextPresenter:
         follow: Callable[[SessionKey], None],
         limit: int,
         lines: int,
+        live: bool,
         editor_has_terminals: bool,
     ) -> None:
         self._clock = clock
         self._follow = follow
         self._limit = limit
         self._lines = lines
+        self._live = live
         self._editor_has_terminals = editor_has_terminals
         # The command of each terminal of the host, and whether the terminal is followed.
         self._ours: BoundedDict[SessionKey, tuple[str, bool]] = BoundedDict(CALLS_MAX)
@@ -112,22 +128,51 @@ class TextPresenter:
         for change in from_meta(update.fields.get("_meta")):
             self._apply(update.session, change)
         key = update.session, update.tool_call
-        if "content" not in update.fields:
-            self._add_raw_output(self._calls.get(key), update)
-            return [line]
+        if "content" in update.fields:
+            return [self._with_content(key, line, update)]
+        return [self._without_content(key, line, update)]
+
+    def _without_content(self, key: SessionKey, line: bytes, update: Update) -> bytes:
+        call = self._calls.get(key)
+        self._add_raw_output(call, update)
+        if call is None or not call.note_status(update):
+            return line
+        self._dirty.pop(key, None)
+        call.rendered = self._render(self._unsent(call))
+        # Empty content would hide the update's `rawOutput`.
+        return update.encode(content=call.rendered) if call.rendered else line
+
+    def _with_content(self, key: SessionKey, line: bytes, update: Update) -> bytes:
         content = self._parse_content(update.session, update.fields["content"])
+        known = self._calls.get(key)
         self._forget(key)
         if content is None:
-            return [line]
+            return line
         call = self._calls[key] = _Call(content, self._clock())
+        call.ended = known is not None and known.ended
+        call.note_status(update)
         self._add_raw_output(call, update)
         for item in content:
             if not isinstance(item, Raw):
                 self._calls_by_terminal.setdefault(item, set()).add(key)
         while len(self._calls) > CALLS_MAX:
             self._forget(next(iter(self._calls)))
-        call.rendered = self._render(call.content)
-        return [update.encode(content=call.rendered)]
+        shows_terminals = self._live or call.ended
+        shown = content if shows_terminals else [i for i in content if isinstance(i, Raw)]
+        call.rendered = self._render(shown)
+        return update.encode(content=call.rendered)
+
+    def _unsent(self, call: _Call) -> list[Raw | SessionKey]:
+        """Return the content of `call` that an update sends: an appending editor has the rest."""
+        return call.content if self._live else [i for i in call.content if not isinstance(i, Raw)]
+
+    def before_end(self, update: Update) -> tuple[list[bytes], list[SessionKey]]:
+        """Return no lines, and the terminals in the content of the call that `update` ends."""
+        known = self._calls.get((update.session, update.tool_call or ""))
+        content = known.content if known else None
+        if "content" in update.fields:
+            content = self._parse_content(update.session, update.fields["content"])
+        return [], [item for item in content or () if not isinstance(item, Raw)]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
         """Return an empty list, and `params` with the tool call's terminals replaced by text.
@@ -162,6 +207,8 @@ class TextPresenter:
     @property
     def next_render_at(self) -> float:
         """When to call `render` next, by `clock`; `math.inf` if no changed text is to be sent."""
+        if not self._live:
+            return math.inf
         return min(
             (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
         )
@@ -170,16 +217,17 @@ class TextPresenter:
         """Return updates for the editor, for tool calls whose text differs from the text sent last.
 
         A call whose last update was sent less than `RENDER_INTERVAL_S` ago is left for later,
-        unless it belongs to `session`.
+        unless it belongs to `session`. So is each call if the editor appends content.
         """
         now = self._clock()
         lines = []
         for key in list(self._dirty):
             call = self._calls[key]
-            if key[0] != session and call.sent + RENDER_INTERVAL_S > now:
+            if key[0] != session and not (self._live and call.sent + RENDER_INTERVAL_S <= now):
                 continue
             del self._dirty[key]
-            rendered = self._render(call.content)
+            call.ended = not self._live
+            rendered = self._render(self._unsent(call))
             if rendered != call.rendered:
                 call.rendered, call.sent = rendered, now
                 lines.append(encode_tool_call_update(key, content=rendered))
@@ -245,7 +293,9 @@ class TextPresenter:
                 display.add_raw_output(output)
                 self._mark_dirty(key)
 
-    def _render(self, content: list[Raw | SessionKey], *, even_silent: bool = False) -> list[Any]:
+    def _render(
+        self, content: Iterable[Raw | SessionKey], *, even_silent: bool = False
+    ) -> list[Any]:
         rendered: list[Any] = []
         for item in content:
             if isinstance(item, Raw):
@@ -260,7 +310,8 @@ class TextPresenter:
         return rendered
 
     def _mark_dirty(self, terminal: SessionKey) -> None:
-        self._dirty |= dict.fromkeys(self._calls_by_terminal.get(terminal, ()))
+        calls = self._calls_by_terminal.get(terminal, ())
+        self._dirty |= {key: None for key in calls if not self._calls[key].ended}
 
     def _forget(self, key: SessionKey) -> None:
         call = self._calls.pop(key, None)

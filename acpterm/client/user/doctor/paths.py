@@ -226,7 +226,9 @@ def runtime() -> CheckResult:
     """Check that XDG_RUNTIME_DIR, the default directory for sockets, is this user's alone."""
     directory = os.environ.get("XDG_RUNTIME_DIR", "")
     if not directory:
-        advice = "sockets go to /tmp then, unless /run/user has a directory; pam_systemd sets it"
+        advice = (
+            "sockets go to /tmp, unless /run/user has a directory of yours; pam_systemd sets it"
+        )
         return missing("runtime directory", "XDG_RUNTIME_DIR is not set", advice)
     try:
         status = os.stat(directory)

@@ -1,0 +1,114 @@
+"""A user has one daemon, however the commands are started and whatever their environment lacks."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import acpterm
+
+pytestmark = pytest.mark.skipif(not shutil.which("bwrap"), reason="bwrap is not installed")
+
+ROOT = Path(acpterm.__file__).parents[1]
+UID = os.getuid()
+PATH = {"PATH": os.environ["PATH"]}
+HOME = {**PATH, "HOME": str(Path.home())}
+# A runtime directory of another user.
+OTHERS = "/usr" if UID else "/run/user/another"
+STARTS = {
+    "a shell after a login": {**HOME, "XDG_RUNTIME_DIR": f"/run/user/{UID}", "LANG": "C.UTF-8"},
+    "avante.nvim": PATH,
+    "cron": {**HOME, "LOGNAME": "me", "SHELL": "/bin/sh", "PATH": f"/usr/bin:/bin:{PATH['PATH']}"},
+    "a service of systemd": {**PATH, "INVOCATION_ID": "x", "JOURNAL_STREAM": "8:1"},
+    "a service of the user": {**HOME, "XDG_RUNTIME_DIR": f"/run/user/{UID}", "MANAGERPID": "1"},
+    "sudo -u": {**HOME, "SUDO_UID": "1", "XDG_RUNTIME_DIR": OTHERS},
+    "su": {**HOME, "XDG_RUNTIME_DIR": OTHERS, "USER": "another"},
+    "ssh without PAM": {**HOME, "SSH_CONNECTION": "::1 1 ::1 22", "XDG_RUNTIME_DIR": ""},
+    "a container": {**PATH, "HOME": "", "container": "podman"},
+    "launchd": {**HOME, "TMPDIR": "/var/tmp", "XPC_SERVICE_NAME": "0"},
+}
+# Runs in a file system of its own, so that the usual places are empty: prints, for each start, the
+# keeper's pid, the output of `env` in a terminal, and stderr.
+SCRIPT = """
+import json, os, subprocess, sys
+early, starts = json.loads(sys.argv[1])
+acpterm = [sys.executable, "-P", "-m", "acpterm"]
+
+def run(env, *words):
+    done = subprocess.run([*acpterm, *words], env=env, capture_output=True, text=True)
+    return done.stdout, done.stderr
+
+os.mkdir("/run/user/another")
+if not os.getuid():
+    os.chown("/run/user/another", 1234, 1234)
+
+def login():
+    os.mkdir("/run/user/%d" % os.getuid(), 0o700)
+
+found = []
+if not early:
+    login()
+for number, env in enumerate(starts):
+    run(env, "run", "-d", "true")
+    status, notes = run(env, "status", "--json")
+    home, _ = run(env, "run", "--rm", "echo $HOME")
+    found.append([json.loads(status)["keeperPid"], home.strip(), notes])
+    if early and not number:
+        login()
+run(starts[0], "shutdown")
+print(json.dumps(found))
+"""
+
+
+def in_empty_places(script, *arguments):
+    """Run a script of Python with empty `/tmp` and `/run/user`; return what it prints as JSON."""
+    private = ["--tmpfs", "/run/user", "--tmpfs", "/tmp"]
+    seen = [word for path in {str(ROOT), sys.prefix} for word in ("--bind", path, path)]
+    alone = ["--unshare-pid", "--proc", "/proc", "--die-with-parent", "--chdir", str(ROOT)]
+    python = [sys.executable, "-c", script, *arguments]
+    command = ["bwrap", "--dev-bind", "/", "/", *private, *seen, *alone, *python]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("early", [False, True], ids=["after the login", "before the login"])
+def test_all_starts_have_one_daemon_and_the_users_home(early):
+    starts = list(STARTS.values())
+    if early:
+        # Such as a line of cron with @reboot: there is no directory in /run/user yet.
+        starts = [STARTS["cron"], *starts]
+    found = in_empty_places(SCRIPT, json.dumps([early, starts]))
+    assert found == [[found[0][0], str(Path.home()), ""]] * len(starts)
+
+
+NOTED = """
+import json, os, subprocess, sys
+acpterm = [sys.executable, "-P", "-m", "acpterm"]
+os.mkdir("/tmp/own")
+plain = {"PATH": os.environ["PATH"]}
+own = {**plain, "XDG_RUNTIME_DIR": "/tmp/own"}
+
+def run(env, *words):
+    return subprocess.run([*acpterm, *words], env=env, capture_output=True, text=True).stderr
+
+run(plain, "run", "-d", "sleep", "60")
+noted = [run(own, *words) for words in (["ls"], ["status"], ["run", "-d", "true"])]
+noted += [run(plain, "ls"), run({**own, "ACPTERM_SOCKET": "/tmp/own/a.sock"}, "ls")]
+for env in plain, own:
+    run(env, "shutdown")
+noted.append(run(own, "ls"))
+print(json.dumps(noted))
+"""
+
+
+@pytest.mark.long
+def test_command_says_that_the_user_has_a_second_daemon():
+    path = f"/tmp/acpterm-{UID}/agent.sock"
+    note = f"acpterm: another daemon of yours, with other terminals: --socket {path}\n"
+    assert in_empty_places(NOTED) == [note, note, note, "", "", ""]
