@@ -103,7 +103,7 @@ def test_coming_from_page_names_all_aliases():
 
 
 PACKAGE = ROOT / "acpterm"
-ARCHITECTURE = (DOCS / "architecture.md").read_text()
+ARCHITECTURE = (DOCS / "internals" / "architecture.md").read_text()
 # Rows of the table of directories: path below the package, names in the column of main modules.
 DIRECTORIES = {
     path: re.findall(r"`(\w+)`(?=(?:, `\w+`)*:)", modules)
@@ -136,7 +136,7 @@ def test_architecture_names_only_modules_that_exist():
 
 
 def test_hacking_names_only_paths_that_exist():
-    page = (DOCS / "HACKING.md").read_text()
+    page = (DOCS / "internals" / "HACKING.md").read_text()
     paths = set(re.findall(r"`(\.?\w[\w.-]*/[\w./-]*)`", page))
     known = {
         path
