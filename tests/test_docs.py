@@ -18,6 +18,7 @@ from acpterm.acp.base import Wire
 from acpterm.cli.main import ALIASES, group
 from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
+from acpterm.runtime import extras
 from tests.support.cases import each_case
 from tests.support.hosts import agent_here
 from tests.support.polling import DEADLINE_S, poll, poll_blocking
@@ -62,6 +63,30 @@ def test_makefile_installs_only_extras_that_the_package_has():
     assert {name for names in lists for name in names.split(",")} <= set(
         project["optional-dependencies"]
     )
+
+
+def test_no_page_installs_acpterm_from_an_index():
+    """No index has it: whoever registered the name there would get its users."""
+    installs = re.compile(
+        r"(?:(?:pip|pipx|uv tool|uv pip) (?:install|upgrade|run)|uvx|uv add)(?: -[\w-]+)* "
+        r"['\"]?acpterm\b|['\"`]acpterm\["
+    )
+    files = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile"]
+    for directory, kinds in ("docs", "md 1 py"), ("packaging", "md sh py"), ("acpterm", "py md"):
+        files += [path for kind in kinds.split() for path in (ROOT / directory).rglob(f"*.{kind}")]
+    lines = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in files
+        for line in file.read_text().splitlines()
+        if installs.search(line)
+    ]
+    assert lines == []
+
+
+def test_missing_extras_name_the_packages_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    assert [list(extras.MCP), list(extras.WEB)] == [optional["mcp"], optional["web"]]
 
 
 def test_settings_page_describes_every_setting():
@@ -239,9 +264,9 @@ def test_protocol_examples_have_a_response_for_every_request():
     assert len(requested) == len(set(requested))
 
 
-def run(*arguments, **more):
+def run(*arguments, python=sys.executable, **more):
     return subprocess.run(
-        [sys.executable, *arguments],
+        [python, *arguments],
         capture_output=True,
         text=True,
         timeout=50,
@@ -264,13 +289,21 @@ def own_daemon(tmp_path):
 
 @pytest.mark.long
 def test_example_agent_exits_with_the_exit_code_of_its_command(own_daemon):
-    done = run(AGENT, "echo hello; exit 7", **own_daemon)
+    # As after `pipx install`: a Python without acpterm, and the command on the PATH.
+    done = run(
+        AGENT,
+        "echo hello; exit 7",
+        python=sys._base_executable,  # type: ignore[attr-defined]  # typeshed omits it
+        PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        **own_daemon,
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 7)
 
 
 @pytest.mark.long
 def test_example_agent_kills_its_command_after_the_timeout(own_daemon):
-    done = run(AGENT, "--timeout", "5", "echo hello; sleep 60", **own_daemon)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = run(AGENT, "--timeout", "5", "echo hello; sleep 60", PATH=path, **own_daemon)
     assert (done.stdout, done.returncode) == ("hello\n", 1)
     assert done.stderr == "agent: ended by SIGTERM\n"
 
