@@ -66,7 +66,7 @@ def test_makefile_installs_only_extras_that_the_package_has():
 
 
 def test_no_page_installs_acpterm_from_an_index():
-    """No index has it: whoever registered the name there would get its users."""
+    """The name is not registered there: pip would install what a stranger registers."""
     installs = re.compile(
         r"(?:(?:pip|pipx|uv tool|uv pip) (?:install|upgrade|run)|uvx|uv add)(?: -[\w-]+)* "
         r"['\"]?acpterm\b|['\"`]acpterm\["
@@ -81,6 +81,26 @@ def test_no_page_installs_acpterm_from_an_index():
         if installs.search(line)
     ]
     assert lines == []
+
+
+def test_install_page_has_a_line_that_links_the_manual_pages(tmp_path):
+    (line,) = re.findall(r"^mkdir .*man1/$", (DOCS / "install.md").read_text(), re.MULTILINE)
+    pages = tmp_path / "environment/share/man"
+    pages.mkdir(parents=True)
+    (pages / "man1").symlink_to(DOCS / "man")
+    line = line.replace("ENVIRONMENT", str(tmp_path / "environment"))
+    subprocess.run(["sh", "-ec", line], check=True, env=environment(HOME=str(tmp_path)))
+    assert (tmp_path / ".local/share/man/man1/acpterm-ls.1").read_text().startswith(".TH")
+
+
+def test_sandbox_section_says_first_that_only_terminals_are_isolated():
+    section = (DOCS / "policy.md").read_text().partition("\n## Sandbox your agent")[2]
+    assert "agent's *terminals*" in section.partition("\n\n")[2].partition(";")[0]
+
+
+def test_page_of_the_web_begins_with_its_use():
+    page = (DOCS / "web.md").read_text()
+    assert re.findall("^## (.*)$", page, re.MULTILINE)[0] == "Use the page"
 
 
 def test_missing_extras_name_the_packages_of_the_project():

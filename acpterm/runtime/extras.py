@@ -9,7 +9,7 @@ WEB: Final = ("h11>=0.14", "hypercorn>=0.18,<0.19", "starlette>=1.0")
 
 def how_to_install(packages: tuple[str, ...]) -> str:
     """Return commands that install the packages."""
-    # Not `acpterm[mcp]`: no package index has acpterm, so whoever registers the name there would
-    # get its users.
+    # The name acpterm is not registered in a package index: pip would install what a stranger
+    # registers there.
     names = shlex.join(packages)
     return f"pipx inject acpterm {names} (or, in its environment: pip install {names})"
