@@ -68,7 +68,7 @@ cluster-test: $(VENV)/.check $(PAGE) ## test providers of other hosts, by real s
 	ACPTERM_DEPTH=$(DEPTH) $(BIN)/python -m pytest -n 4 --dist worksteal -m 'cluster$(SHALLOW)' tests/providers tests/web/browser/test_places.py
 
 # These use all processors, so they run separately from tests with time limits.
-faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/reliability.md; FAULTS=ci for fewer, without the table
+faults: $(VENV)/.check $(PAGE) ## inject faults and write the table of docs/internals/reliability.md; FAULTS=ci for fewer, without the table
 	mkdir -p build
 	rm -f build/faults.jsonl
 	ACPTERM_FAULTS=$(or $(FAULTS),full) ACPTERM_FAULTS_REPORT=$(CURDIR)/build/faults.jsonl \
@@ -124,7 +124,7 @@ pictures: $(VENV)/.check $(PAGE) ## make the pictures of the page for the README
 	mkdir -p docs/images
 	cp $(addprefix build/screenshots/,$(PICTURES)) docs/images/
 
-bench: zipapp $(PAGE) ## measure the figures of docs/performance.md
+bench: zipapp $(PAGE) ## measure the figures of docs/internals/performance.md
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.check ## try random output, messages and examples: make fuzz MESSAGES=1000000 SECONDS=3600 EXAMPLES=100

@@ -18,7 +18,8 @@ What both use:
 - `acp`, `jsonrpc`: messages; `config`: settings; `runtime`: stdio, logs, signals, threads;
 - `shell`: shells that run one command after another; `keys`: names of keys, and their bytes.
 
-`docs/HACKING.md` has a glossary of all terms, and a table of what to edit for each kind of change.
+`docs/internals/HACKING.md` has a glossary of all terms, and a table of what to edit for each kind
+of change.
 
 The names of the API are imported only when they are used, so that commands start fast.
 """

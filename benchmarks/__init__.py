@@ -1,4 +1,4 @@
-"""The benchmarks: `python -m benchmarks` measures the figures of docs/performance.md.
+"""The benchmarks: `python -m benchmarks` measures the figures of internals/performance.md.
 
 A figure is a measured value with its baseline. The baseline is measured in the same run,
 alternating with the value, so that other load on the machine affects both. The measured daemon is
@@ -6,7 +6,7 @@ alternating with the value, so that other load on the machine affects both. The 
 
 - `figures`: one module per group of figures, with a function `measure`.
 - `figure`: a figure and its target. `table`: figures as Markdown and JSON. `page`: writes the
-  tables of docs/performance.md and docs/scale.md.
+  tables of docs/internals/performance.md and docs/scale.md.
 - `processes`: starts the measured daemon and the baselines.
 - `client`: the client that measures. `connector`: connects to the agents' socket from a separate
   process.

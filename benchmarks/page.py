@@ -1,4 +1,4 @@
-"""Writes the tables of docs/performance.md and docs/scale.md: `python -m benchmarks.page RESULTS`.
+"""Writes the tables of internals/performance.md and scale.md: `python -m benchmarks.page RESULTS`.
 
 RESULTS is a file that `python -m benchmarks --json` wrote. A page is not changed if
 the file has no figures for it.
@@ -27,7 +27,7 @@ def main(results: str) -> None:
     others = [figure for figure in figures if figure not in scale]
     of = ", ".join(f"{name} {what}" for name, what in machine.items() if name != "load")
     if others:
-        _write("performance.md", [_HEADER, *map(_row, others)], of)
+        _write("internals/performance.md", [_HEADER, *map(_row, others)], of)
     if scale:
         _write("scale.md", _scale_rows(scale), of)
 

@@ -1,4 +1,4 @@
-"""Each row of docs/compatibility.md names tests that exist, or the reason why it has none."""
+"""Each row of compatibility.md names tests that exist, or the reason why it has none."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from tests.api.test_service import METHODS
 from tests.support.cases import each_case
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "compatibility.md").read_text()
+PAGE = (ROOT / "docs" / "internals" / "compatibility.md").read_text()
 ROWS = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
     for line in PAGE.partition("\n## ")[2].splitlines()

@@ -18,6 +18,7 @@ from acpterm.acp.base import Wire
 from acpterm.cli.main import ALIASES, group
 from acpterm.config import Settings
 from acpterm.host.agent.methods import NOTIFICATIONS, REQUESTS
+from acpterm.runtime import extras
 from tests.support.cases import each_case
 from tests.support.hosts import agent_here
 from tests.support.polling import DEADLINE_S, poll, poll_blocking
@@ -64,6 +65,50 @@ def test_makefile_installs_only_extras_that_the_package_has():
     )
 
 
+def test_no_page_installs_acpterm_from_an_index():
+    """The name is not registered there: pip would install what a stranger registers."""
+    installs = re.compile(
+        r"(?:(?:pip|pipx|uv tool|uv pip) (?:install|upgrade|run)|uvx|uv add)(?: -[\w-]+)* "
+        r"['\"]?acpterm\b|['\"`]acpterm\["
+    )
+    files = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "Makefile"]
+    for directory, kinds in ("docs", "md 1 py"), ("packaging", "md sh py"), ("acpterm", "py md"):
+        files += [path for kind in kinds.split() for path in (ROOT / directory).rglob(f"*.{kind}")]
+    lines = [
+        f"{file.relative_to(ROOT)}: {line.strip()}"
+        for file in files
+        for line in file.read_text().splitlines()
+        if installs.search(line)
+    ]
+    assert lines == []
+
+
+def test_install_page_has_a_line_that_links_the_manual_pages(tmp_path):
+    (line,) = re.findall(r"^mkdir .*man1/$", (DOCS / "install.md").read_text(), re.MULTILINE)
+    pages = tmp_path / "environment/share/man"
+    pages.mkdir(parents=True)
+    (pages / "man1").symlink_to(DOCS / "man")
+    line = line.replace("ENVIRONMENT", str(tmp_path / "environment"))
+    subprocess.run(["sh", "-ec", line], check=True, env=environment(HOME=str(tmp_path)))
+    assert (tmp_path / ".local/share/man/man1/acpterm-ls.1").read_text().startswith(".TH")
+
+
+def test_sandbox_section_says_first_that_only_terminals_are_isolated():
+    section = (DOCS / "policy.md").read_text().partition("\n## Sandbox your agent")[2]
+    assert "agent's *terminals*" in section.partition("\n\n")[2].partition(";")[0]
+
+
+def test_page_of_the_web_begins_with_its_use():
+    page = (DOCS / "web.md").read_text()
+    assert re.findall("^## (.*)$", page, re.MULTILINE)[0] == "Use the page"
+
+
+def test_missing_extras_name_the_packages_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    assert [list(extras.MCP), list(extras.WEB)] == [optional["mcp"], optional["web"]]
+
+
 def test_settings_page_describes_every_setting():
     for name in Settings.__struct_fields__:
         assert f"| `{name}` |" in (DOCS / "settings.md").read_text()
@@ -103,7 +148,7 @@ def test_coming_from_page_names_all_aliases():
 
 
 PACKAGE = ROOT / "acpterm"
-ARCHITECTURE = (DOCS / "architecture.md").read_text()
+ARCHITECTURE = (DOCS / "internals" / "architecture.md").read_text()
 # Rows of the table of directories: path below the package, names in the column of main modules.
 DIRECTORIES = {
     path: re.findall(r"`(\w+)`(?=(?:, `\w+`)*:)", modules)
@@ -136,7 +181,7 @@ def test_architecture_names_only_modules_that_exist():
 
 
 def test_hacking_names_only_paths_that_exist():
-    page = (DOCS / "HACKING.md").read_text()
+    page = (DOCS / "internals" / "HACKING.md").read_text()
     paths = set(re.findall(r"`(\.?\w[\w.-]*/[\w./-]*)`", page))
     known = {
         path
@@ -239,9 +284,9 @@ def test_protocol_examples_have_a_response_for_every_request():
     assert len(requested) == len(set(requested))
 
 
-def run(*arguments, **more):
+def run(*arguments, python=sys.executable, **more):
     return subprocess.run(
-        [sys.executable, *arguments],
+        [python, *arguments],
         capture_output=True,
         text=True,
         timeout=50,
@@ -264,13 +309,21 @@ def own_daemon(tmp_path):
 
 @pytest.mark.long
 def test_example_agent_exits_with_the_exit_code_of_its_command(own_daemon):
-    done = run(AGENT, "echo hello; exit 7", **own_daemon)
+    # As after `pipx install`: a Python without acpterm, and the command on the PATH.
+    done = run(
+        AGENT,
+        "echo hello; exit 7",
+        python=sys._base_executable,  # type: ignore[attr-defined]  # typeshed omits it
+        PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        **own_daemon,
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("hello\n", "", 7)
 
 
 @pytest.mark.long
 def test_example_agent_kills_its_command_after_the_timeout(own_daemon):
-    done = run(AGENT, "--timeout", "5", "echo hello; sleep 60", **own_daemon)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = run(AGENT, "--timeout", "5", "echo hello; sleep 60", PATH=path, **own_daemon)
     assert (done.stdout, done.returncode) == ("hello\n", 1)
     assert done.stderr == "agent: ended by SIGTERM\n"
 

@@ -1,7 +1,7 @@
 """The command line. One module per command: it parses arguments, calls `client`, and prints.
 
 To add a command, write a module with a click command named `command`, and add a line to `_COMMANDS`
-in `main.py`. docs/HACKING.md, "The map of a change", lists the tests and pages to extend.
+in `main.py`. docs/internals/HACKING.md, "The map of a change", lists the tests and pages to extend.
 
 - `main`: the group of all commands, which imports a command's module when the command is used.
 - `_options`: options that several commands share, loading of the settings, and `fail`. `_params`:

@@ -6,15 +6,14 @@ import click
 
 from acpterm.cli._options import fail
 from acpterm.client.session_sockets.server_entry import McpOptions
+from acpterm.runtime import extras
 
 
 def check_mcp() -> None:
     """Exit with an error message if `acpterm mcp` cannot run because the MCP SDK is missing."""
     if not (find_spec("mcp") and find_spec("regex")):
-        fail(
-            "acpterm mcp needs the MCP SDK, which is not installed: install it with "
-            "pip install 'acpterm[mcp]' (or pipx inject acpterm mcp regex), and start it again"
-        )
+        how = extras.how_to_install(extras.MCP)
+        fail(f"acpterm mcp needs the MCP SDK, which is not installed: {how}, and start it again")
 
 
 def mcp_options(

@@ -21,6 +21,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from acpterm.host.host import Host
+from acpterm.runtime.extras import MCP, how_to_install
 from acpterm.runtime.threads import run_blocking
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class McpHandler:
                 if self._sessions is None:
                     self._sessions = await self._load(nursery)
         except ImportError:
-            why = "this path needs the MCP SDK: pip install 'acpterm[mcp]'\n"
+            why = f"this path needs the MCP SDK: {how_to_install(MCP)}\n"
             await PlainTextResponse(why, 501)(scope, receive, send)
             return
         headers = Headers(scope=scope)

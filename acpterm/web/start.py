@@ -10,6 +10,7 @@ from typing import Final
 
 from acpterm.config import Settings
 from acpterm.config.http import HttpAddress, check_exposure, parse_address
+from acpterm.runtime.extras import WEB, how_to_install
 from acpterm.web.endpoint import bind
 
 _ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
@@ -28,7 +29,7 @@ def import_packages() -> None:
         if (error.name or "").partition(".")[0] == "acpterm":
             raise
         raise StartError(
-            f"it needs more packages ({error.name} is missing): pip install 'acpterm[web]'"
+            f"it needs more packages ({error.name} is missing): {how_to_install(WEB)}"
         ) from error
 
 

@@ -62,7 +62,7 @@ class Host:
         `acpterm stdio` starts the daemon if none is running. It exits when its stdin closes.
         """
         process = await asyncio.create_subprocess_exec(
-            *(command or (sys.executable, "-m", "acpterm", "stdio", "--log-level", "error")),
+            *(command or ("acpterm", "stdio", "--log-level", "error")),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LONGEST_LINE,

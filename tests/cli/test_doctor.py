@@ -223,7 +223,7 @@ async def test_missing_packages_and_an_unbuilt_page_are_reported(monkeypatch, tm
     absent = {"hypercorn", "starlette", "regex"}
     monkeypatch.setattr(extras, "find_spec", lambda name: None if name in absent else find(name))
     assert extras.web().found == "no hypercorn, starlette"
-    assert extras.web().advice == "for `acpterm open`: pip install 'acpterm[web]'"
+    assert "pipx inject acpterm 'h11>=" in extras.web().advice
     assert extras.mcp().found == "no regex"
     assert extras.mcp().state == "missing"
 

@@ -131,7 +131,7 @@ def test_setup_without_the_sdk_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr("acpterm.cli._mcp.find_spec", lambda _: None)
     result = CliRunner().invoke(group, ["setup", "claude", "--yes"])
     assert result.exit_code == 1
-    assert "pip install 'acpterm[mcp]'" in result.stderr
+    assert "pipx inject acpterm 'mcp>=" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""The report of the fault tests: `python -m tests.faults.report REPORT` writes docs/reliability.md.
+"""The report of the fault tests: `python -m tests.faults.report REPORT` writes reliability.md.
 
 Each test appends one line of JSON to the file named by `ACPTERM_FAULTS_REPORT`: which fault, how
 often, whether everything held, and what was measured.
@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-_PAGE = Path(__file__).parent.parent.parent / "docs" / "reliability.md"
+_PAGE = Path(__file__).parent.parent.parent / "docs" / "internals" / "reliability.md"
 _BEGIN = "<!-- table -->\n"
 _END = "<!-- end of table -->\n"
 _HEADER = (
@@ -81,7 +81,7 @@ def _row(fault: str, lines: list[dict[str, Any]]) -> tuple[str, ...]:
 
 
 def main(path: str) -> None:
-    """Write the table of the report at `path` into docs/reliability.md."""
+    """Write the table of the report at `path` into docs/internals/reliability.md."""
     lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
     machine = (
         f"{platform.system()} {platform.release()}, {os.cpu_count()} processors, "

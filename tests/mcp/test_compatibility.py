@@ -1,4 +1,4 @@
-"""What docs/compatibility.md promises, with the example values of the two documents there."""
+"""What compatibility.md promises, with the example values of the two documents there."""
 
 import json
 from pathlib import Path

@@ -187,4 +187,4 @@ def test_missing_sdk_is_an_error_that_says_what_to_install(tmp_path):
         timeout=30,
     )
     assert result.returncode == 1
-    assert "pip install 'acpterm[mcp]'" in result.stderr
+    assert "pipx inject acpterm 'mcp>=" in result.stderr

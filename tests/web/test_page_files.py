@@ -84,7 +84,7 @@ def test_lock_file_pins_the_libraries_and_names_no_host():
 
 
 def test_hacking_describes_each_module_of_the_page():
-    page = (ROOT / "docs" / "HACKING.md").read_text()
+    page = (ROOT / "docs" / "internals" / "HACKING.md").read_text()
     section = re.search(r"^## The page$(.*?)^## ", page, re.MULTILINE | re.DOTALL)
     assert section is not None
     rows = re.findall(r"^\| (`.*?) \| .* \|$", section[1], re.MULTILINE)

@@ -338,7 +338,7 @@ async def test_server_says_what_to_install_when_the_extra_is_missing(tmp_path):
     )
     env = environment(XDG_CONFIG_HOME=str(tmp_path), PYTHONPATH=str(tmp_path / "shadow"))
     async with daemon(tmp_path, env=env) as running, running.user() as user:
-        with pytest.raises(RpcError, match=r"pip install 'acpterm\[web\]'"):
+        with pytest.raises(RpcError, match="pipx inject acpterm 'h11>="):
             await user.request("web/open")
         assert (await user.request("status"))["version"]
 

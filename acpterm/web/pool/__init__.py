@@ -2,7 +2,7 @@
 
 A PTY pool is the set of background terminals of that product, for agents and for its user
 interface. Programs that speak its protocol can use the daemon: here, the pool is all terminals of
-the daemon. docs/compatibility.md compares acpterm with that product.
+the daemon. docs/internals/compatibility.md compares acpterm with that product.
 
 - `handlers`: the HTTP requests on these paths; `spawn`: the creation of a terminal by `/pty/spawn`;
 - `websocket`: one client on `/ws`, and its messages; `messages`: the messages as types;

@@ -5,7 +5,7 @@ WebSocket (`ids`). `parse` raises `InvalidMessageError` for an invalid frame; th
 is sent to the client in `pty:error`.
 
 The names and shapes are those of the document "Terminal Tools Reference": see
-docs/compatibility.md.
+docs/internals/compatibility.md.
 """
 
 from typing import Final, Literal, TypeAlias

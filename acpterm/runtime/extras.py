@@ -1,0 +1,15 @@
+"""The packages of the extras, and what to say when they are missing."""
+
+import shlex
+from typing import Final
+
+MCP: Final = ("mcp>=2.3", "regex>=2024.4")
+WEB: Final = ("h11>=0.14", "hypercorn>=0.18,<0.19", "starlette>=1.0")
+
+
+def how_to_install(packages: tuple[str, ...]) -> str:
+    """Return commands that install the packages."""
+    # The name acpterm is not registered in a package index: pip would install what a stranger
+    # registers there.
+    names = shlex.join(packages)
+    return f"pipx inject acpterm {names} (or, in its environment: pip install {names})"
