@@ -21,7 +21,7 @@ def settings(tmp_path):
 def test_default_profile_asks_about_dangerous_commands_only(settings):
     profile = BUILTIN[settings("").profile]
     assert (profile.safe, profile.unknown, profile.dangerous) == ("allow", "allow", "ask")
-    assert profile.unattended == "refuse"
+    assert profile.unattended == "wait"
 
 
 def test_pool_has_the_limits_of_a_pty_pool():

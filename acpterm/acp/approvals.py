@@ -108,6 +108,8 @@ class PendingNotification(Wire):
 class AnswerRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/approval/answer``: answer a question.
 
+    On the user's socket, `approval_id` may also be the beginning of an id, ``@last`` for the newest
+    question, or empty for the only one.
     With the `scope` `always`, the answer also applies to other commands of the same session, both
     those that wait for an answer and later ones. `always` with `deny` applies to all commands with
     the question's `prefix`; if the `prefix` is null, to exactly the same command. `always` with

@@ -325,8 +325,9 @@ class StatusResponse(Wire):
     tracked: `cgroup` or `subreaper`. Three fields count terminals: `running` those whose program
     runs, `retained` those that are retained after their release, and `exited` the others whose
     program has exited. `agents` and `users` are numbers of connections. `rss_bytes` is the resident
-    memory of the worker, and `output_bytes` the part of it that retained output occupies. `http` is
-    the state of the HTTP server; null if the host is no daemon.
+    memory of the worker, and `output_bytes` the part of it that retained output occupies.
+    `questions` is the number of questions that wait for the user's answer. `http` is the state of
+    the HTTP server; null if the host is no daemon.
     """
 
     version: str
@@ -346,4 +347,5 @@ class StatusResponse(Wire):
     users: int
     rss_bytes: int | None
     output_bytes: int
+    questions: int = 0
     http: WebStatusResponse | None = None

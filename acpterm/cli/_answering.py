@@ -23,6 +23,7 @@ def answer_each(
 ) -> NoReturn:
     """Answer the questions with these ids, print what was allowed or refused, and exit.
 
+    Without ids, answer the only question that waits.
     `reason` is a text for the agent; None if the user gives no reason. `config` and `socket` are
     the values of the options that `at_daemon` adds. The exit status is 1 if a question could not be
     answered, else 0.
@@ -35,7 +36,7 @@ def answer_each(
 
     def work(client: BlockingClient) -> list[str]:
         failures = []
-        for identifier in dict.fromkeys(ids):
+        for identifier in dict.fromkeys(ids or [""]):
             request = AnswerRequest(identifier, decision, "always" if always else "once", reason)
             try:
                 info = client.call("approval/answer", request, ApprovalInfo)

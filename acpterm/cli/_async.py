@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from acpterm.cli._daemon import note_questions
 from acpterm.cli._options import fail, settings
 from acpterm.client.daemon import DaemonError
 from acpterm.client.errors import root_error
@@ -48,6 +49,7 @@ def call_async(
 
     async def connect_and_work() -> T:
         async with open_user_client(loaded, config, start=start) as client:
+            note_questions(client.questions)
             return await work(client)
 
     return run(connect_and_work, expected=(DaemonError, RpcError))

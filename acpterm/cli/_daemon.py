@@ -4,6 +4,7 @@
 values of the options that `at_daemon` adds.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Final, NoReturn, TypeVar
 
@@ -15,12 +16,14 @@ from acpterm.cli._options import fail, settings
 from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
+from acpterm.client.user.format import waiting_questions
 from acpterm.jsonrpc import RpcError
 
 T = TypeVar("T")
 
 # Maximum characters of an error message, since it may quote an argument of any length.
 _MESSAGE_MAX: Final = 2000
+_SHOWS_QUESTIONS: Final = ("approvals", "approve", "deny", "status")
 
 
 class _Any(Wire):
@@ -42,6 +45,7 @@ def call(
     loaded = settings(config, socket=socket)
     try:
         with open_blocking_client(loaded, config, start=start) as client:
+            note_questions(client.questions)
             return work(client)
     except (DaemonError, RpcError) as error:
         fail(str(error))
@@ -58,11 +62,20 @@ def call_running(
     loaded = settings(config, socket=socket)
     try:
         with open_blocking_client(loaded, config, start=False) as client:
+            note_questions(client.questions)
             return work(client)
     except NotRunningError:
         return None
     except (DaemonError, RpcError) as error:
         fail(str(error))
+
+
+def note_questions(count: int) -> None:
+    """Say on stderr, if it is a terminal, that questions wait for the user."""
+    context = click.get_current_context(silent=True)
+    shows_them = context is not None and context.info_name in _SHOWS_QUESTIONS
+    if count and not shows_them and os.isatty(2):
+        click.echo(f"acpterm: {waiting_questions(count)}: acpterm approvals -f", err=True)
 
 
 def call_each(

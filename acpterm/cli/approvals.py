@@ -24,7 +24,9 @@ def command(*, followed: bool, as_json: bool, config: str | None, socket: str | 
 
     With --follow, pending questions, new ones and their answers are printed until Ctrl-C. While
     this runs, commands that must be approved wait for your answer, even if no editor can ask you.
-    The daemon is started if it is not running.
+    In a terminal, keys answer the oldest question: y allows the command, n refuses it, and a allows
+    it always, as acpterm approve --always does; q quits. The daemon is started if it is not
+    running.
 
     With --json, an array with one object for each question is printed. With --json and --follow,
     each line has the params of one of the daemon's notifications: _acpterm/approval/asked or
@@ -48,22 +50,37 @@ def _follow(config: str | None, socket: str | None, *, as_json: bool) -> int:
     from acpterm.cli._async import call_async  # noqa: PLC0415
     from acpterm.cli._output import echo  # noqa: PLC0415
     from acpterm.client.user.approval_format import asked_lines, closed_line  # noqa: PLC0415
-    from acpterm.client.user.approvals import Change, follow_approvals  # noqa: PLC0415
+    from acpterm.client.user.approvals import (  # noqa: PLC0415
+        Change,
+        KeyAnswers,
+        follow_approvals,
+    )
     from acpterm.client.user.client import UserClient  # noqa: PLC0415
     from acpterm.client.user.events import until_ended  # noqa: PLC0415
+    from acpterm.client.user.keyboard import has_keyboard, quiet_keys  # noqa: PLC0415
     from acpterm.runtime.threads import run_blocking  # noqa: PLC0415
 
-    async def show(change: Change, params: Raw) -> None:
-        if as_json:
-            text = json_line(params)
-        elif isinstance(change, AskedNotification):
-            text = asked_lines(change.approval)
-        else:
-            text = closed_line(change)
+    async def put(text: str) -> None:
         # Print in a thread, so that Ctrl-C works while a slow reader blocks the write.
         await run_blocking(partial(echo, text), abandon_on_cancel=True)
 
     async def work(client: UserClient) -> int:
-        return await until_ended(lambda: follow_approvals(client, show))
+        keys = None if as_json or not has_keyboard() else KeyAnswers(client, put)
+
+        async def show(change: Change, params: Raw) -> None:
+            if as_json:
+                await put(json_line(params))
+            elif isinstance(change, AskedNotification):
+                await put(asked_lines(change.approval, has_keys=keys is not None))
+            else:
+                await put(closed_line(change))
+            if keys is not None:
+                await keys.take(change)
+
+        async def follow() -> None:
+            await follow_approvals(client, show)
+
+        with quiet_keys():
+            return await until_ended(follow if keys is None else partial(keys.run, follow))
 
     return call_async(config, socket, work, start=True)

@@ -7,7 +7,7 @@ from acpterm.cli._options import at_daemon
 
 
 @click.command("deny")
-@click.argument("ids", metavar="ID…", nargs=-1, required=True)
+@click.argument("ids", metavar="[ID…]", nargs=-1)
 @click.option("--always", is_flag=True, help="Refuse such commands in the rest of the session.")
 @click.option("--reason", metavar="TEXT", help="Tell the agent why.")
 @at_daemon
@@ -20,7 +20,8 @@ def command(
 ) -> None:
     """Refuse the commands that the questions ID ask about. The first answer to a question counts.
 
-    ID is a question's id or the beginning of it, as acpterm approvals shows it. The agent gets an
+    ID is a question's id or the beginning of it, as acpterm approvals shows it; @last is the newest
+    question. Without ID, the only question that waits is answered. The agent gets an
     error with the reason.
 
     With --always, later commands of the agent's session that have the same prefix are refused

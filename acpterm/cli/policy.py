@@ -1,7 +1,8 @@
-"""`acpterm policy`: check a command, allow commands, and list profiles and rules."""
+"""`acpterm policy`: check a command, change the rules, and list profiles and rules."""
 
 import os
 import shlex
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,10 +12,16 @@ from acpterm.cli._output import echo_once, json_text
 
 if TYPE_CHECKING:
     from acpterm.config import Settings
-    from acpterm.config.profiles import Profile
+    from acpterm.config.profiles import Decision, Profile
+    from acpterm.policy.rules import Rule
     from acpterm.policy.verdict import Verdict
 
 _STATUS: Final = {"allow": 0, "ask": 3, "deny": 4}
+# Dangerous commands: those that begin with the words of a rule are shown as examples.
+_EXAMPLES: Final = (
+    "rm -rf src", "git reset --hard", "git clean -fdx", "git rm -r src", "chmod -R 777 src",
+    "chown -R root src", "find . -delete", "sudo rm -rf src", "systemctl poweroff",
+)  # fmt: skip
 
 
 @click.group("policy")
@@ -63,36 +70,155 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     raise SystemExit(_STATUS[verdict.decision])
 
 
-@command.command("allow", context_settings={"ignore_unknown_options": True})
-@click.argument("prefix", nargs=-1, required=True)
-@click.option("--reason", default="", metavar="TEXT", help="Why the commands are allowed.")
-@click.option("--config", metavar="FILE", help="Read the settings from FILE.")
-def allow(prefix: tuple[str, ...], reason: str, config: str | None) -> None:
-    """Allow commands that begin with the words PREFIX.
+def _changes_rules(name: str) -> Callable[[Callable[..., None]], click.Command]:
+    """Return the decorator of a command that changes the rules."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        for parameter in (
+            click.argument("words", nargs=-1, required=True, metavar="WORD…"),
+            click.option("--config", metavar="FILE", help="Read the settings from FILE."),
+        ):
+            function = parameter(function)
+        settings_of = {"ignore_unknown_options": True}
+        return command.command(name, context_settings=settings_of)(function)
+
+    return decorate
+
+
+_reason = click.option("--reason", default="", metavar="TEXT", help="Why the rule is there.")
+
+
+@_changes_rules("allow")
+@click.option("--prefix", is_flag=True, help="Allow dangerous commands with further words, too.")
+@_reason
+def allow(words: tuple[str, ...], prefix: bool, reason: str, config: str | None) -> None:
+    """Allow commands that begin with the given words.
+
+    A dangerous command is only allowed if it has exactly these words. With --prefix, further words
+    may follow: acpterm shows what else that allows, and asks you to confirm. No rule allows some
+    commands, such as rm -rf /: you are asked each time.
 
     The rule is appended to the rules file, and printed. It applies to commands whose words are
-    exactly known, and not to lines with substitutions, variables or redirections to files. If words
-    of PREFIX begin with a dash, put -- before PREFIX.
+    exactly known, and not to lines with substitutions, variables or redirections to files. Put --
+    before words that begin with a dash.
+
+    Exit status: 0 on success, 1 if the rules file has an error or cannot be written, if you do not
+    confirm, or if acpterm itself runs in an agent's terminal.
+    """
+    from acpterm.policy.judge import Judge  # noqa: PLC0415  only this command and check need it
+    from acpterm.policy.prefix import is_never_allowed  # noqa: PLC0415
+    from acpterm.policy.verdict import Level  # noqa: PLC0415
+
+    loaded = settings(config)
+    profile = _profile(loaded, None)
+
+    def dangerous(command: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the dangerous parts of a command."""
+        verdict = Judge().judge(command[0], command[1:], profile=profile)
+        return [part.words for part in verdict.parts if part.level is Level.DANGEROUS]
+
+    require_user(config)
+    parts = dangerous(words)
+    if any(part and is_never_allowed(part) for part in parts):
+        fail(f"no rule allows {shlex.join(words)}: you are asked each time an agent runs it")
+    others = [shlex.split(example) for example in _EXAMPLES]
+    others = [one for one in others if tuple(one[: len(words)]) == words and one != [*words]]
+    shown = [shlex.join(one) for one in [*others, [*words, "../other"]] if dangerous(one)]
+    notes = []
+    if prefix and shown:
+        click.echo("This also allows every dangerous command that begins so, such as:")
+        click.echo("".join(f"  {line}\n" for line in shown), nl=False)
+        click.confirm("Allow them?", abort=True)
+    elif parts:
+        notes = ["a dangerous command: allowed with exactly these words, or more with --prefix"]
+    elif shown:
+        notes = [f"you are still asked about dangerous commands, such as {shown[0]}"]
+    _add(loaded, words, "allow", reason, prefix=prefix, notes=notes)
+
+
+@_changes_rules("ask")
+@_reason
+def ask(words: tuple[str, ...], reason: str, config: str | None) -> None:
+    """Ask about commands that begin with the given words.
+
+    The rule is appended to the rules file, and printed. It applies wherever such a command is in a
+    line. Put -- before words that begin with a dash.
 
     Exit status: 0 on success, 1 if the rules file has an error or cannot be written, or if acpterm
     itself runs in an agent's terminal.
     """
-    from acpterm.policy.rules import (  # noqa: PLC0415  no other command needs it
+    require_user(config)
+    _add(settings(config), words, "ask", reason)
+
+
+@_changes_rules("deny")
+@_reason
+def deny(words: tuple[str, ...], reason: str, config: str | None) -> None:
+    """Refuse commands that begin with the given words.
+
+    The rule is appended to the rules file, and printed. It applies wherever such a command is in a
+    line. Put -- before words that begin with a dash.
+
+    Exit status: 0 on success, 1 if the rules file has an error or cannot be written, or if acpterm
+    itself runs in an agent's terminal.
+    """
+    require_user(config)
+    _add(settings(config), words, "deny", reason)
+
+
+@_changes_rules("remove")
+def remove(words: tuple[str, ...], config: str | None) -> None:
+    """Remove the rules with exactly the given words.
+
+    Write the words as acpterm policy list shows them, without the decision. The removed rules are
+    printed. Put -- before words that begin with a dash.
+
+    Exit status: 0 on success, 1 if there is no such rule, if the rules file has an error or cannot
+    be written, or if acpterm itself runs in an agent's terminal.
+    """
+    from acpterm.policy.rules import RulesError, remove_rules  # noqa: PLC0415  help needs none
+
+    require_user(config)
+    path = _rules_file(settings(config))
+    try:
+        removed = remove_rules(path, words)
+    except RulesError as error:
+        fail(str(error))
+    if not removed:
+        fail(f"{path} has no rule {shlex.join(words)}: acpterm policy list shows the rules")
+    echo_once("\n".join([*(f"removed: {rule}" for rule in removed), f"from {path}"]))
+
+
+def _add(
+    loaded: "Settings",
+    words: tuple[str, ...],
+    decision: "Decision",
+    reason: str,
+    *,
+    prefix: bool = False,
+    notes: Sequence[str] = (),
+) -> None:
+    """Add a rule to the rules file, and print it, followed by `notes`."""
+    from acpterm.policy.rules import (  # noqa: PLC0415  help does not need it
         Rule,
         RulesError,
-        allow_prefix,
+        add_rule,
         load_rules,
     )
 
-    path = _rules_file(settings(config))
-    require_user(config)
+    path = _rules_file(loaded)
+    rule = Rule(tuple((word,) for word in words), decision, reason, prefix)
     try:
-        allow_prefix(path, prefix, reason)
+        add_rule(path, rule)
+        rules = load_rules(path)
     except RulesError as error:
         fail(str(error))
-    lines = [f"{Rule(tuple((word,) for word in prefix), 'allow', reason)}", f"in {path}"]
+    lines = [str(rule), f"in {path}", *notes]
+    order = ("allow", "ask", "deny")
     stricter = [
-        str(rule) for rule in load_rules(path) if rule.decision != "allow" and rule.matches(prefix)
+        str(one)
+        for one in rules
+        if order.index(one.decision) > order.index(decision) and one.matches(words)
     ]
     if stricter:
         lines.append(f"but a stricter rule decides before it: {', '.join(stricter)}")
@@ -136,8 +262,13 @@ def list_policy(as_json: bool, config: str | None) -> None:
         for name, one in profiles.items()
     ]
     lines += ["", f"Rules in {path}:"]
-    lines += [f"  {rule}" + (f"  ({rule.reason})" if rule.reason else "") for rule in rules]
+    lines += [f"  {_listed(rule)}" for rule in rules]
     echo_once("\n".join(lines if rules else [*lines, "  none"]))
+
+
+def _listed(rule: "Rule") -> str:
+    prefix = "  (dangerous ones, too)" if rule.prefix else ""
+    return f"{rule}{prefix}" + (f"  ({rule.reason})" if rule.reason else "")
 
 
 def _rules_file(loaded: "Settings") -> str:

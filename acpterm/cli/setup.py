@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # The names of `client.setup.agents.AGENTS`. They are repeated here, since --help does not import
 # that module.
 _NAMES: Final = ("claude", "codex", "gemini", "opencode", "copilot", "cursor", "zed")
+_APPROVALS: Final = "To be asked about dangerous commands, keep this open: acpterm approvals -f"
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -85,8 +86,9 @@ def command(
             _change(titles, target, undo=undo, yes=yes, dry_run=dry_run)
     except SetupError as error:
         fail(str(error))
-    if is_entry and not (undo or dry_run or has_skill(chosen[0])):
-        echo_once(f"The skill teaches it the tools: acpterm setup {agent} --skill")
+    if is_entry and not (undo or dry_run):
+        lines = [f"The skill teaches it the tools: acpterm setup {agent} --skill"]
+        echo_once("\n".join([*lines[has_skill(chosen[0]) :], _APPROVALS]))
 
 
 def _agents(name: str | None) -> "list[Agent]":

@@ -7,7 +7,7 @@ from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.daemon_status import NoWorker, daemon_status
-from acpterm.client.user.format import duration, memory, summary_line
+from acpterm.client.user.format import duration, memory, summary_line, waiting_questions
 from acpterm.jsonrpc import RpcError
 
 
@@ -66,6 +66,7 @@ def _text(status: StatusResponse) -> str:
         "terminals": f"{status.running} running, {status.exited} exited, {status.retained} kept",
         "connections": f"{_count(users, 'of yours', 'of yours')}, "
         f"{_count(status.agents, 'agent', 'agents')}",
+        **_questions(status),
         **_workers(status),
         "memory": f"{used}, output held: {memory(status.output_bytes)}",
         "processes": f"known by {summary_line(status.tracking)}",
@@ -86,6 +87,12 @@ def _http(status: StatusResponse) -> dict[str, str]:
     if http.error is not None:
         return {"page": f"not served: {summary_line(http.error)}"}
     return {"page": "not served: acpterm open starts it"}
+
+
+def _questions(status: StatusResponse) -> dict[str, str]:
+    if not status.questions:
+        return {}
+    return {"approvals": f"{waiting_questions(status.questions)}: acpterm approvals -f"}
 
 
 def _workers(status: StatusResponse) -> dict[str, str]:

@@ -57,6 +57,8 @@ class Welcome(NamedTuple):
     """Whether the daemon has resumed the lost connection whose secret was presented."""
     is_approver: bool = False
     """Whether this client gets the questions to the user."""
+    questions: int = 0
+    """The number of questions that wait for the user's answer; 0 for an agent's client."""
 
 
 class HandshakeError(Exception):
@@ -124,7 +126,10 @@ def read_welcome(result: Raw) -> Welcome:
     """Return what `result`, the result of `initialize`, says about resuming and questions."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed, approver = (bytes(own.get(name) or b"") == b"true" for name in ("resumed", "approver"))
-    return Welcome(text(own.get("resume")), resumed, approver)
+    offered = members(members(members(result).get("clientCapabilities")).get("_meta"))
+    questions = members(offered.get(OWN)).get("questions")
+    count = bytes(questions or b"0")
+    return Welcome(text(own.get("resume")), resumed, approver, int(count) if count.isdigit() else 0)
 
 
 class Handshake:

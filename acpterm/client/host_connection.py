@@ -29,7 +29,7 @@ from acpterm.client.questions import Questions, request_token
 from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
 from acpterm.config.profiles import BUILTIN
-from acpterm.host.open_host import open_host
+from acpterm.host.open_host import ALONE, open_host
 from acpterm.jsonrpc import NotificationReceived
 from acpterm.runtime.exec_context import ExecContext
 
@@ -152,7 +152,8 @@ async def open_host_connection(
     async with AsyncExitStack() as stack:
         if daemon is None:
             _check_profile(settings, questions)
-            host = await stack.enter_async_context(open_host(settings, context))
+            opened = open_host(settings, context, daemon_info=ALONE)
+            host = await stack.enter_async_context(opened)
             client_end, host_end = trio.socket.socketpair()
             endpoint = Endpoint(
                 trio.SocketStream(client_end),

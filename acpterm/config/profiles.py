@@ -129,9 +129,10 @@ class Profile(Struct, frozen=True, kw_only=True):
         Literal["refuse", "wait"],
         Meta(
             title="What happens to a question while no client can ask the user: no editor, no "
-            "prompt, and no `acpterm approvals --follow`."
+            "prompt, and no `acpterm approvals --follow`. A question waits as long as the agent's "
+            "request, unless the only client that could ask has declined it, or there is no daemon."
         ),
-    ] = "refuse"
+    ] = "wait"
     provider: Annotated[
         str | None,
         Meta(
@@ -226,7 +227,7 @@ BUILTIN: Final[Mapping[str, Profile]] = {
     for profile in (
         Profile(name="open", dangerous="allow"),
         Profile(name="guarded"),
-        Profile(name="confirm", unknown="ask", unknown_timeout=10.0, unattended="wait"),
+        Profile(name="confirm", unknown="ask", unknown_timeout=10.0),
         Profile(
             name="pool",
             dangerous="deny",

@@ -106,6 +106,30 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "can never read it.",
         ),
     ] = False
+    on_question: Annotated[
+        str | None,
+        Meta(
+            title="Command that runs when a command of an agent must be approved, such as "
+            '`notify-send acpterm "$1"`. The shell runs it; `$1` is a sentence, and stdin has '
+            "the question as JSON. By default, questions that no client shows are notified by "
+            "`notify-send`, if there is one, and by the bell of attached windows; an empty text "
+            "turns that off."
+        ),
+    ] = None
+    on_waiting: Annotated[
+        str | None,
+        Meta(
+            title="Command that runs when a program begins to wait for input; `$1` is a sentence, "
+            "and stdin has the terminal as JSON."
+        ),
+    ] = None
+    on_end: Annotated[
+        str | None,
+        Meta(
+            title="Command that runs when a program has ended; `$1` is a sentence, and stdin has "
+            "the terminal as JSON."
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(title="Lowest level of messages to log."),

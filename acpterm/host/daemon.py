@@ -22,7 +22,7 @@ import trio
 from acpterm.config import Settings
 from acpterm.host.host import Host
 from acpterm.host.host_state import DaemonInfo
-from acpterm.host.open_host import Supervision, open_host
+from acpterm.host.open_host import ALONE, Supervision, open_host
 from acpterm.host.server.acceptor import Acceptor
 from acpterm.host.server.daemon_sockets import Listening, Sockets, open_sockets
 from acpterm.host.state.records import StateVersionError
@@ -277,7 +277,7 @@ async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
     linux.forbid_inspection()
     async with (
         shutdown_event(logs.log_shutdown) as end_requested,
-        open_host(settings, context) as host,
+        open_host(settings, context, daemon_info=ALONE) as host,
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(_close_when, end_requested, host)

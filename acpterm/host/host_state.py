@@ -16,6 +16,7 @@ from acpterm.host.audit_trail import AuditTrail, open_audit_log
 from acpterm.host.background import BackgroundMonitor
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
+from acpterm.host.hooks import Hooks
 from acpterm.host.idle_terminal import IdleTerminal
 from acpterm.host.input_monitor import InputMonitor, input_wait
 from acpterm.host.launch.placement import CLEAN_UP_TIMEOUT_S
@@ -85,6 +86,9 @@ class DaemonInfo(NamedTuple):
     """After how many idle seconds the daemon ends; None means never."""
     end: Callable[[], None] = _nothing
     """Request the end of the daemon, and return at once. The daemon closes its host, then exits."""
+    reaches_user: bool = True
+    """Whether the user's clients can connect. If not, a question that no client of the agent can
+    ask is refused at once."""
     web: WebInterface | None = None
     """The daemon's HTTP server; None if there is none."""
 
@@ -142,6 +146,7 @@ class HostState:
             self.pool, settings, self.events, self.changed.unpark_all, self._record_forgotten
         )
         self.windows: Final = Windows(self.events)
+        self.hooks: Final = Hooks(settings, self.approvals, self.events, self.windows)
         self.policy: Final = HostPolicy(settings, _own_paths(settings, daemon_info), trees.daemon)
         self.input_monitor: Final = InputMonitor(self.registry, self.events)
         self.limit_monitor: Final = LimitMonitor()

@@ -37,6 +37,8 @@ from acpterm.terminal.terminal import DISCONNECT_GRACE_S
 _CLOSE_TIMEOUT_S: Final = DISCONNECT_GRACE_S + 0.5
 # The time between two searches for terminals that are too old.
 _EXPIRY_PERIOD_S: Final = 60.0
+ALONE: Final = DaemonInfo(reaches_user=False)
+"""Describes a host that serves one agent in its own process, without a daemon."""
 
 
 class Supervision:
@@ -152,7 +154,7 @@ async def open_host(
         if not is_embedded:
             nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
         monitors = (state.input_monitor.run, state.limit_monitor.run, state.background.run)
-        for work in (state.state_writer.run, host.expire_unresumed, *monitors):
+        for work in (state.state_writer.run, host.expire_unresumed, state.hooks.run, *monitors):
             nursery.start_soon(supervision.run, work)
         nursery.start_soon(supervision.run, _expire_periodically, state)
         if daemon_info.agent_socket is not None:

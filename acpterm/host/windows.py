@@ -42,6 +42,8 @@ class Window:
         """The id of the share that a visitor attached the window with; None if the user did."""
         self.needs_redraw = True
         """Whether the whole window must be painted again."""
+        self.must_ring = False
+        """Whether the window's bell is to be rung once its output is up to date."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -52,7 +54,8 @@ class Window:
 class _AttachedTerminal:
     """The windows of one terminal, and the terminal's size while no window is attached."""
 
-    def __init__(self, detached_size: tuple[int, int]) -> None:
+    def __init__(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
+        self.entry: Final = entry
         self.detached_size = detached_size
         self.windows: Final[list[Window]] = []
 
@@ -72,6 +75,14 @@ class Windows:
         """Return the windows that are attached to a terminal."""
         attached = self._attached.get(entry.id)
         return list(attached.windows) if attached else []
+
+    def ring(self) -> None:
+        """Ring the bell of each of the user's windows."""
+        for attached in self._attached.values():
+            for window in attached.windows:
+                window.must_ring = window.share is None
+            if attached.windows:
+                attached.entry.terminal.notify()
 
     def would_loop(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
         """Return whether a terminal would show itself after a client has attached to `entry`.
@@ -101,7 +112,7 @@ class Windows:
         rows that it has while no window is attached.
         """
         if detached_size != (entry.terminal.cols, entry.terminal.rows):
-            self._attached[entry.id] = _AttachedTerminal(detached_size)
+            self._attached[entry.id] = _AttachedTerminal(entry, detached_size)
             self._restored.append(entry)
 
     def settle(self) -> None:
@@ -120,7 +131,7 @@ class Windows:
         """Attach a window to a terminal, which may change the terminal's size."""
         terminal = entry.terminal
         attached = self._attached.setdefault(
-            entry.id, _AttachedTerminal((terminal.cols, terminal.rows))
+            entry.id, _AttachedTerminal(entry, (terminal.cols, terminal.rows))
         )
         attached.windows.append(window)
         entry.window_count = len(attached.windows)

@@ -19,8 +19,9 @@ the question is closed. States of a question, which begins as *asked*:
 - *answered*: `ask` returns the answer. Withdrawing a question answers it with a refusal.
 
 A question is *attended* if at least one observer can answer it and has not declined it. A question
-that is not attended is refused, unless the profile says to wait. An unclaimed question of an
-earlier worker counts as attended for some time, since observers have to reconnect first.
+that is not attended is refused, unless the profile says to wait, and no observer has declined it.
+An unclaimed question of an earlier worker counts as attended for some time, since observers have to
+reconnect first.
 
 Longer than 300 lines because a question's states cannot be separated from the list of observers:
 each change of an observer may end a wait, and each change of a question notifies all observers.
@@ -39,6 +40,8 @@ from acpterm.policy.session_decisions import SessionDecisions
 
 CONNECTION_PENDING_MAX: Final = 64
 PENDING_MAX: Final = 512
+LAST: Final = "@last"
+"""The name of the question that was asked last."""
 _SHORT_ID_MIN: Final = 2
 
 Unattended: TypeAlias = Literal["refuse", "wait"]
@@ -102,8 +105,9 @@ class Approvals:
     ) -> Answer:
         """Ask the user, wait for the answer, and return it.
 
-        The answer is a refusal after `timeout` seconds (None for no limit). With
-        `unattended="refuse"`, it is also a refusal as soon as the question is not attended. If
+        The answer is a refusal after `timeout` seconds (None for no limit). It is also a refusal as
+        soon as the question is not attended, if `unattended` is "refuse", or an observer has
+        declined the question. If
         there is an unclaimed question with the same id, that question is continued, with its own
         deadline. If the caller is cancelled, the question is withdrawn, unless `is_repeated()`
         returns true: then the agent's client will repeat the request, and the question becomes
@@ -112,7 +116,7 @@ class Approvals:
         entry = self._entries.get(question.id)
         if entry is None:
             self._check_count(question.connection)
-            if unattended == "refuse" and not self._is_attended(question):
+            if unattended == "refuse" and not self.is_attended(question):
                 await trio.lowlevel.checkpoint()
                 return _unattended(())
             if timeout is not None:
@@ -141,7 +145,8 @@ class Approvals:
             if now >= end:
                 self._close(entry, Answer(decision="deny", by="timeout"))
                 continue
-            if unattended == "refuse" and not self._is_attended(entry.question, entry.declined):
+            may_wait = unattended == "wait" and not entry.declined
+            if not may_wait and not self.is_attended(entry.question, entry.declined):
                 if now >= entry.attended_until:
                     self._close(entry, _unattended(entry.declined.values()))
                     continue
@@ -152,12 +157,23 @@ class Approvals:
     def find(self, name: str) -> Question:
         """Return the pending question whose id is `name`, or begins with `name`.
 
-        A beginning must have at least `_SHORT_ID_MIN` characters. Raises `NoQuestionError` if no
-        pending question matches, and `ApprovalError` if several do.
+        `@last` is the question that was asked last, and an empty name the only one. A beginning
+        must have at least `_SHORT_ID_MIN` characters. Raises `NoQuestionError` if no pending
+        question matches, and `ApprovalError` if several do.
         """
-        found = [question for question in self.pending if question.id == name]
+        pending = self.pending
+        if name in ("", LAST) and not pending:
+            raise NoQuestionError("no question waits for an answer")
+        if name == LAST or (name == "" and len(pending) == 1):
+            return pending[-1]
+        if name == "":
+            raise ApprovalError(
+                f"{len(pending)} questions wait: say which ID, as acpterm approvals lists them, "
+                f"or {LAST}"
+            )
+        found = [question for question in pending if question.id == name]
         if not found and len(name) >= _SHORT_ID_MIN:
-            found = [question for question in self.pending if question.id.startswith(name)]
+            found = [question for question in pending if question.id.startswith(name)]
         if not found:
             raise NoQuestionError(
                 f"no question {name!r} is pending: it may have been answered or withdrawn; "
@@ -307,7 +323,8 @@ class Approvals:
                 "before you run more commands that must be approved"
             )
 
-    def _is_attended(self, question: Question, declined: Collection[Observer] = ()) -> bool:
+    def is_attended(self, question: Question, declined: Collection[Observer] = ()) -> bool:
+        """Return whether the user can answer a question through an observer not in `declined`."""
         return any(
             observer not in declined and observer.attends(question) for observer in self._observers
         )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from acpterm.config.profiles import Decision
 from acpterm.policy.classifier import SEARCHED_MAX, Classifier
 from acpterm.policy.parts import FoundPart, pattern_text, rule_words
-from acpterm.policy.prefix import always_prefix
+from acpterm.policy.prefix import always_prefix, is_never_allowed
 from acpterm.policy.verdict import Level, Part, Verdict, strictest, worst
 from acpterm.policy.wrappers.unwrapped import is_standard
 
@@ -76,10 +76,14 @@ def _decide(
     texts = rule_words(part.words)
     full = (part.words[0].text, *texts[1:])
     named = texts if is_standard(full[0]) else full
+    is_dangerous = part.level is Level.DANGEROUS
+    can_allow = part.is_exact and not (is_dangerous and is_never_allowed(full))
     found: dict[Decision, Rule] = {}
     for rule in classifier.rules:
         if rule.decision == "allow":
-            if part.is_exact and (rule.matches(full) or rule.matches(named)):
+            if can_allow and any(
+                rule.allows(one, is_dangerous=is_dangerous) for one in (full, named)
+            ):
                 found.setdefault("allow", rule)
         elif rule.matches(texts) or rule.matches(full):
             found.setdefault(rule.decision, rule)
@@ -89,7 +93,7 @@ def _decide(
     if part.is_exact and by_level == "ask":
         for prefix in allowed:
             is_whole = len(prefix) == len(full)
-            if full[: len(prefix)] == prefix and (is_whole or part.level is not Level.DANGEROUS):
+            if full[: len(prefix)] == prefix and (is_whole or not is_dangerous):
                 return _Decided("allow", f"allowed in this session: {' '.join(prefix)}")
     return _Decided(by_level)
 

@@ -8,9 +8,10 @@
     not_match = ["git pull"]
 
 A rule matches a command whose first words are those of its pattern; a list in the pattern has
-alternatives for one word. `match` and `not_match` are examples: commands that the rule must match,
-and must not match. They are checked when the file is loaded. If one of them fails, loading raises
-`RulesError`, and no rule of the file is used.
+alternatives for one word. A rule with the decision `allow` allows a dangerous command only if it
+has no further words, unless the rule has `prefix = true`. `match` and `not_match` are examples:
+commands that the rule must match, and must not match. They are checked when the file is loaded. If
+one of them fails, loading raises `RulesError`, and no rule of the file is used.
 """
 
 import os
@@ -19,13 +20,13 @@ import stat
 import tempfile
 import tomllib
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 from acpterm.config.paths import default_file
 from acpterm.config.profiles import Decision
 
 _DECISIONS: Final = get_args(Decision)
-_KEYS: Final = ("pattern", "decision", "reason", "match", "not_match")
+_KEYS: Final = ("pattern", "decision", "prefix", "reason", "match", "not_match")
 
 
 class RulesError(Exception):
@@ -40,6 +41,8 @@ class Rule(NamedTuple):
     decision: Decision
     reason: str = ""
     """The user's reason for the rule; may be empty."""
+    prefix: bool = False
+    """Whether a rule that allows also allows dangerous commands with further words."""
 
     def matches(self, words: Sequence[str]) -> bool:
         """Return whether `words`, the words of a command, begin with the words of the pattern."""
@@ -47,9 +50,20 @@ class Rule(NamedTuple):
             word in alternatives for word, alternatives in zip(words, self.pattern, strict=False)
         )
 
+    def allows(self, words: Sequence[str], *, is_dangerous: bool) -> bool:
+        """Return whether the rule, whose decision is `allow`, allows a command."""
+        is_whole = len(words) == len(self.pattern)
+        return self.matches(words) and (self.prefix or is_whole or not is_dangerous)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the pattern; alternatives are one word, such as `[push|fetch]`."""
+        return tuple(one[0] if len(one) == 1 else f"[{'|'.join(one)}]" for one in self.pattern)
+
     def __str__(self) -> str:
         words = " ".join(
-            shlex.quote(one[0]) if len(one) == 1 else f"[{'|'.join(one)}]" for one in self.pattern
+            shlex.quote(word) if len(one) == 1 else word
+            for word, one in zip(self.words, self.pattern, strict=True)
         )
         return f"{self.decision} {words}"
 
@@ -133,7 +147,15 @@ def _rule(table: Any, where: str) -> Rule:
     reason = table.get("reason", "")
     if not isinstance(reason, str):
         raise RulesError(f"{where}: reason is {reason!r}: it must be a string")
-    rule = Rule(_pattern(table.get("pattern"), where), decision, reason)
+    prefix = table.get("prefix", False)
+    if not isinstance(prefix, bool):
+        raise RulesError(f"{where}: prefix is {prefix!r}: it must be true or false")
+    rule = Rule(_pattern(table.get("pattern"), where), decision, reason, prefix)
+    _check_examples(rule, table, where)
+    return rule
+
+
+def _check_examples(rule: Rule, table: dict[str, Any], where: str) -> None:
     for key, is_expected in (("match", True), ("not_match", False)):
         examples = table.get(key, [])
         if not isinstance(examples, list):
@@ -145,7 +167,6 @@ def _rule(table: Any, where: str) -> Rule:
                     f"{where}: the pattern of {str(rule)!r} {does} the command {example!r} of "
                     f"{key}: correct the pattern or the example"
                 )
-    return rule
 
 
 def _pattern(value: Any, where: str) -> tuple[tuple[str, ...], ...]:
@@ -180,29 +201,71 @@ def _words(example: Any, where: str) -> list[str]:
         raise RulesError(f"{where}: {example!r} is not a command: {error}") from error
 
 
-def allow_prefix(path: str, prefix: Sequence[str], reason: str) -> None:
-    """Append to the file at `path` a rule that allows the commands that begin with `prefix`.
+def add_rule(path: str, rule: Rule) -> None:
+    """Append a rule to the file at `path`, which is created if it does not exist.
 
-    `reason` is the rule's reason; empty for none. The rest of the file is kept unchanged. The file
-    is replaced as a whole, so that a reader never sees half of a rule. A new file is readable by
-    its owner only. Raises `RulesError` if the file is not valid, or cannot be written.
+    Raises `RulesError` if the file is not valid, or cannot be written.
     """
+    import tomlkit  # noqa: PLC0415  slow to import, and only needed to write
+
     load_rules(path)
+    table = tomlkit.table()
+    table["pattern"] = [one[0] if len(one) == 1 else list(one) for one in rule.pattern]
+    table["decision"] = rule.decision
+    if rule.prefix:
+        table["prefix"] = True
+    if rule.reason:
+        table["reason"] = rule.reason
+    rules = tomlkit.aot()
+    rules.append(table)
+    document = tomlkit.document()
+    document["rule"] = rules
+    text = _text(path)
+    separator = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    _write(path, f"{text}{separator}{tomlkit.dumps(document)}")
+
+
+def remove_rules(path: str, words: Sequence[str]) -> list[Rule]:
+    """Remove the rules whose `words` are the given ones from the file at `path`; return them.
+
+    Raises `RulesError` if the file is not valid, or cannot be written.
+    """
+    import tomlkit  # noqa: PLC0415  slow to import, and only needed to write
+
+    rules = load_rules(path)
+    found = [at for at, rule in enumerate(rules) if rule.words == tuple(words)]
+    if found:
+        document = tomlkit.parse(_text(path))
+        tables = cast("list[object]", document["rule"])
+        for at in reversed(found):
+            del tables[at]
+        _write(path, tomlkit.dumps(document))
+    return [rules[at] for at in found]
+
+
+def _text(path: str) -> str:
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    """Replace the file as a whole, so that a reader never sees half of a rule.
+
+    A new file is readable by its owner only. Raises `RulesError` if `text` is not valid, or cannot
+    be written.
+    """
+    parse_rules(text, path)
     target = os.path.realpath(path)
     try:
-        try:
-            with open(target, encoding="utf-8") as file:
-                text, mode = file.read(), os.fstat(file.fileno()).st_mode & 0o777
-        except FileNotFoundError:
-            text, mode = "", 0o600
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
-        changed = _append(text, prefix, reason)
-        parse_rules(changed, path)
+        mode = os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o600
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".rules-")
         try:
             with open(descriptor, "w", encoding="utf-8") as file:
                 os.fchmod(descriptor, mode)
-                file.write(changed)
+                file.write(text)
                 file.flush()
                 os.fsync(descriptor)
             os.replace(temporary, target)
@@ -211,19 +274,3 @@ def allow_prefix(path: str, prefix: Sequence[str], reason: str) -> None:
             raise
     except OSError as error:
         raise RulesError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _append(text: str, prefix: Sequence[str], reason: str) -> str:
-    import tomlkit  # noqa: PLC0415  slow to import, and only needed to write
-
-    table = tomlkit.table()
-    table["pattern"] = list(prefix)
-    table["decision"] = "allow"
-    if reason:
-        table["reason"] = reason
-    rules = tomlkit.aot()
-    rules.append(table)
-    document = tomlkit.document()
-    document["rule"] = rules
-    separator = "" if not text else "\n" if text.endswith("\n") else "\n\n"
-    return f"{text}{separator}{tomlkit.dumps(document)}"

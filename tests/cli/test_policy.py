@@ -21,8 +21,8 @@ def run(monkeypatch, tmp_path):
     assert _output.echo_once is not policy.echo_once
 
     # By way of the group: a command that is invoked alone would remember its options as `--help`.
-    def run(*words):
-        return CliRunner().invoke(group, ["policy", *words], prog_name="acpterm")
+    def run(*words, typed=None):
+        return CliRunner().invoke(group, ["policy", *words], prog_name="acpterm", input=typed)
 
     return run
 
@@ -71,15 +71,68 @@ def test_check_shows_control_characters_escaped(run):
 def test_allowed_prefix_is_listed_and_used(run, tmp_path):
     done = run("allow", "--reason", "ours", "rm", "-r", "build")
     file = tmp_path / "acpterm" / "rules.toml"
-    assert done.stdout == f"allow rm -r build\nin {file}\n"
+    assert done.stdout == (
+        f"allow rm -r build\nin {file}\n"
+        "a dangerous command: allowed with exactly these words, or more with --prefix\n"
+    )
     done = run("check", "rm -r build")
     assert (done.exit_code, "rule      allow rm -r build\n" in done.stdout) == (0, True)
     assert "  allow rm -r build  (ours)\n" in run("list").stdout
     listed = json.loads(run("list", "--json").stdout)
     assert listed["rules"] == [
-        {"pattern": [["rm"], ["-r"], ["build"]], "decision": "allow", "reason": "ours"}
+        {
+            "pattern": [["rm"], ["-r"], ["build"]],
+            "decision": "allow",
+            "reason": "ours",
+            "prefix": False,
+        }
     ]
     assert set(listed["profiles"]) == {"open", "guarded", "confirm", "pool"}
+
+
+def test_prefix_of_a_dangerous_command_is_shown_and_confirmed(run, tmp_path):
+    file = tmp_path / "acpterm" / "rules.toml"
+    for typed in ("", "n\n"):
+        done = run("allow", "--prefix", "rm", "-r", "build", typed=typed)
+        assert done.exit_code == 1
+        assert "such as:\n  rm -r build ../other\n" in done.stdout
+        assert not file.exists()
+    done = run("allow", "--prefix", "git", typed="y\n")
+    assert "  git reset --hard\n  git clean -fdx\n  git rm -r src\nAllow them?" in done.stdout
+    assert done.stdout.endswith(f"allow git\nin {file}\n")
+    assert run("check", "git reset --hard").exit_code == 0
+    assert "  allow git  (dangerous ones, too)\n" in run("list").stdout
+
+
+def test_allowed_program_is_still_asked_about_when_it_is_dangerous(run):
+    done = run("allow", "git")
+    assert "still asked about dangerous commands, such as git reset --hard\n" in done.stdout
+    assert run("check", "git reset --hard").exit_code == 3
+
+
+@pytest.mark.parametrize("words", [["rm", "-rf", "/"], ["sudo", "rm", "-rf", "/etc"]])
+def test_nothing_is_proposed_or_allowed_for_what_no_rule_allows(run, tmp_path, words):
+    assert "policy allow" not in run("check", "--", *words).stdout
+    done = run("allow", "--", *words)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("acpterm: no rule allows ")
+    assert not (tmp_path / "acpterm").exists()
+
+
+def test_rules_that_ask_and_deny_are_added_and_removed(run, tmp_path):
+    file = tmp_path / "acpterm" / "rules.toml"
+    assert run("ask", "npm", "publish").stdout == f"ask npm publish\nin {file}\n"
+    assert run("check", "npm publish --tag x").exit_code == 3
+    assert run("deny", "--reason", "never", "npm").stdout == f"deny npm\nin {file}\n"
+    assert run("check", "npm publish").exit_code == 4
+    done = run("allow", "npm", "publish")
+    assert done.stdout.endswith("a stricter rule decides before it: ask npm publish, deny npm\n")
+    assert run("remove", "npm").stdout == f"removed: deny npm\nfrom {file}\n"
+    done = run("remove", "npm", "publish")
+    assert done.stdout == f"removed: ask npm publish\nremoved: allow npm publish\nfrom {file}\n"
+    assert run("check", "npm publish").exit_code == 0
+    done = run("remove", "npm")
+    assert (done.exit_code, done.stderr.startswith(f"acpterm: {file} has no rule npm")) == (1, True)
 
 
 def test_error_of_the_rules_file_is_printed(run, tmp_path):

@@ -79,7 +79,7 @@ async def test_command_without_a_terminal_waits_for_acpterm_approve(tmp_path):
                 assert done.out == f"{short}  allowed: echo wait-first\n"
                 assert await prompt.wait() == 0
                 assert "terminalId" in prompt.out
-            await poll(lambda: f"{short}  allowed (with acpterm approve or deny)" in follower.out)
+            await poll(lambda: f"{short}  allowed (in a terminal)" in follower.out)
             again = await run(path, "approve", short)
             assert again.status == 1
             assert "is pending: it may have been answered or withdrawn" in again.err

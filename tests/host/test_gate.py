@@ -8,7 +8,7 @@ import pytest
 
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits, ProfileFor, ProfileTable
-from acpterm.host.open_host import open_host
+from acpterm.host.open_host import ALONE, open_host
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
 from tests.support.agent import agent_of
@@ -49,7 +49,8 @@ async def test_create_reports_provider_isolation_and_level(rules):
 async def test_dangerous_command_is_refused_with_advice_if_nobody_is_there_to_ask(rules, tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir()
-    async with open_host(rules(), current()) as host, agent_of(host) as agent:
+    alone = open_host(rules(), current(), daemon_info=ALONE)
+    async with alone as host, agent_of(host) as agent:
         message = await refused(agent, f"rm -r {victim}")
         assert "dangerous" in message
         assert "user cannot be asked" in message
@@ -255,7 +256,8 @@ async def test_profile_is_selected_by_the_directory_of_the_agent_and_not_of_the_
 
 async def test_audit_log_has_create_start_and_exit_of_a_command(rules, tmp_path):
     settings = rules(audit_dir=str(tmp_path / "audit"))
-    async with open_host(settings, current()) as host, agent_of(host) as agent:
+    alone = open_host(settings, current(), daemon_info=ALONE)
+    async with alone as host, agent_of(host) as agent:
         terminal = await agent.create("echo --password=hunter2; exit 3")
         await agent.wait(terminal)
         await refused(agent, "rm -r x")

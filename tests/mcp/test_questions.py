@@ -108,12 +108,18 @@ async def test_answer_of_the_client_does_not_count_by_default(tmp_path, mode):
     assert message.endswith(f"acpterm approvals\n\n    {DANGEROUS}")
 
 
-async def test_agent_that_answers_by_itself_is_refused_by_default(tmp_path):
-    async with mcp_tools(tmp_path, elicit=Elicited(), profile="guarded") as tools:
+async def test_agent_cannot_answer_by_itself_and_the_question_waits_by_default(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 1.0)
+    elicited = Elicited(decision="allow")
+    async with mcp_tools(tmp_path, elicit=elicited, profile="guarded") as tools:
         result = await tools.call("terminal_bash", command=DANGEROUS)
-    assert result.is_error
-    assert "the user cannot be asked" in result.text
-    assert "acpterm policy allow" in result.text
+        assert result.data["state"] == "approval_pending"
+        assert "You cannot approve it here" in elicited.messages[0]
+        await answer(tools.host, "allow")
+        waited = await tools.call("terminal_wait", sessionId=result.data["id"])
+    assert waited.data["state"] == "exited"
 
 
 async def test_start_that_waits_for_approval_has_an_id_to_continue_with(tmp_path, monkeypatch):

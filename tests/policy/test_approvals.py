@@ -168,6 +168,17 @@ async def test_question_that_is_declined_is_left_to_the_others(autojump_clock, a
     assert (answer.by, answer.reason) == ("unattended", "the editor knows no such session")
 
 
+async def test_question_that_may_wait_is_refused_when_the_only_client_cannot_ask(
+    autojump_clock, asking
+):
+    prompt = Observer()
+    with asking.approvals.subscribe(prompt):
+        await asking.start(question(), unattended="wait")
+        asking.approvals.decline("q1", prompt, "there is no terminal to ask at")
+        await trio.testing.wait_all_tasks_blocked()
+        assert asking.answers["q1"].by == "unattended"
+
+
 async def test_question_is_withdrawn_when_its_request_is_cancelled(autojump_clock, asking):
     with asking.approvals.subscribe(observer := Observer()):
         await asking.start(question())

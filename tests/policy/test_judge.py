@@ -14,10 +14,9 @@ from tests.support.cases import each_case
 GUARDED, CONFIRM, POOL = BUILTIN["guarded"], BUILTIN["confirm"], BUILTIN["pool"]
 
 
-def rule(decision, *pattern, reason=""):
-    return Rule(
-        tuple((one,) if isinstance(one, str) else tuple(one) for one in pattern), decision, reason
-    )
+def rule(decision, *pattern, reason="", prefix=False):
+    words = tuple((one,) if isinstance(one, str) else tuple(one) for one in pattern)
+    return Rule(words, decision, reason, prefix)
 
 
 def decide(command, args=None, *, rules=(), profile=CONFIRM, **options):
@@ -186,7 +185,7 @@ def test_rule_denies_wherever_the_command_is(command):
     ],
 )
 def test_dangerous_part_is_not_allowed_outside_of_a_plain_line(command):
-    rules = [rule("allow", "rm", "-r")]
+    rules = [rule("allow", "rm", "-r", "x")]
     assert decide("rm -r x", rules=rules, profile=GUARDED).decision == "allow"
     assert decide(command, rules=rules, profile=GUARDED).decision == "ask"
     assert decide(command, allowed=[("rm", "-r", "x")], profile=GUARDED).decision == "ask"
@@ -203,6 +202,42 @@ def test_allowed_prefix_allows_in_the_session():
 def test_allowed_prefix_of_a_dangerous_part_has_to_be_the_whole_part():
     assert decide("rm -r build", allowed=[("rm", "-r", "build")]).decision == "allow"
     assert decide("rm -r build /", allowed=[("rm", "-r", "build")]).decision == "ask"
+
+
+@each_case(
+    ("words", "command", "is_allowed"),
+    [
+        ("rm -rf build", "rm -rf build", True),
+        ("rm -rf build", "/bin/rm -rf build", True),
+        ("rm -rf build", "ls && rm -rf build", True),
+        ("rm -rf build", "rm -rf build /somewhere/else", False),
+        ("rm -rf build", "rm -rf build --one-file-system", False),
+        ("rm -rf build", "rm -rf build && rm -rf src", False),
+        ("git", "git stash", True),
+        ("git", "git reset --hard", False),
+        ("rm", "rm x", True),
+        ("rm", "rm -r x", False),
+    ],
+)
+def test_rule_allows_only_exactly_the_dangerous_command_of_its_words(words, command, is_allowed):
+    exact, prefix = (rule("allow", *words.split(), prefix=prefix) for prefix in (False, True))
+    assert (decide(command, rules=[exact]).decision == "allow") == is_allowed
+    assert decide(command, rules=[prefix]).decision == ("ask" if "src" in command else "allow")
+
+
+@each_case(
+    "command",
+    [
+        "rm -rf /", "rm -rf /*", "rm -rf //", "rm -rf build /", "rm -fr /etc", "rm -rf /home/u/",
+        "rm -rf ../..", "rm -rf ~", "rm -rf /tmp/../..", "chmod -R 777 /", "find / -delete",
+        "dd if=x of=/dev/sda", "mkfs.ext4 /dev/sda", "shred x", "acpterm setup claude",
+        "acpterm policy remove rm",
+    ],
+)  # fmt: skip
+def test_no_rule_allows_what_ends_a_system_and_none_is_proposed(command):
+    rules = [rule("allow", *command.split()), rule("allow", command.split()[0], prefix=True)]
+    verdict = decide(command, rules=rules)
+    assert (verdict.decision, verdict.rule, verdict.prefix) == ("ask", None, None)
 
 
 @each_case(

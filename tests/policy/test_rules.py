@@ -5,7 +5,18 @@ import stat
 
 import pytest
 
-from acpterm.policy.rules import Rule, RulesError, allow_prefix, default_rules_file, load_rules
+from acpterm.policy.rules import (
+    Rule,
+    RulesError,
+    add_rule,
+    default_rules_file,
+    load_rules,
+    remove_rules,
+)
+
+
+def allow(path, *words, reason=""):
+    add_rule(path, Rule(tuple((word,) for word in words), "allow", reason))
 
 
 def write(path, text):
@@ -53,6 +64,7 @@ def test_missing_file_has_no_rules(tmp_path):
             "'x' is unknown: the keys are pattern",
         ),
         ('[[rule]]\ndecision = "ask"\npattern = ["a"]\nreason = 1', "reason is 1"),
+        ('[[rule]]\ndecision = "allow"\npattern = ["a"]\nprefix = 1', "prefix is 1"),
         ('[[rule]]\ndecision = "ask"\npattern = ["a"]\nmatch = "a"', "match is 'a'"),
         ('[[rule]]\ndecision = "ask"\npattern = ["a"]\nmatch = [1]', "1 must be a command"),
         ('[[rule]]\ndecision = "ask"\npattern = ["a"]\nmatch = ["\'"]', "is not a command"),
@@ -116,7 +128,7 @@ def test_program_of_several_words_is_an_error(tmp_path):
 
 def test_allowed_prefix_creates_a_private_file(tmp_path):
     file = tmp_path / "acpterm" / "rules.toml"
-    allow_prefix(str(file), ["cargo", 'a"b\\'], "")
+    allow(str(file), "cargo", 'a"b\\')
     assert load_rules(str(file)) == (Rule((("cargo",), ('a"b\\',)), "allow", ""),)
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
     assert os.listdir(file.parent) == ["rules.toml"]
@@ -129,10 +141,10 @@ def test_allowed_prefix_keeps_the_rest_of_the_file(tmp_path, end):
     os.chmod(file, 0o640)
     if "[rule.x]" in end:
         with pytest.raises(RulesError, match="'x' is unknown"):
-            allow_prefix(file, ["b"], "why")
+            allow(file, "b", reason="why")
         assert (tmp_path / "rules.toml").read_text() == text
         return
-    allow_prefix(file, ["b"], "why")
+    allow(file, "b", reason="why")
     assert (tmp_path / "rules.toml").read_text().startswith(text)
     assert load_rules(file)[1] == Rule((("b",),), "allow", "why")
     assert stat.S_IMODE(os.stat(file).st_mode) == 0o640
@@ -142,14 +154,34 @@ def test_allowed_prefix_without_a_program_is_an_error(tmp_path):
     file = str(tmp_path / "rules.toml")
     for prefix in ([], [""]):
         with pytest.raises(RulesError):
-            allow_prefix(file, prefix, "")
+            allow(file, *prefix)
     assert not os.path.exists(file)
+
+
+def test_removed_rule_leaves_the_rest_of_the_file(tmp_path):
+    file = write(
+        tmp_path / "rules.toml",
+        '# mine\n[[rule]]\npattern = ["a"] # b\ndecision = "ask"\n\n'
+        '[[rule]]\npattern = ["git", ["push", "fetch"]]\ndecision = "deny"\n\n'
+        '[[rule]]\npattern = ["a", "b"]\nprefix = true\ndecision = "allow"\n',
+    )
+    assert remove_rules(file, ["git", "push"]) == []
+    assert [str(one) for one in remove_rules(file, ["git", "[push|fetch]"])] == [
+        "deny git [push|fetch]"
+    ]
+    assert load_rules(file) == (
+        Rule((("a",),), "ask"),
+        Rule((("a",), ("b",)), "allow", prefix=True),
+    )
+    text = (tmp_path / "rules.toml").read_text()
+    assert text.startswith('# mine\n[[rule]]\npattern = ["a"] # b\n')
+    assert remove_rules(str(tmp_path / "none.toml"), ["a"]) == []
 
 
 def test_symbolic_link_to_the_file_stays(tmp_path):
     write(tmp_path / "real.toml", "")
     os.symlink("real.toml", tmp_path / "rules.toml")
-    allow_prefix(str(tmp_path / "rules.toml"), ["b"], "")
+    allow(str(tmp_path / "rules.toml"), "b")
     assert os.path.islink(tmp_path / "rules.toml")
     assert len(load_rules(str(tmp_path / "real.toml"))) == 1
 

@@ -23,6 +23,7 @@ def asking_table(**values: Any) -> ProfileTable:
         "unknown": "ask",
         "dangerous_patterns": ["printf"],
         "dangerous_timeout": TIMEOUT_S,
+        "unattended": "refuse",
         **values,
     }
     return ProfileTable(**fields)

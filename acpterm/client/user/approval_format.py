@@ -18,7 +18,7 @@ _WORD_CHARS_MAX: Final = 24
 _HEADER: Final = ("ID", "AGE", "LEFT", "AGENT", "LEVEL", "DIRECTORY", "COMMAND")
 # How a question was answered, for each value of `ApprovalAnswer.by`.
 _WORDS: Final = {
-    "approvals": "with acpterm approve or deny",
+    "approvals": "in a terminal",
     "page": "on the page",
     "editor": "in the editor",
     "prompt": "at acpterm prompt",
@@ -58,8 +58,11 @@ def _agent(info: ApprovalInfo) -> str:
     return one_line(info.agent or info.connection, _WORD_CHARS_MAX)
 
 
-def asked_lines(info: ApprovalInfo) -> str:
-    """Return the lines that show a new question, with the commands that answer it."""
+def asked_lines(info: ApprovalInfo, *, has_keys: bool = False) -> str:
+    """Return the lines that show a new question, with the commands that answer it.
+
+    With `has_keys`, leave out the commands: the user answers with keys (`keys_line`).
+    """
     short = short_id(info.approval_id)
     answers = f"acpterm approve {short}, acpterm deny {short}"
     if info.prefix is not None:
@@ -69,7 +72,15 @@ def asked_lines(info: ApprovalInfo) -> str:
     about = f"{one_line(info.level)}{left}"
     first = f"{when}  {short}  {_agent(info)} asks ({about}): {summary_line(info.command)}"
     where = f"          in {summary_line(info.cwd)}: {summary_line(info.reason)}"
-    return "\n".join([first, where, f"          {answers}"])
+    return "\n".join([first, where] if has_keys else [first, where, f"          {answers}"])
+
+
+def keys_line(info: ApprovalInfo) -> str:
+    """Return the line that asks for a key to answer a question; it rings the bell."""
+    always = (
+        "" if info.prefix is None else f", a always allows {summary_line(' '.join(info.prefix))}"
+    )
+    return f"\a          {short_id(info.approval_id)}: y allows, n refuses{always}"
 
 
 def closed_line(withdrawn: WithdrawnNotification) -> str:

@@ -26,6 +26,7 @@ from acpterm.client.handshake import (
     initialize_params,
     initialize_timeout,
     no_answer,
+    read_welcome,
 )
 from acpterm.client.user.output.blocking_stdout import STDOUT
 from acpterm.config import Settings, user_socket
@@ -58,6 +59,8 @@ class BlockingConnection:
         self.name: Final = f"the daemon at {user_socket(settings)}"
         self.deadline = math.inf
         """The time at which requests and streams raise `DeadlineError`."""
+        self.questions = 0
+        """How many questions waited for the user's answer when the connection was opened."""
         self.watches_stdout = False
         """Whether waiting for the daemon raises `BrokenPipeError` once stdout has no reader, even
         if nothing is written to stdout."""
@@ -97,6 +100,7 @@ class BlockingConnection:
             raise DeadlineError
         if isinstance(answer[1], RpcError):
             raise answer[1]
+        self.questions = read_welcome(answer[1]).questions
 
     def reconnect(self, lost: LostError) -> None:
         """Connect to the daemon's next worker, after this connection ended.

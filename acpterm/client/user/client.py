@@ -106,6 +106,8 @@ class UserClient:
         self._remote: Final = remote
         self._nursery = nursery
         self._reconnecting = trio.Lock()
+        self.questions = 0
+        """How many questions waited for the user's answer when the connection was opened."""
         self._tokens = 0
         self._names = TypedNames()
         self._streams: dict[str | None, Stream[Any]] = {}
@@ -116,7 +118,8 @@ class UserClient:
 
         Raises `DaemonError` if the daemon refuses, or does not respond in time.
         """
-        await initialize(self._endpoint, "acpterm", self._context(), self.settings)
+        welcome = await initialize(self._endpoint, "acpterm", self._context(), self.settings)
+        self.questions = welcome.questions
 
     def _context(self) -> exec_context.ExecContext | None:
         return None if self._remote else exec_context.current()

@@ -239,6 +239,11 @@ def summary_line(text: str) -> str:
     return one_line(text, max(1, 6 * len(text)))
 
 
+def waiting_questions(count: int) -> str:
+    """Say how many commands wait for the user's approval."""
+    return "1 command waits for you" if count == 1 else f"{count} commands wait for you"
+
+
 def _word(text: str | None) -> str:
     return summary_line(text) or NOTHING if text else NOTHING
 

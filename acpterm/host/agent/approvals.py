@@ -85,7 +85,7 @@ async def ask_user(
         answer = await host.approvals.ask(
             question,
             timeout=ask.timeout_s,
-            unattended=ask.unattended,
+            unattended=ask.unattended if host.daemon_info.reaches_user else "refuse",
             is_repeated=lambda: connection.creates.is_repeatable(request),
         )
     except ApprovalError as error:

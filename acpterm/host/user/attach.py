@@ -143,6 +143,9 @@ class _Attachment:
                 continue
             if ended:
                 return
+            if self._window.must_ring:
+                self._window.must_ring = False
+                self._send("output", b"\a")
             # Check again, since the terminal may have changed during the painting.
             if terminal.ring.end == seen and not self._needs_redraw() and not self._ended():
                 await terminal.wait_changed()

@@ -37,11 +37,12 @@ _NAMED_MAX: Final = 10
 def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAnswer:
     """`initialize`: set the execution context of the client; return the host's capabilities.
 
-    The capabilities say that the user's methods are available on this socket. Raises `RpcError`
+    The capabilities say that the user's methods are available on this socket, and how many
+    questions wait for an answer. Raises `RpcError`
     (-32602) for an invalid context.
     """
     user.context = requested_context(user.context, params)
-    return host_answer(__version__, {"user": True})
+    return host_answer(__version__, {"user": True, "questions": len(user.host.approvals.pending)})
 
 
 def status(user: UserConnection, params: NoParams) -> StatusResponse:
@@ -68,6 +69,7 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
         retained=sum(entry.released_at is not None for entry in entries),
         agents=host.agents,
         users=host.users,
+        questions=len(host.approvals.pending),
         rss_bytes=linux.resident_memory(),
         output_bytes=sum(entry.terminal.retained_bytes for entry in entries),
         http=None if daemon.web is None else daemon.web.status(),

@@ -15,6 +15,9 @@ from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 _COMMANDS: Final = (
     ("policy", "allow"),
+    ("policy", "ask"),
+    ("policy", "deny"),
+    ("policy", "remove"),
     ("provider", "set"),
     ("provider", "select"),
     ("terminal", "provider", "set"),
