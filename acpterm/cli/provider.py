@@ -57,8 +57,9 @@ def _get(as_json: bool, config: str | None) -> None:
 def _set(name: str, as_json: bool, config: str | None) -> None:
     """Select the provider NAME: write it into the settings file.
 
-    The rest of the file does not change. A running daemon uses the provider from its next start
-    (acpterm restart). In an agent's terminal the command is refused.
+    A provider of this machine is tried first; if it does not work, the error says what is missing,
+    and nothing changes. The rest of the file does not change. A running daemon uses the provider
+    from its next start (acpterm restart). In an agent's terminal the command is refused.
     """
     known = provider_choice.names(settings(config)) if is_place(name) else NAMES
     if name not in known:
@@ -92,7 +93,7 @@ def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
     If the environment selects another provider, report that on stderr.
     """
     try:
-        path = provider_choice.select(name, config)
+        path = trio.run(provider_choice.select, name, config)
     except SelectError as error:
         fail(str(error))
     if as_json:

@@ -6,14 +6,16 @@ file. A running daemon uses the new provider only after a restart.
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from acpterm.client.user.format import columns
-from acpterm.config import Settings, default_file
+from acpterm.config import ConfigError, Settings, default_file, load
 from acpterm.config.edit import set_value
 from acpterm.config.sources import ENV_PREFIX
 from acpterm.providers.provider import NAMES, Provider, ProviderError, is_place
 from acpterm.providers.registry import make
+from acpterm.runtime.threads import run_blocking
 
 _VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
 
@@ -69,12 +71,23 @@ def names(settings: Settings) -> list[str]:
     return [*NAMES, *settings.places]
 
 
-def select(name: str, config: str | None) -> str:
+async def select(name: str, config: str | None) -> str:
     """Write the provider `name` into the settings file; return the path of the file.
 
     `config` is the path of the settings file given on the command line, if any. Raises
-    `SelectError` if the file cannot be read or written, or is not valid TOML.
+    `SelectError`, and changes nothing, if a provider of this machine does not work, or the file
+    cannot be read or written.
     """
+    # A host that cannot be reached now may be reached later.
+    if name != "local" and not is_place(name):
+        try:
+            await make(name, image=load(config).image).check()
+        except (ConfigError, ProviderError) as error:
+            raise SelectError(f"the provider is not changed: {error}") from error
+    return await run_blocking(partial(_write, name, config))
+
+
+def _write(name: str, config: str | None) -> str:
     path = os.path.abspath(config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file())
     try:
         set_value(path, "provider", name)

@@ -47,6 +47,9 @@ def make(
 
         return LandlockProvider()
     if name in ENGINES:
+        from acpterm.providers.engine import Engine  # noqa: PLC0415  only if it is used
+
+        Engine(name).require()
         if image is None:
             raise ProviderError(f"{name}: there is no image: set the setting image")
         from acpterm.providers.container import ContainerProvider  # noqa: PLC0415  only if used

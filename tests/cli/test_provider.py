@@ -40,6 +40,28 @@ async def test_set_refuses_an_unknown_provider(tmp_path):
     assert not file.exists()
 
 
+@pytest.mark.parametrize(
+    ("installed", "image", "why"),
+    [
+        (False, False, "podman is not installed: install it (Debian packages: podman and crun)"),
+        (False, True, "podman is not installed: install it (Debian packages: podman and crun)"),
+        (True, False, "podman: there is no image: set the setting image"),
+    ],
+)
+async def test_set_names_the_first_thing_missing(tmp_path, installed, image, why):
+    file, programs = tmp_path / "config.toml", tmp_path / "bin"
+    programs.mkdir()
+    if installed:
+        (programs / "podman").symlink_to("/bin/false")
+    before = 'image = "busybox"\n' if image else ""
+    file.write_text(before)
+    env = {"PATH": str(programs), "ACPTERM_CONFIG": str(file)}
+    status, out, err = await run(NOWHERE, "provider", "set", "podman", **env)
+    assert (status, out) == (1, "")
+    assert err == f"acpterm: the provider is not changed: {why}\n"
+    assert file.read_text() == before
+
+
 async def test_set_refuses_a_file_that_is_not_toml(tmp_path):
     file = tmp_path / "config.toml"
     file.write_text("rows =\n")

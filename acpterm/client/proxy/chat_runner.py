@@ -8,7 +8,6 @@ which a connection is opened. The actions `provider …` read and change the set
 import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Final
 
 import trio
@@ -38,7 +37,6 @@ from acpterm.client.session_update import encode_tool_call_update
 from acpterm.client.user.client import UserClient, open_user_client, user_client_on
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import RpcError
-from acpterm.runtime.threads import run_blocking
 
 OpenClient = Callable[[bool], AbstractAsyncContextManager[UserClient]]
 """Opens a client of the user's API. If no daemon is running, and the argument is true, a daemon is
@@ -116,7 +114,7 @@ class ActionRunner:
         known = provider_choice.names(load(self._config))
         if name not in known:
             raise SelectError(f"there is no provider {name!r}: there are {', '.join(known)}")
-        path = await run_blocking(partial(provider_choice.select, name, self._config))
+        path = await provider_choice.select(name, self._config)
         why = provider_choice.override(name)
         lines = [provider_choice.selected_text(name, path), *([] if why is None else [why])]
         return "\n".join([*lines, "/terminal start uses it at once."])
