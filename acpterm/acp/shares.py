@@ -1,8 +1,8 @@
 """The messages about shares. A *share* is a link to one terminal; a *visitor* has such a link.
 
 The user's methods are ``_acpterm/share/…``. On ``/user`` of the HTTP server, a visitor can call
-only ``initialize`` and ``_acpterm/terminal/get``, ``attach``, ``window`` and, if the share allows
-typing, ``write``. To a visitor, ``get`` returns a `SharedTerminalInfo`.
+only ``initialize`` and ``_acpterm/terminal/get``, ``read``, ``attach``, ``window`` and, if the
+share allows typing, ``write``. To a visitor, ``get`` returns a `SharedTerminalInfo`.
 
 A field `…_at` is in milliseconds since 1970, and a field `…_ms` is a duration in milliseconds.
 """

@@ -55,11 +55,16 @@ class AttachedNotification(Wire, omit_defaults=True):
     window shows. A `screen` with `alternate` paints only the alternate screen. Afterwards the main
     screen in the window is outdated: the host repaints it by a `screen` without `alternate`, before
     it sends more output on the main screen.
+
+    `position` is the position in the program's output up to which the window then shows it. It is
+    absent if the bytes are frames of the screen instead, since the window has not the terminal's
+    size.
     """
 
     token: Token
     kind: Literal["screen", "output"]
     data: str
+    position: int | UnsetType = UNSET
     alternate: bool = False
 
 

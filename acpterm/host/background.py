@@ -46,7 +46,7 @@ class BackgroundMonitor:
         self._added.set()
 
     async def check(self, entry: TerminalEntry) -> None:
-        """Check now, for at most a second, what an exited program has left running, and record it."""
+        """Record what an exited program has left running now; look for at most a second."""
         # Most leave nothing, which is found without waiting.
         if not entry.may_have_background or self._found_nothing(entry):
             return

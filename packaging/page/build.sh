@@ -19,7 +19,7 @@ cp package.json package-lock.json "$work"
 umask 022
 rm -rf "$vendor"
 mkdir -p "$vendor"
-for name in xterm addon-fit addon-search addon-unicode-graphemes addon-web-links; do
+for name in xterm addon-fit addon-unicode-graphemes addon-web-links; do
   from=$work/node_modules/@xterm/$name
   sed '/^\/\/# sourceMappingURL=/d' "$from/lib/$name.mjs" >"$vendor/$name.mjs"
   cat "$from/LICENSE" >"$vendor/$name.LICENSE"

@@ -271,7 +271,7 @@ async def test_share_reaches_no_other_path(web, owner):
 
 REFUSED = sorted(
     set(USER_METHODS.requests)
-    - {"initialize", *(f"_acpterm/terminal/{name}" for name in ("get", "attach", "window"))}
+    - {"initialize", *(f"_acpterm/terminal/{name}" for name in ("get", "read", "attach", "window"))}
 )
 
 
@@ -323,7 +323,7 @@ async def test_share_cannot_reach_another_terminal(web, owner, write):
     guest = await guest_of(web, owner, terminal, write=write)
     async with guest.user() as user:
         for name in (secret, secret[:12], "secret", "@last", "", f"{terminal} ", terminal[:-1]):
-            for method in ("get", "attach", *(["write"] if write else [])):
+            for method in ("get", "read", "attach", *(["write"] if write else [])):
                 more = {"token": "t", "cols": 80, "rows": 24, "data": "x\n"}
                 with pytest.raises(RpcError) as refused:
                     await user.terminal_request(method, name, **more)

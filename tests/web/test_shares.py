@@ -62,7 +62,7 @@ async def test_visitor_sees_the_terminal_and_no_other(tmp_path):
             assert (info["name"], info["state"], info["write"]) == ("web", "running", False)
             _, token = await guest.open("terminal/attach", terminalId=terminal, cols=80, rows=24)
             await until_shown(guest, token, b"ready")
-            for method in ("get", "attach"):
+            for method in ("get", "read", "attach"):
                 for name in (other, "web", "@last", terminal[:-1]):
                     with pytest.raises(
                         RpcError, match=f"this share is of terminal '{terminal}' only"
@@ -90,13 +90,30 @@ async def test_visitor_gets_no_paths_pids_or_connections(tmp_path):
     assert info == {**{name: full[name] for name in info if name != "write"}, "write": False}
 
 
+async def test_visitor_reads_the_output_as_windows_are_sent_it(tmp_path):
+    async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
+        program = r"printf 'one\033]52;c;c3RvbGVu\007\033[31mtwo\n'; read x"
+        terminal = await create(user, program)
+        await UserTerminals(user).until_output(terminal, "onetwo\n")
+        async with (await visitor(web, (await share(user, terminal))["url"])).user() as guest:
+            found = await guest.terminal_request("read", terminal, format="text", waitMs=60_000)
+            rest = await guest.terminal_request("read", terminal, since=found["position"])
+            # The colour is cut: it belongs to the next part.
+            cut = await guest.terminal_request("read", terminal, since=19, maxBytes=4)
+    assert base64.b64decode(found.pop("data")) == b"one\x1b[31mtwo\r\n"
+    assert found == {"position": 29, "lost": 0, "encoding": "base64"}
+    assert rest["data"] == ""
+    assert (cut["data"], cut["position"]) == ("", 19)
+
+
 @pytest.mark.costly
 @pytest.mark.parametrize("write", [False, True])
 async def test_visitor_can_call_no_other_method(tmp_path, write):
     async with web_daemon(tmp_path) as web, user_at(web.daemon.user_path) as user:
         terminal = await create(user)
         url = (await share(user, terminal, write=write))["url"]
-        allowed = {"initialize", *(f"_acpterm/terminal/{n}" for n in ("get", "attach", "window"))}
+        names = ("get", "read", "attach", "window")
+        allowed = {"initialize", *(f"_acpterm/terminal/{name}" for name in names)}
         async with (await visitor(web, url)).user() as guest:
             for method in USER_METHODS.requests.keys() - allowed - {"_acpterm/terminal/write"}:
                 with pytest.raises(RpcError, match="there is no method"):

@@ -32,6 +32,7 @@ import re
 from typing import Final, Literal
 
 import trio
+from msgspec import UNSET, UnsetType
 
 from acpterm.acp.user_streams import AttachedNotification, AttachRequest, AttachResponse
 from acpterm.host.entry import TerminalEntry
@@ -145,7 +146,7 @@ class _Attachment:
                 return
             if self._window.must_ring:
                 self._window.must_ring = False
-                self._send("output", b"\a")
+                self._send("output", b"\a", UNSET)
             # Check again, since the terminal may have changed during the painting.
             if terminal.ring.end == seen and not self._needs_redraw() and not self._ended():
                 await terminal.wait_changed()
@@ -194,7 +195,7 @@ class _Attachment:
             passed = self._queries.feed(part.data)
             left = _LEAVE_ALTERNATE.search(passed) if self._is_alternate else None
             if passed := passed[: left.start()] if left else passed:
-                self._send("output", passed)
+                self._send("output", passed, part.position + len(part.data))
             if left:
                 self._position = None
                 self._blank_until = trio.current_time() + _BLANK_MAX_S
@@ -219,7 +220,7 @@ class _Attachment:
         assert self._frames is not None  # noqa: S101  set above; for the type checker
         if frame := self._frames.frame(screen):
             self._is_alternate = True
-            self._send("screen" if first else "output", frame, alternate=first)
+            self._send("screen" if first else "output", frame, UNSET, alternate=first)
         return False
 
     async def _begin(self) -> bool:
@@ -250,7 +251,7 @@ class _Attachment:
         self._queries, self._position = queries, position
         self._frames, self._size = None, size
         self._is_alternate, self._has_main = alternate, self._has_main or not alternate
-        self._send("screen", painted, alternate=alternate)
+        self._send("screen", painted, position, alternate=alternate)
         return True
 
     def _may_stay_blank(self, screen: Screen) -> bool:
@@ -266,10 +267,15 @@ class _Attachment:
         )
 
     def _send(
-        self, kind: Literal["screen", "output"], data: bytes, *, alternate: bool = False
+        self,
+        kind: Literal["screen", "output"],
+        data: bytes,
+        position: int | UnsetType,
+        *,
+        alternate: bool = False,
     ) -> None:
         encoded = base64.b64encode(data).decode()
         self._user.sender.notify(
             "_acpterm/terminal/attached",
-            AttachedNotification(self._token, kind, encoded, alternate),
+            AttachedNotification(self._token, kind, encoded, position, alternate),
         )

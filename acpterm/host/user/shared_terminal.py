@@ -7,6 +7,7 @@ changes the size of the terminal only if the share allows typing. A visitor's in
 the audit log with `by` = `share`.
 """
 
+import base64
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -14,10 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from acpterm import __version__
-from acpterm.acp.agent_api import WriteResponse
+from acpterm.acp.agent_api import ReadResponse, WriteResponse
 from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.shares import SharedTerminalInfo
-from acpterm.acp.user_api import GetRequest, UserWriteRequest
+from acpterm.acp.user_api import GetRequest, UserReadRequest, UserWriteRequest
 from acpterm.acp.user_streams import AttachRequest, AttachResponse, WindowRequest
 from acpterm.host import terminal_ops
 from acpterm.host.entry import TerminalEntry
@@ -26,6 +27,7 @@ from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.terminal_methods import input_of, window
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from acpterm.terminal.vt.queries import QueryFilter
 
 WINDOWS_MAX: Final = 4
 """How many windows one connection may have attached: a page has one."""
@@ -42,6 +44,7 @@ def share_methods_table(share: str, terminal_id: str, *, write: bool) -> MethodT
         {
             "initialize": Method(InitializeRequest, _initialize),
             "_acpterm/terminal/get": Method(GetRequest, shared.get),
+            "_acpterm/terminal/read": Method(UserReadRequest, shared.read),
             "_acpterm/terminal/attach": Method(AttachRequest, shared.attach),
             "_acpterm/terminal/window": Method(WindowRequest, window),
             **(
@@ -79,6 +82,16 @@ class _SharedTerminal:
         names = (name for name in SharedTerminalInfo.__struct_fields__ if name != "write")
         fields = {name: getattr(info, name) for name in names}
         return SharedTerminalInfo(**fields, write=self._write and entry.is_users)
+
+    async def read(self, user: UserConnection, params: UserReadRequest) -> ReadResponse:
+        """`_acpterm/terminal/read`: return raw output after a position, as a window is sent it."""
+        entry = self._entry(user, params.terminal_id)
+        params = msgspec.structs.replace(params, format="raw", wait_ms=None, until_input=False)
+        read = await terminal_ops.read(user, entry, params)
+        queries = QueryFilter(clipboard=user.settings.clipboard)
+        data = base64.b64encode(queries.feed(base64.b64decode(read.data))).decode()
+        # A sequence that is cut at the end belongs to the next part.
+        return ReadResponse(data, read.position - queries.held, read.lost, encoding="base64")
 
     async def attach(self, user: UserConnection, params: AttachRequest) -> AttachResponse:
         """`_acpterm/terminal/attach`: show the terminal in a window.

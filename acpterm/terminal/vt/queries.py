@@ -101,6 +101,11 @@ class QueryFilter:
         # The pattern of the end of the string that is being dropped; None if none is.
         self._dropping: re.Pattern[bytes] | None = None
 
+    @property
+    def held(self) -> int:
+        """The number of bytes held back."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> bytes:
         """Return the bytes to send to the window for `data`, the next output.
 

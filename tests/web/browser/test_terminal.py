@@ -249,19 +249,6 @@ def test_search_finds_text_of_the_scrollback(page, create, daemon):
     page.until_drawn("needle")
 
 
-def test_search_finds_output_from_before_the_page_was_opened(page, create, daemon):
-    terminal = create("sh", "-c", "echo a needle; seq 1000; sleep 1000")
-    daemon.run("wait", terminal, "--for", "1000")
-    page.show_terminal(terminal)
-    page.until_drawn("1000")
-    page.press("Control+Shift+F")
-    page.page.get_by_role("searchbox", name="Find in the output").fill("needle")
-    page.button("Show it").click()
-    page.until(lambda: page.page.evaluate("getSelection().toString()") == "needle")
-    text = page.page.locator(".term-text")
-    assert text.evaluate("element => element.scrollTop") == 0
-
-
 def test_find_bar_is_over_the_screen_which_keeps_its_size(page, create):
     terminal = create("sh", "-c", "echo ready; sleep 1000")
     page.show_terminal(terminal)

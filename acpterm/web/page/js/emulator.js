@@ -11,7 +11,9 @@ import { confirm } from "./dialog.js";
 import { allowInlineStyles } from "./inline_styles.js";
 import { BidiFilter, visible, webLink } from "./text.js";
 
-const SCROLLBACK_LINES = 5000;
+// A line takes 12 bytes of memory for each cell, also if it is short.
+const SCROLLBACK_CELLS = 24e6;
+const SCROLLBACK_LINES = SCROLLBACK_CELLS / 80;
 // The minimum contrast of colours: that of WCAG AA.
 const CONTRAST = 4.5;
 // Ends an incomplete sequence.
@@ -42,7 +44,6 @@ export function loadLibraries() {
   libraries ??= Promise.all([
     import("../vendor/xterm.mjs"),
     import("../vendor/addon-fit.mjs"),
-    import("../vendor/addon-search.mjs"),
     import("../vendor/addon-unicode-graphemes.mjs"),
     import("../vendor/addon-web-links.mjs"),
   ]).then((modules) => {
@@ -88,7 +89,7 @@ export class Emulator {
   }
 
   constructor(library, container, options) {
-    const { Terminal, FitAddon, SearchAddon, UnicodeGraphemesAddon, WebLinksAddon } = library;
+    const { Terminal, FitAddon, UnicodeGraphemesAddon, WebLinksAddon } = library;
     this._colours = matchMedia("(prefers-color-scheme: dark)");
     this.term = new Terminal({
       allowProposedApi: true,
@@ -103,9 +104,7 @@ export class Emulator {
       ...options,
     });
     this.fit = new FitAddon();
-    this.search = new SearchAddon({ highlightLimit: 500 });
     this.term.loadAddon(this.fit);
-    this.term.loadAddon(this.search);
     this.term.loadAddon(new UnicodeGraphemesAddon());
     this.term.loadAddon(new WebLinksAddon((_, address) => openLink(address)));
     this._swallowQueries();
@@ -122,6 +121,23 @@ export class Emulator {
     this._filter = new BidiFilter();
     this.term.write(CANCEL);
     this.write(bytes, done);
+  }
+
+  /**
+   * Show output from its beginning instead of all that was shown: `bytes` may begin on the
+   * alternate screen. Nothing is drawn before the next picture.
+   */
+  replay(bytes, isAlternate, done) {
+    this._filter = new BidiFilter();
+    this.term.write(`${CANCEL}\x1bc\x1b[?2026h${isAlternate ? "\x1b[?1049h" : ""}`);
+    this.write(bytes, done);
+  }
+
+  /** Scroll the screen up by `lines`, into the scrollback. */
+  scrollUp(lines) {
+    return new Promise((resolve) => {
+      this.term.write(`${CANCEL}\x1b[?6l\x1b[r\x1b[${this.term.rows}H${"\n".repeat(lines)}`, resolve);
+    });
   }
 
   /** Show output; call `done()` when it has been processed. */

@@ -215,6 +215,7 @@ async function startShare(access) {
   document.querySelector(".brand").removeAttribute("href");
   main.dataset.view = "terminal";
   viewPane.hidden = false;
+  startShortcuts();
   watchLogin("share");
   follow();
   unmount = mountShare(viewPane, { rpc, access, navigate });

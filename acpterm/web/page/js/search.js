@@ -1,124 +1,146 @@
-// The bar that finds text in a terminal's screen and scrollback.
-//
-// The scrollback begins when the window is attached, and lacks output that was skipped because the
-// window fell behind. If text is not found there, the retained output is searched, once after each
-// change of the pattern; if it is found, the bar offers to show the output as text.
+// The bar that finds text in a terminal's screen with its scrollback, or in its output as text.
 
 import { el, setText } from "./dom.js";
 
-const COLOURS = {
-  decorations: {
-    matchBackground: "#e8c36a", matchBorder: "#b38600", matchOverviewRuler: "#b38600",
-    activeMatchBackground: "#ff9d3b", activeMatchBorder: "#c85c00", activeMatchColorOverviewRuler: "#c85c00",
-  },
-};
-
 const TYPING_MS = 250;
+const OUTPUT_MS = 500;
 
-/** Return the regular expression for the typed text; throw a SyntaxError if it is not valid. */
+/** Return the global regular expression for the typed text; throw a SyntaxError if it is not valid. */
 export function patternOf(text, isCase, isRegex) {
   const source = isRegex ? text : text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&");
-  return new RegExp(source, isCase ? "m" : "im");
+  return new RegExp(source, isCase ? "gm" : "gim");
 }
 
-/**
- * Show the bar in `container`; `onClose()` is called when the user closes it. `output` is null, or
- * has `read()`, which returns a promise of the retained output, and `show(pattern)`.
- */
-export function openSearch(container, emulator, onClose, output = null) {
-  if (!container.hidden) {
-    container.querySelector("input").select();
-    return;
+export class SearchBar {
+  /**
+   * A closed bar in `container`. `matches()` makes the matches of what is shown (see matches.js), and
+   * `onClose()` is called when the user closes the bar.
+   */
+  constructor(container, matches, onClose) {
+    this._container = container;
+    this._newMatches = matches;
+    this._onClose = onClose;
+    this._matches = null;
+    this._index = -1;
+    this._count = 0;
+    this._finding = 0;
+    const button = (text, label, run) => el("button", { class: "button", type: "button", "aria-label": label, title: label, onclick: run }, text);
+    const option = () => el("input", { type: "checkbox", onchange: () => this._find() });
+    this._input = el("input", {
+      class: "field", type: "search", "aria-label": "Find in the output", placeholder: "Find",
+      autocomplete: "off", spellcheck: "false", oninput: () => this._findSoon(TYPING_MS),
+    });
+    this._isCase = option();
+    this._isRegex = option();
+    this._result = el("span", { class: "muted", role: "status" });
+    container.setAttribute("role", "search");
+    container.replaceChildren(
+      this._input,
+      button("↑", "Previous match", () => this._step(-1)),
+      button("↓", "Next match", () => this._step(1)),
+      el("label", { class: "check" }, this._isCase, "Case"),
+      el("label", { class: "check" }, this._isRegex, "Regex"),
+      this._result,
+      el("span", { class: "spacer" }),
+      button("×", "Close", () => this.close()),
+    );
+    container.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.close();
+      else if (event.key === "Enter" && event.target === this._input) this._step(event.shiftKey ? -1 : 1);
+      else return;
+      event.preventDefault();
+    });
   }
-  const { search, term } = emulator;
-  const input = el("input", { class: "field", type: "search", "aria-label": "Find in the output", placeholder: "Find", autocomplete: "off", spellcheck: "false" });
-  const isCase = el("input", { type: "checkbox", onchange: changed });
-  const isRegex = el("input", { type: "checkbox", onchange: changed });
-  const result = el("span", { class: "muted", role: "status" });
-  const listener = search.onDidChangeResults(({ resultIndex, resultCount }) => {
-    if (resultCount) isFound = true;
-    if (isFound) earlier.hidden = true;
-    if (earlier.hidden) setText(result, !input.value ? "" : resultCount ? `${resultIndex + 1} of ${resultCount}` : "nothing found");
-  });
-  const earlier = el("button", { class: "button", type: "button", hidden: true, onclick: showOutput }, "Show it");
-  let typing;
-  let isFound = false;
-  const options = (incremental) => ({ ...COLOURS, caseSensitive: isCase.checked, regex: isRegex.checked, incremental });
 
-  function changed() {
-    isFound = false;
-    earlier.hidden = true;
-    clearTimeout(typing);
-    if (output && input.value) typing = setTimeout(findInOutput, TYPING_MS);
-    find(true);
+  /** Show the bar; `text` is what to find, or empty to find the same as before. */
+  open(text) {
+    this._container.hidden = false;
+    if (text) this._input.value = text;
+    this._input.select();
+    this._input.focus();
+    if (!this._matches) this.restart();
   }
 
-  async function findInOutput() {
-    const { value } = input;
-    if (isFound) return;
+  /** What is shown has changed to another view: find in that. */
+  restart() {
+    if (this._container.hidden) return;
+    this._clear();
+    this._matches = this._newMatches();
+    this._endChange = this._matches.onChange(() => this._changed());
+    this._find();
+  }
+
+  close() {
+    if (this._container.hidden) return;
+    this._container.hidden = true;
+    this._clear();
+    this._onClose();
+  }
+
+  /** Forget the matches, without a call of `onClose`. */
+  _clear() {
+    clearTimeout(this._typing);
+    clearTimeout(this._output);
+    this._output = undefined;
+    this._finding += 1;
+    this._endChange?.();
+    this._matches?.clear();
+    this._matches = null;
+  }
+
+  stop() {
+    this._clear();
+  }
+
+  /** While output arrives, count again now and then. */
+  _changed() {
+    if (!this._input.value) return;
+    this._output ??= setTimeout(() => {
+      this._output = undefined;
+      this._find({ isKept: true });
+    }, OUTPUT_MS);
+  }
+
+  _findSoon(delay) {
+    clearTimeout(this._typing);
+    this._typing = setTimeout(() => this._find(), delay);
+  }
+
+  /** Find all matches, and show the nearest one, or keep the present one (`isKept`). */
+  async _find({ isKept = false } = {}) {
+    clearTimeout(this._typing);
+    const mine = (this._finding += 1);
+    const { value } = this._input;
+    let pattern;
     try {
-      const text = await output.read();
-      if (isFound || container.hidden || value !== input.value || !pattern().test(text)) return;
-      setText(result, "in the earlier output");
-      earlier.hidden = false;
+      // An empty pattern has no matches.
+      pattern = patternOf(value, this._isCase.checked, this._isRegex.checked);
     } catch {
-      // The expression is not valid, or the connection is lost: the page shows this already.
+      setText(this._result, "not a regular expression");
+      return;
     }
+    const count = await this._matches.find(pattern);
+    if (mine !== this._finding) return;
+    const hadNone = this._count === 0;
+    this._count = count;
+    if (!isKept || hadNone) this._index = this._matches.nearest();
+    else this._index = Math.min(this._index, count - 1);
+    this._showResult();
+    if (count && (!isKept || hadNone)) this._matches.show(this._index);
   }
 
-  function showOutput() {
-    const wanted = pattern();
-    close();
-    output.show(wanted);
-  }
-
-  function pattern() {
-    return patternOf(input.value, isCase.checked, isRegex.checked);
-  }
-
-  function find(incremental, backwards = false) {
-    if (!input.value) search.clearDecorations();
-    try {
-      if (backwards) search.findPrevious(input.value, options(false));
-      else search.findNext(input.value, options(incremental));
-    } catch {
-      setText(result, "not a regular expression");
+  _step(by) {
+    if (!this._count) {
+      this._find();
+      return;
     }
+    this._index = (this._index + by + this._count) % this._count;
+    this._showResult();
+    this._matches.show(this._index);
   }
 
-  function close() {
-    clearTimeout(typing);
-    listener.dispose();
-    search.clearDecorations();
-    term.clearSelection();
-    container.hidden = true;
-    container.replaceChildren();
-    onClose();
+  _showResult() {
+    const { value } = this._input;
+    setText(this._result, !value ? "" : this._count ? `${this._index + 1} of ${this._count}` : "nothing found");
   }
-
-  const button = (text, label, run) => el("button", { class: "button", type: "button", "aria-label": label, title: label, onclick: run }, text);
-  input.addEventListener("input", changed);
-  container.onkeydown = (event) => {
-    if (event.key === "Escape") close();
-    else if (event.key === "Enter" && event.target === input) find(false, event.shiftKey);
-    else return;
-    event.preventDefault();
-  };
-  container.setAttribute("role", "search");
-  container.replaceChildren(
-    input,
-    button("↑", "Previous match", () => find(false, true)),
-    button("↓", "Next match", () => find(false)),
-    el("label", { class: "check" }, isCase, "Case"),
-    el("label", { class: "check" }, isRegex, "Regex"),
-    result,
-    earlier,
-    el("span", { class: "spacer" }),
-    button("×", "Close", close),
-  );
-  container.hidden = false;
-  input.value = term.getSelection().split("\n")[0];
-  input.select();
-  input.focus();
-  if (input.value) changed();
 }

@@ -18,9 +18,11 @@ import { announce, confirm, notify, notifyError } from "./dialog.js";
 import { el, setAttribute, setText } from "./dom.js";
 import { Emulator, fromBase64 } from "./emulator.js";
 import { addShortcuts, KeyRow } from "./keys.js";
+import { ScreenMatches, TextMatches } from "./matches.js";
 import { showNotice } from "./notices.js";
+import { Output } from "./output.js";
 import { LostError, REQUEST_CANCELLED } from "./rpc.js";
-import { openSearch } from "./search.js";
+import { SearchBar } from "./search.js";
 import { openShare } from "./share_dialog.js";
 import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
 import { factsOf } from "./terminal_facts.js";
@@ -31,9 +33,6 @@ const FONT_SIZE = "acpterm.font-size";
 const SIZES = { min: 7, normal: 13, max: 30 };
 const RESIZE_MS = 80;
 const TICK_MS = 1000;
-// Maximum of bytes that were received and not drawn yet; further output is skipped.
-const UNDRAWN_BYTES_MAX = 4 << 20;
-const UNDRAWN_BYTES_FEW = 128 << 10;
 // Maximum of characters that were typed and not written yet; further ones are dropped, with a notice.
 const UNREAD_MAX = 1 << 20;
 const WRITE_CHARACTERS = 16 << 10;
@@ -58,8 +57,6 @@ class TerminalView {
     this._isStopped = false;
     this._emulator = null;
     this._stream = null;
-    this._undrawn = 0;
-    this._isSkipping = false;
     this._unread = 0;
     this._isOver = false;
     this._fontSize = Number(localStorage.getItem(FONT_SIZE)) || SIZES.normal;
@@ -99,6 +96,19 @@ class TerminalView {
       return;
     }
     this._emulator = emulator;
+    this._output = new Output(emulator, {
+      read: (params) => this._rpc.request("_acpterm/terminal/read", { terminalId: this._id, ...params }),
+      repaint: () => this._repaint(),
+      onError: (error) => {
+        if (!(error instanceof LostError) && !this._isStopped) this._say(error.message);
+      },
+    });
+    this._search = new SearchBar(
+      this._findBar,
+      () => this._text.hidden ? new ScreenMatches(emulator, () => this._output.loadAll()) : new TextMatches(this._text),
+      () => (this._text.hidden ? emulator.term : this._text).focus(),
+    );
+    this._ends.push(() => this._search.stop());
     this._setUpInput();
     const observer = new ResizeObserver(() => this._resizeSoon());
     observer.observe(this._frame);
@@ -269,12 +279,12 @@ class TerminalView {
     }
     this._mode = this.canWrite ? "write" : "read";
     const size = this._fit({ report: false });
-    this._isSkipping = false;
+    this._output.restart();
     const stream = this._rpc.stream(
       "_acpterm/terminal/attach",
       { terminalId: this._id, cols: size.cols, rows: size.rows, readOnly: this._mode === "read" },
       (params) => {
-        if (stream === this._stream) this._receive(params);
+        if (stream === this._stream) this._output.receive(params);
       },
     );
     this._stream = stream;
@@ -300,26 +310,13 @@ class TerminalView {
     this._say(error.message);
   }
 
-  _receive({ kind, data }) {
-    if (kind === "screen") this._isSkipping = false;
-    else if (this._isSkipping) return;
-    const bytes = fromBase64(data);
-    this._undrawn += bytes.length;
-    if (this._undrawn > UNDRAWN_BYTES_MAX) this._isSkipping = true;
-    const done = () => {
-      this._undrawn -= bytes.length;
-      if (this._isSkipping && this._undrawn < UNDRAWN_BYTES_FEW) {
-        this._isSkipping = false;
-        this._repaint();
-      }
-    };
-    if (kind === "screen") this._emulator.paint(bytes, done);
-    else this._emulator.write(bytes, done);
-  }
-
   /** Request the daemon to paint the window again, in its present size. */
   _repaint() {
-    if (!this._stream || !this._rpc.isOpen) return;
+    if (!this._rpc.isOpen) return;
+    if (!this._stream) {
+      this._attach();
+      return;
+    }
     const { cols, rows } = this._emulator.term;
     // An error only means that the window is not attached any more.
     this._rpc.request("_acpterm/terminal/window", { token: this._stream.token, cols, rows }).catch(() => {});
@@ -387,8 +384,12 @@ class TerminalView {
       const { buffer } = term;
       setAttribute(this._follow, "aria-pressed", String(buffer.active.viewportY >= buffer.active.baseY));
     };
-    term.onScroll(follows);
-    this._host.addEventListener("wheel", () => requestAnimationFrame(follows), { passive: true });
+    term.onRender(() => {
+      follows();
+      this._output.scrolled();
+    });
+    const scrollUp = ({ deltaY }) => deltaY < 0 && this._output.scrolled(true);
+    this._host.addEventListener("wheel", scrollUp, { passive: true, capture: true });
     term.attachCustomKeyEventHandler((event) => this._onKey(event));
     this._host.addEventListener("paste", (event) => this._onPaste(event), { capture: true });
   }
@@ -402,9 +403,20 @@ class TerminalView {
     const isCopy = (event.ctrlKey || event.metaKey) && event.code === "KeyC" && !event.shiftKey;
     if (isCopy && this._emulator.term.hasSelection() && (event.metaKey || !this.canWrite)) return false;
     if (this.canWrite) return true;
-    if (event.key === "Tab") return false;
+    if (event.key === "Tab" || this._scrollByKey(event)) return false;
     const isTyping = event.key.length === 1 && !event.ctrlKey && !event.metaKey;
     if (isTyping || event.key === "Enter") this._explainReadOnly();
+    return true;
+  }
+
+  /** Scroll, if the key says so; return whether it does. Only the keys of a terminal that is read. */
+  _scrollByKey({ key }) {
+    const { term } = this._emulator;
+    if (key === "Home") term.scrollToTop();
+    else if (key === "End") term.scrollToBottom();
+    else if (key === "PageUp" || key === "PageDown") term.scrollPages(key === "PageUp" ? -1 : 1);
+    else return false;
+    this._output.scrolled(key === "Home" || key === "PageUp");
     return true;
   }
 
@@ -479,8 +491,8 @@ class TerminalView {
 
   _find() {
     if (!this._emulator) return;
-    const output = { read: () => this._readText(), show: (pattern) => this._showText(pattern) };
-    openSearch(this._findBar, this._emulator, () => this._emulator.term.focus(), this._share ? null : output);
+    const selected = this._text.hidden ? this._emulator.term.getSelection() : getSelection().toString();
+    this._search.open(selected.split("\n")[0]);
   }
 
   async _copy() {
@@ -500,10 +512,10 @@ class TerminalView {
     this._text.hidden = true;
     this._frame.hidden = false;
     this._resizeSoon();
+    this._search.restart();
   }
 
-  /** Show the output as text: select the first match of `pattern`, or show its end. */
-  async _showText(pattern = null) {
+  async _showText() {
     setAttribute(this._textButton, "aria-pressed", "true");
     this._text.hidden = false;
     this._frame.hidden = true;
@@ -511,9 +523,8 @@ class TerminalView {
     try {
       setText(this._text, await this._readText());
       this._text.scrollTop = this._text.scrollHeight;
-      this._text.focus();
-      const match = pattern?.exec(this._text.textContent);
-      if (match) this._select(match.index, match[0].length);
+      if (this._findBar.hidden) this._text.focus();
+      this._search.restart();
     } catch (error) {
       notifyError(error);
     }
@@ -522,14 +533,6 @@ class TerminalView {
   async _readText() {
     const { text, truncated } = await this._rpc.request("_acpterm/terminal/output", { terminalId: this._id });
     return `${truncated ? "[earlier output is no longer retained]\n" : ""}${visibleText(text)}`;
-  }
-
-  /** Select characters of the output as text, and scroll to them. */
-  _select(at, length) {
-    const node = this._text.firstChild;
-    getSelection().setBaseAndExtent(node, at, node, at + length);
-    const range = getSelection().getRangeAt(0).getBoundingClientRect();
-    this._text.scrollTop += range.top - this._text.getBoundingClientRect().top - this._text.clientHeight / 2;
   }
 
   _leave() {
