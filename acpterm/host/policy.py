@@ -202,7 +202,10 @@ class HostPolicy:
         if self._settings.image is None:
             return
         for name in ENGINES:
-            provider = self.provider(name)
+            try:
+                provider = self.provider(name)
+            except ProviderError:
+                continue  # it is not installed
             if isinstance(provider, HasLeftovers):
                 await provider.remove_leftovers(held)
 

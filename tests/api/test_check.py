@@ -31,11 +31,11 @@ async def test_check_judges_without_running(settings, role, tmp_path):
 
 
 @on_both_backends
-async def test_check_that_asks_is_refused_if_nobody_can_be_asked(settings):
-    async with connect(settings, "agent") as client:
+async def test_check_that_asks_is_refused_by_a_profile_that_denies(settings):
+    async with connect(settings, "agent", profile="pool") as client:
         assert (await client.check("ls", ask=True)).decision == "allow"
-        with pytest.raises(acpterm.CommandRefused, match="cannot be asked"):
-            await client.check("sudo ls", ask=True)
+        with pytest.raises(acpterm.CommandRefused, match="blocked"):
+            await client.check("kill 1", ask=True)
 
 
 @on_both_backends
