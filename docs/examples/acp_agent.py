@@ -57,7 +57,9 @@ class Client:
             case "initialize":
                 capabilities = params.get("clientCapabilities", {})
                 self._has_terminals = capabilities.get("terminal", False)
-                self._send({"id": message["id"], "result": {"protocolVersion": 1}})
+                # Empty, but there: avante.nvim fails without them.
+                result = {"protocolVersion": 1, "agentCapabilities": {}}
+                self._send({"id": message["id"], "result": result})
             case "session/new":
                 result = {"sessionId": f"session-{os.getpid()}"}
                 self._send({"id": message["id"], "result": result})

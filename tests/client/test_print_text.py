@@ -1,5 +1,6 @@
 """The text printer: with colours for a terminal, and without for a pipe."""
 
+import json
 import re
 
 import pytest
@@ -7,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acpterm.acp.session import Diff
+from acpterm.acp.session import Diff, SessionNotification
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client.prompt.text_printer import TextPrinter
-from acpterm.client.prompt.tool_calls import ToolCallState
+from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
+from acpterm.client.prompt.turn import Turn
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b5n\b\u202e"
 
@@ -329,3 +331,38 @@ def test_call_and_diffs_are_printed_once_before_a_question(paper):
     paper.printer.tool_call(tool_call)
     assert paper.out.count("+new") == 1
     assert paper.out.endswith("✓ Build\n")
+
+
+# A call and its terminals
+
+
+def test_text_that_a_terminal_of_the_call_has_printed_is_not_printed_again(paper):
+    running = call(terminals=["t"], status="in_progress")
+    paper.printer.tool_call(running)
+    paper.printer.output("t", b"one\r\n\x1b[1mtwo\x1b[m\r\n", 0)
+    paper.printer.exited("t", ProgramExit(3, None))
+    running.terminals, running.texts, running.status = [], ["one\ntwo\nExit code: 3"], "failed"
+    paper.printer.tool_call(running)
+    start = "▸ Build\n  │ one\n  │ two\n  │ [exit status 3]\n"
+    assert paper.out == f"{start}  │ Exit code: 3\n✗ Build\n"
+    # What another call prints is its own.
+    other = call(texts=["one"], status="completed")
+    other.id = "d"
+    paper.printer.tool_call(other)
+    assert paper.out.endswith("▸ Build\n  │ one\n✓ Build\n")
+
+
+def test_last_line_and_exit_of_a_terminal_precede_the_end_of_its_call(paper):
+    turn = Turn(paper.printer, ToolCalls())
+    info = {"terminal_info": {"terminal_id": "t"}}
+    ended = {"terminal_exit": {"terminal_id": "t", "exit_code": 3, "signal": None}}
+    printed = {"terminal_output": {"terminal_id": "t", "data": "one\ntwo"}}
+    content = [{"type": "terminal", "terminalId": "t"}]
+    for update in (
+        {"sessionUpdate": "tool_call", "title": "Build", "content": content, "_meta": info},
+        {"sessionUpdate": "tool_call_update", "_meta": printed},
+        {"sessionUpdate": "tool_call_update", "status": "failed", "_meta": ended},
+    ):
+        raw = Raw(json.dumps({"toolCallId": "c", **update}).encode())
+        turn.on_update(SessionNotification(session_id="s", update=raw))
+    assert paper.out == "▸ Build\n  │ one\n  │ two\n  │ [exit status 3]\n✗ Build\n"

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,6 +49,14 @@ async def test_terminal_of_a_tool_call_stays_readable_after_the_prompt(tmp_path)
         assert [(one["state"], len(one["toolCalls"])) for one in listed] == [("released", 1)]
         logs = await run_command(path, "logs", listed[0]["terminalId"])
         assert (logs.status, logs.out) == (0, "kept\n")
+
+
+def test_example_agent_has_capabilities_which_avante_reads():
+    request = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+    agent = [sys.executable, str(EXAMPLE_AGENT)]
+    line = json.dumps(request).encode() + b"\n"
+    done = subprocess.run(agent, input=line, capture_output=True, check=True)
+    assert json.loads(done.stdout)["result"] == {"protocolVersion": 1, "agentCapabilities": {}}
 
 
 # Output

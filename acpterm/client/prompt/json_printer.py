@@ -45,6 +45,9 @@ class JsonPrinter:
     def message(self, text: str) -> None:
         """Print nothing: `update` has printed the message."""
 
+    def begin(self, call: ToolCallState) -> None:
+        """Print nothing: `update` has printed the tool call."""
+
     def tool_call(self, call: ToolCallState) -> None:
         """Print nothing: `update` has printed the tool call."""
 

@@ -23,6 +23,9 @@ class Printer(Protocol):
     def message(self, text: str) -> None:
         """Print the next piece of the agent's message."""
 
+    def begin(self, call: ToolCallState) -> None:
+        """Print that a tool call has begun, before the output of its terminals."""
+
     def tool_call(self, call: ToolCallState) -> None:
         """Print a tool call that has begun or changed; called after each of its updates."""
 

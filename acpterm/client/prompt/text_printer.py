@@ -16,12 +16,15 @@ from msgspec import Raw
 
 from acpterm.acp.session import Diff
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client.prompt.tool_calls import ToolCallState
+from acpterm.client.prompt.tool_calls import CALLS_MAX, ToolCallState
 from acpterm.client.sanitize import keep_sgr, one_line, strip_controls
+from acpterm.runtime.bounded_dict import BoundedDict
 
 _INDENT: Final = "  │ "
 # An incomplete line of output is printed once it has more characters than this.
 _LINE_CHARS_MAX: Final = 8 * 1024
+# Maximum number of a call's printed lines that are remembered.
+_PRINTED_LINES_MAX: Final = 1000
 # Maximum number of lines printed of a tool call's result, if the result is text.
 _RESULT_LINES_MAX: Final = 10
 # Maximum of the lines of the old text times the lines of the new text. Above it, computing a diff
@@ -75,6 +78,9 @@ class TextPrinter:
         self._outputs: dict[str, _LineBuffer] = {}
         self._last: str | None = None
         self._names: dict[str, str] = {}
+        # The lines that the terminals of each call have printed, by the terminal and by the call.
+        self._printed: BoundedDict[str, set[str]] = BoundedDict(CALLS_MAX)
+        self._of_call: BoundedDict[str, set[str]] = BoundedDict(CALLS_MAX)
         self._plan: list[tuple[str, str]] = []
 
     def session(self, identifier: str) -> None:
@@ -90,22 +96,27 @@ class TextPrinter:
         if sanitized := strip_controls(text):
             self._put(sanitized)
 
+    def begin(self, call: ToolCallState) -> None:
+        """Print the line for the call's start, unless printed before."""
+        for terminal in call.terminals:
+            self._names[terminal] = call.name
+            self._printed[terminal] = self._of_call.setdefault(call.id, set())
+        if not call.start_printed:
+            call.start_printed = True
+            self._line(self._style(f"▸ {one_line(call.name)}", bold=True))
+
     def tool_call(self, call: ToolCallState) -> None:
         """Print a line when the call starts, and a line with its status when the call ends.
 
         Before the last line, print the call's diffs. If the call has neither diffs nor terminals,
         print the call's text instead.
         """
-        for terminal in call.terminals:
-            self._names[terminal] = call.name
-        if not call.start_printed:
-            call.start_printed = True
-            self._line(self._style(f"▸ {one_line(call.name)}", bold=True))
+        self.begin(call)
         if call.status in _MARKS and not call.end_printed:
             call.end_printed = True
             self._diffs(call)
             if not call.terminals and not call.diffs:
-                self._result(call.texts)
+                self._result(call.texts, self._of_call.get(call.id, set()))
             mark, colour = _MARKS[call.status]
             self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
@@ -164,6 +175,7 @@ class TextPrinter:
             self.notice(f"the turn ended with {stop_reason}")
 
     def _program_output(self, terminal: str, lines: list[str]) -> None:
+        printed = self._printed.get(terminal, set())
         if lines and len(self._outputs) > 1 and self._last != terminal:
             name = one_line(self._names.get(terminal, terminal))
             self._line(self._style(f"  ┌ {name}", dim=True))
@@ -175,10 +187,16 @@ class TextPrinter:
                 else strip_controls(line.rstrip("\r").split("\r")[-1])
             )
             self._line(self._style(_INDENT, dim=True) + sanitized)
+            if len(printed) < _PRINTED_LINES_MAX:
+                printed.add(strip_controls(line).strip())
 
-    def _result(self, texts: list[str]) -> None:
-        """Print the first lines of a tool call's text, which is `texts` joined by line feeds."""
+    def _result(self, texts: list[str], printed: set[str]) -> None:
+        """Print the first lines of a tool call's text, which is `texts` joined by line feeds.
+
+        Leave out the lines in `printed`: oh-my-pi replaces a terminal by its output at the end.
+        """
         lines = strip_controls("\n".join(texts)).rstrip("\n").splitlines()
+        lines = [line for line in lines if line.strip() not in printed]
         for line in lines[:_RESULT_LINES_MAX]:
             self._line(self._style(f"{_INDENT}{line}", dim=True))
         if len(lines) > _RESULT_LINES_MAX:

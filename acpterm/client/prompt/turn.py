@@ -97,12 +97,14 @@ class Turn:
     ) -> list[SessionKey]:
         call = self._calls.update(update)
         meta = members(notification.update).get("_meta")
+        # The end of a terminal belongs above the end of the call, also if both are in this update.
+        self._printer.begin(call)
+        for change in from_meta(meta):
+            self._apply(change)
         self._printer.tool_call(call)
         embedded = {(notification.session_id, terminal): None for terminal in call.terminals}
         new = [key for key in embedded if key in self._not_shown]
         self._not_shown.difference_update(new)
-        for change in from_meta(meta):
-            self._apply(change)
         return new
 
     def _on_other_update(self, update: OtherUpdate) -> None:
