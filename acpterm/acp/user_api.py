@@ -87,9 +87,10 @@ class TerminalInfo(Wire):
     in which session; they are null if the user created it. `tool_calls` are the ids of the tool
     calls that embed the terminal. `position` is the position of the end of the output. `attached`
     is the number of windows. `recording` is the path of the recording; null if there is none.
-    `waiting_for_input` is null if acpterm cannot determine whether the program waits, and
-    `waiting_program` says which program waits, as in protocol.md. `cwd_gone` is the directory of
-    the agent's session if it was gone: `cwd` is then its nearest parent. `ending` is
+    `waiting_for_input` is true while the program asks something, and null if acpterm cannot
+    determine that; `waiting_program` says which program waits, as in protocol.md. A shell at its
+    prompt, an editor and a pager have a `waiting_program`, but ask nothing. `cwd_gone` is the
+    directory of the agent's session if it was gone: `cwd` is then its nearest parent. `ending` is
     true while the program, after a kill or release, has not exited yet. `pid` is null once the
     program has exited. `provider` says where the program runs, and `isolation` how it is isolated
     there. `host` is the name of the host that the program runs on; it is absent if that is this

@@ -1,4 +1,4 @@
-"""`acpterm wait`: wait for terminals to exit, or for output."""
+"""`acpterm wait`: wait for terminals to exit, for output, or until they ask for input."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 import click
 
-from acpterm.acp.user_api import TerminalInfo, UserTerminalRequest
+from acpterm.acp.user_api import ACTIVE, TerminalInfo, UserTerminalRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo
@@ -19,7 +19,7 @@ from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.blocking_connection import DeadlineError
-from acpterm.client.user.format import background_notice, exit_code
+from acpterm.client.user.format import WAITS, background_notice, exit_code, summary_line
 from acpterm.client.user.output.blocking_stdout import note
 from acpterm.client.user.output.text_follow import follow_text
 from acpterm.jsonrpc import RpcError
@@ -29,6 +29,8 @@ _TIMED_OUT: Final = 124
 _EXIT_GRACE_S: Final = 0.5
 # Maximum seconds for the search in `_take_printed`; less than `_EXIT_GRACE_S`.
 _LAST_READ_TIMEOUT_S: Final = 0.3
+# Seconds between two checks whether a program asks for input; the check costs the daemon 0.1 ms.
+_INPUT_PERIOD_S: Final = 0.2
 # Maximum characters of earlier text that are retained and searched again. A match that spans more
 # text is not found.
 RETAINED_CHARS: Final = 64 * 1024
@@ -52,6 +54,7 @@ class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 
 @click.option(
     "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait for output that matches REGEX."
 )
+@click.option("--input", "for_input", is_flag=True, help="Wait until the program asks for input.")
 @click.option(
     "--timeout",
     type=Finite(min=0),
@@ -63,11 +66,15 @@ def command(
     *,
     terminals: tuple[str, ...],
     pattern: re.Pattern[str] | None,
+    for_input: bool,
     timeout: float | None,
     config: str | None,
     socket: str | None,
 ) -> None:
-    """Wait until the program of each TERMINAL has ended, or with --for until its output matches.
+    """Wait until the program of each TERMINAL has ended, or until its output matches (--for).
+
+    With --input, wait until it asks for input, and print which program asks, and whether for a
+    password. A shell at its prompt, an editor and a pager ask for nothing.
 
     REGEX is a Python regular expression, in which ^ and $ also match at the beginning and the end
     of each line. It is searched for in the whole text that the command acpterm logs would print,
@@ -76,11 +83,13 @@ def command(
 
     If a program has left processes running, a note on stderr names them.
 
-    Exit status: that of the program, or 128 + n if signal n ended it. With --for, 0 if the output
-    matches, or 1 if the program has ended without a match. With several terminals, the first status
-    that is not 0, in the order of the arguments. 124 after the timeout; 1 if there is no such
-    terminal; 130 after Ctrl-C.
+    Exit status: that of the program, or 128 + n if signal n ended it. With --for and --input, 0 if
+    the output matches or the program asks, or 1 if the program has ended before. With several
+    terminals, the first status that is not 0, in the order of the arguments. 124 after the timeout;
+    1 if there is no such terminal; 130 after Ctrl-C.
     """
+    if for_input and pattern is not None:
+        raise click.UsageError("--for and --input exclude each other")
     names = list(dict.fromkeys(terminals))
 
     def wait(client: BlockingClient) -> tuple[int, str]:
@@ -94,27 +103,32 @@ def command(
                 for name in names
             }
             if pattern is None:
-                return _wait_ended(client, ids, left)
+                return (_wait_asked if for_input else _wait_ended)(client, ids, left)
             return _wait_printed(client, ids, left, pattern)
         except DeadlineError:
             if pattern is not None:
                 _take_printed(client, ids, left, pattern)
             if not left:
                 return 0, ""
-            event = "not ended" if pattern is None else f"not printed {pattern.pattern!r}"
+            event = "not asked for input" if for_input else "not ended"
+            event = event if pattern is None else f"not printed {pattern.pattern!r}"
             which = (
                 f"terminal {left[0]} has" if len(left) == 1 else f"terminals {', '.join(left)} have"
             )
             return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
-    if timeout is not None:
-        # A single search may take forever (backtracking), and nothing else runs meanwhile.
-        signal.signal(signal.SIGALRM, partial(_give_up, pattern))
-        signal.setitimer(signal.ITIMER_REAL, timeout + _EXIT_GRACE_S)
+    _start_timer(timeout, pattern)
     status, message = call(config, socket, wait)
     if message:
         fail(message, status)
     raise SystemExit(status)
+
+
+def _start_timer(timeout: float | None, pattern: re.Pattern[str] | None) -> None:
+    if timeout is not None:
+        # A single search may take forever (backtracking), and nothing else runs meanwhile.
+        signal.signal(signal.SIGALRM, partial(_give_up, pattern))
+        signal.setitimer(signal.ITIMER_REAL, timeout + _EXIT_GRACE_S)
 
 
 def _give_up(pattern: object, *_: object) -> NoReturn:
@@ -143,6 +157,27 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
             note(f"[{notice}]")
         left.remove(name)
     return next((codes[name] for name in ids if codes[name]), 0), ""
+
+
+def _wait_asked(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
+    """Wait until each terminal's program asks for input, one terminal after the other.
+
+    The parameters, the result and the errors are those of `_wait_printed`.
+    """
+    for name, identifier in ids.items():
+        while True:
+            info = client.terminal_request("get", identifier, TerminalInfo)
+            if info.state not in ACTIVE:
+                return 1, f"terminal {name} has ended and has not asked for input"
+            if info.waiting_for_input:
+                break
+            remaining = client.deadline - time.monotonic()
+            if remaining <= 0:
+                raise DeadlineError
+            time.sleep(min(_INPUT_PERIOD_S, remaining))
+        echo(summary_line(info.waiting_program or WAITS))
+        left.remove(name)
+    return 0, ""
 
 
 def _take_printed(

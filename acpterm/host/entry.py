@@ -83,17 +83,24 @@ class Origin:
 class InputWait(NamedTuple):
     """Whether a program waits for input, and which (`pty.input_wait.waiter`); None if unknown.
 
-    `stopped` is a program that is stopped for lack of the terminal.
+    `stopped` is a program that is stopped for lack of the terminal. `is_idle` says that the program
+    that waits asks nothing: a shell at its prompt, an editor or a pager.
     """
 
     is_waiting: bool | None = None
     program: str | None = None
     stopped: "Stopped | None" = None
+    is_idle: bool = False
+
+    @property
+    def asks(self) -> bool | None:
+        """Whether the program asks the user something; None if unknown."""
+        return False if self.is_idle else self.is_waiting
 
     @property
     def is_blocked(self) -> bool:
         """Whether the program continues only if the user or the agent does something."""
-        return bool(self.is_waiting or self.stopped)
+        return bool(self.asks or self.stopped)
 
 
 class TerminalEntry:
@@ -119,6 +126,8 @@ class TerminalEntry:
         self.exited_at: float | None = None
         """When the program exited, in seconds since 1970; None while it runs."""
         self.waiting = InputWait()
+        self.asked_at = 0.0
+        """When the last event `waiting` was published, on the clock `time.monotonic`."""
         """Whether the program waited for input at the input monitor's last check."""
         self.background = NO_BACKGROUND
         """What the exited program has left running, as of the last check."""

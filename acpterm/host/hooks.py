@@ -62,8 +62,9 @@ class Hooks:
                         event, _ = await events.next()
                         info, command = event.terminal, commands[event.event]
                         if info is not None and command:
-                            does = "waits for input" if event.event == "waiting" else "has ended"
-                            self._start_hook(command, f"{info.name or info.command} {does}", info)
+                            does = info.waiting_program or "waits for input"
+                            does = does if event.event == "waiting" else "has ended"
+                            self._start_hook(command, f"{info.name or info.command}: {does}", info)
 
     def attends(self, question: Question) -> bool:
         """Return False: the user cannot answer a question through a hook."""

@@ -3,7 +3,8 @@
 `input_wait` checks one terminal. If there was output or input within the last `QUIET_S` seconds,
 the program is treated as not waiting, without a check: the program may not have read the input yet.
 While the event bus has subscriptions, `InputMonitor` checks all running terminals every `PERIOD_S`
-seconds, and publishes an event for each program that has begun or stopped waiting, or was stopped.
+seconds, and publishes an event for each program that has begun or stopped asking, or was stopped. A
+shell at its prompt, an editor and a pager wait, but ask nothing: they cause no event.
 """
 
 import time
@@ -32,7 +33,8 @@ def input_wait(entry: TerminalEntry) -> InputWait:
         return InputWait(False)
     pid = terminal.waiting_process()
     if pid:
-        return InputWait(True, waiter.sentence(pid))
+        found = waiter.waiter_of(pid)
+        return InputWait(True, found.sentence, is_idle=not found.asks)
     # While a program waits, a stopped one is a job of a shell.
     return InputWait(None if pid is None else False, None, terminal.stopped_program())
 
@@ -54,12 +56,20 @@ class InputMonitor:
         """
         before, entry.waiting = entry.waiting, input_wait(entry)
         now = entry.waiting
-        if now.is_waiting and not before.is_waiting:
-            self._bus.publish_terminal("waiting", entry)
+        if now.asks and before.asks and entry.terminal.keyboard.last_line > entry.asked_at:
+            # The program has read a line and asks again: two events, as if it had been seen to run.
+            self._bus.publish_terminal("resumed", entry)
+            self._publish_waiting(entry)
+        elif now.asks and not before.asks:
+            self._publish_waiting(entry)
         elif now.stopped and not before.stopped:
             self._bus.publish_terminal("stopped", entry)
         elif before.is_blocked and not now.is_blocked and entry.terminal.exit is None:
             self._bus.publish_terminal("resumed", entry)
+
+    def _publish_waiting(self, entry: TerminalEntry) -> None:
+        entry.asked_at = time.monotonic()
+        self._bus.publish_terminal("waiting", entry)
 
     async def run(self) -> None:
         """Check all running terminals periodically, while the event bus has subscriptions."""

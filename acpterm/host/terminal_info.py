@@ -21,6 +21,7 @@ from acpterm.jsonrpc import readable
 from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
+from acpterm.terminal.terminal import Terminal
 
 # Agents that take a null exit code for success, by the last part of their name in `initialize`,
 # such as `@mistralai/mistral-vibe`.
@@ -56,8 +57,8 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         exited_at=None if entry.exited_at is None else round(1000 * entry.exited_at),
         position=terminal.ring.end,
         attached=entry.window_count,
-        waiting_for_input=waiting.is_waiting,
-        waiting_program=waiting.program or UNSET,
+        waiting_for_input=waiting.asks,
+        waiting_program=_waiting_program(waiting, terminal),
         cwd_gone=cwd_gone(entry),
         recording=entry.recording,
         exit_status=exit_info(terminal.exit),
@@ -73,6 +74,12 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         background=background(entry),
         background_omitted=entry.background.omitted or UNSET,
     )
+
+
+def _waiting_program(waiting: InputWait, terminal: Terminal) -> str | UnsetType:
+    if waiting.program and terminal.hides_input:
+        return waiting.program.replace("waits for input", "waits for a password")
+    return waiting.program or UNSET
 
 
 def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:

@@ -98,6 +98,8 @@ class Keyboard:
         self._passed_changed = trio.lowlevel.ParkingLot()
         self.last_typed = 0.0
         """The `time.monotonic` time at which the PTY last took input; 0 for never."""
+        self.last_line = 0.0
+        """The `time.monotonic` time at which the PTY last took the end of a line; 0 for never."""
         #: Called synchronously with typed input. A listener must neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
@@ -231,6 +233,8 @@ class Keyboard:
         del self._rest[:taken]
         self._passed += taken
         self.last_typed = time.monotonic()
+        if b"\r" in typed or b"\n" in typed:
+            self.last_line = self.last_typed
         self._passed_changed.unpark_all()
         if self.listeners and typed:
             # Check before and after, since the program may turn the echo off at any time.

@@ -12,6 +12,7 @@ from tests.support.agent import agent_at
 from tests.support.commands import run, running
 from tests.support.daemon import user_socket
 from tests.support.polling import poll
+from tests.support.user import user_terminals_at
 
 # If the machine stalls when the time is up, a timer ends the command, with this message.
 # What is printed if the machine stalls at the timeout, without and with --for.
@@ -251,3 +252,25 @@ def test_line_search_retains_bounded_text_that_begins_with_a_line():
 )
 def test_line_search_returns_the_lines_of_a_match(pattern, lines):
     assert line_search(pattern).find("ab\ncd\n", "") == lines
+
+
+@pytest.mark.long
+async def test_command_waits_until_the_program_asks_for_input(path):
+    async with user_terminals_at(path) as terminals:
+        script = "read go; read -s -p 'Password: ' x; exec bash --norc -i"
+        window = await terminals.create(script)
+        asked = await run(path, "wait", "--input", window)
+        assert asked == (0, "bash waits for input\n", "")
+        await terminals.type(window, "go\r")
+        await terminals.until_output(window, "Password:")
+        asked = await run(path, "wait", "--input", window)
+        assert asked == (0, "bash waits for a password\n", "")
+        await terminals.type(window, "secret\r")
+        await terminals.until_output(window, "bash")
+        timed_out = await run(path, "wait", "--input", "--timeout", "0.3", window)
+        assert timed_out.status == 124
+        assert timed_out.err.endswith("has not asked for input within 0.3 s\n")
+        await terminals.type(window, "exit 7\r")
+        ended = await run(path, "wait", "--input", window)
+        assert (ended.status, ended.out) == (1, "")
+        assert "has ended and has not asked for input" in ended.err

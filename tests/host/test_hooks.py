@@ -87,7 +87,7 @@ async def test_question_is_a_desktop_notification_and_rings_attached_windows(
 async def test_programs_that_wait_and_end_run_their_hooks(hook):
     command, read = hook
     for setting, script, does in (
-        ("on_waiting", "read x", "waits for input"),
+        ("on_waiting", "read x; exit", "bash waits for input"),
         ("on_end", "exit 3", "has ended"),
     ):
         settings = Settings(**{setting: command})
@@ -95,5 +95,5 @@ async def test_programs_that_wait_and_end_run_their_hooks(hook):
             request = {"command": script, "name": setting}
             created = await user.request("terminal/create", request)
             sentence, info = await read()
-            assert sentence == f"{setting} {does}"
+            assert sentence == f"{setting}: {does}"
             assert info["terminalId"] == created["terminalId"]

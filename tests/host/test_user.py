@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from acpterm.acp.user_streams import AttachRequest, EventsRequest, FollowRequest
 from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, Event, EventBus
-from acpterm.host.input_monitor import InputMonitor
+from acpterm.host.input_monitor import InputMonitor, input_wait
 from acpterm.host.server import connection
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
@@ -330,6 +330,33 @@ async def test_input_monitor_publishes_each_change_once(monkeypatch):
             monitor.check(entry)
         assert published == ["waiting", "resumed", "waiting"]
         assert entry.waiting.is_waiting is True
+
+
+async def test_second_prompt_that_follows_at_once_is_an_event():
+    async with host_here() as host, user_of(host) as user:
+        script = "read -p 'one? ' x; read -p 'two? ' x; exec bash --norc -i"
+        created = await user.request("terminal/create", {"command": script})
+        entry, published = host.state.registry.find(created["terminalId"]), []
+        bus = EventBus(AuditTrail(None))
+        bus.publish_terminal = lambda event, *_: published.append(event)
+        monitor = InputMonitor(host.state.registry, bus)
+
+        async def settled(program):
+            await poll(lambda: input_wait(entry).program == program)
+            monitor.check(entry)
+
+        await settled("bash waits for input")
+        monitor.check(entry)
+        assert published == ["waiting"]
+        await user.terminal_request("write", created["terminalId"], data="a\r")
+        await poll(lambda: b"two?" in bytes(entry.terminal.ring.read(0, 1000).data))
+        await settled("bash waits for input")
+        monitor.check(entry)
+        assert published == ["waiting", "resumed", "waiting"]
+        await user.terminal_request("write", created["terminalId"], data="b\r")
+        await settled("bash is at its prompt")
+        assert published == ["waiting", "resumed", "waiting", "resumed"]
+        assert host.state.terminal_info(entry).waiting_for_input is False
 
 
 async def test_program_is_not_held_after_its_reader_disconnected():

@@ -448,7 +448,7 @@ def test_program_of_a_script_is_stopped_when_the_script_is_a_job_of_a_shell(run)
         ("/usr/bin/less", ["+F", "a\n.log"], "less waits on a?.log"),
         ("less", [], "less waits"),
         ("/usr/bin/python3", ["file"], "python3 waits for input"),
-        ("-bash", [], "bash waits for input"),
+        ("-bash", [], "bash is at its prompt"),
         ("npm exec create-vite", [], "npm waits for input"),
         ("\x1b[2J", [], "?[2J waits for input"),
     ],
@@ -458,5 +458,29 @@ def test_program_that_waits_is_named_with_the_file_of_an_editor_or_pager(name, a
     argv = [name, "-s", "--", *args]
     with subprocess.Popen(argv, executable="/bin/sh", stdin=subprocess.PIPE) as process:
         # Just after exec, the kernel may not show the arguments yet.
-        poll_blocking(lambda: waiter.sentence(process.pid) == expected)
-    assert waiter.sentence(process.pid) is None
+        poll_blocking(lambda: sentence(process.pid) == expected)
+    assert sentence(process.pid) is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "asks"),
+    [
+        (["bash"], False),
+        (["-zsh"], False),
+        (["bash", "--rcfile", "/x", "-i"], False),
+        (["sh", "-x"], False),
+        (["bash", "-c", "read x"], True),
+        (["bash", "-lc", "read x"], True),
+        (["sh", "script"], True),
+        (["python3"], True),
+        (["nano", "x"], False),
+    ],
+)
+def test_shell_at_its_prompt_and_an_editor_ask_nothing(monkeypatch, argv, asks):
+    cmdline = "\0".join([*argv, ""]).encode()
+    monkeypatch.setattr(waiter, "read_once", lambda *_: cmdline)
+    assert waiter.waiter_of(1).asks is asks
+
+
+def sentence(pid):
+    return waiter.waiter_of(pid).sentence

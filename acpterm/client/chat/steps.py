@@ -234,7 +234,7 @@ def _collect(
         if info.exit_status is not None or now - began >= intervals.maximum:
             break
         if now - began >= intervals.minimum and (
-            info.waiting_for_input or now - changed_at >= intervals.settle
+            info.waiting_for_input or info.waiting_program or now - changed_at >= intervals.settle
         ):
             break
         yield Pause(_POLL_S)

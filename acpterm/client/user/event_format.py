@@ -99,8 +99,10 @@ def _what(event: EventNotification) -> str:
         return f"{terminal.attached} attached"
     if event.event == "resized":
         return f"{terminal.cols}x{terminal.rows}"
-    command = one_line(terminal.command)
-    return f"{command}  (by {summary_line(event.by)})" if event.by else command
+    command, why = one_line(terminal.command), event.by and f"by {event.by}"
+    if event.event == "waiting":
+        why = terminal.waiting_program or None
+    return f"{command}  ({summary_line(why)})" if why else command
 
 
 def _without_terminal(event: EventNotification) -> str:

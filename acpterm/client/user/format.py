@@ -155,7 +155,7 @@ def state(terminal: TerminalInfo, now: float) -> str:
     status = terminal.exit_status
     if status is None:
         how: str = ENDING if terminal.ending else terminal.state
-        if how == "running" and terminal.waiting_for_input:
+        if how == "running" and (terminal.waiting_for_input or terminal.waiting_program):
             how = summary_line(terminal.waiting_program or WAITS)
         if how == "running" and not isinstance(terminal.stopped, UnsetType):
             how = f"stopped: {summary_line(terminal.stopped.command)} {terminal.stopped.why}"

@@ -267,7 +267,7 @@ def _output(
     status = exit_status(entry, signal_code=connection.signal_code)
     own: OutputMeta | UnsetType = UNSET
     if entry.terminal.exit is None:
-        is_waiting, program, stopped = input_wait(entry)
+        is_waiting, program, stopped, _ = input_wait(entry)
         if is_waiting is not None or stopped is not None:
             own = OutputMeta(
                 waiting_for_input=bool(is_waiting),

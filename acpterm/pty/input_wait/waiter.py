@@ -4,7 +4,8 @@ All that is known of a program comes from `/proc/PID/cmdline`, which the program
 """
 
 import os
-from typing import Final
+import re
+from typing import Final, NamedTuple
 
 from acpterm.pty.linux import read_once
 
@@ -15,28 +16,48 @@ _EDITORS: Final = frozenset(
     )
 )
 _PAGERS: Final = frozenset(("less", "lv", "more", "most", "pager"))
+_SHELLS: Final = frozenset(
+    ("ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "xonsh", "zsh")
+)
 _CMDLINE_BYTES_MAX: Final = 4096
 _NAME_CHARS_MAX: Final = 40
 
 
-def sentence(pid: int) -> str | None:
-    """Return which program waits: `vim waits on COMMIT_EDITMSG`, `sh waits for input`.
+class Waiter(NamedTuple):
+    """A program that waits."""
 
-    `pid` is the pid of the process that waits. Returns None if its program is not known.
-    """
+    sentence: str | None = None
+    """`vim waits on COMMIT_EDITMSG`, `sh waits for input`, `bash is at its prompt`; None if the
+    program is not known."""
+    asks: bool = True
+    """Whether it asks something: a shell at its prompt, an editor and a pager do not."""
+
+
+def waiter_of(pid: int) -> Waiter:
+    """Return what is known of the process that waits."""
     try:
         argv = read_once(f"/proc/{pid}/cmdline", _CMDLINE_BYTES_MAX).split(b"\0")
     except OSError:
-        return None
+        return Waiter()
     # A login shell is `-bash`. A program that rewrites its argv puts a sentence there.
     name = _name(argv[0].partition(b" ")[0]).removeprefix("-")
     if not name:
-        return None
+        return Waiter()
     # Debian's vim is `vim.basic`.
-    if name.partition(".")[0] not in _EDITORS | _PAGERS:
-        return f"{name} waits for input"
     files = [word for word in argv[1:] if word and not word.startswith((b"-", b"+"))]
-    return f"{name} waits on {_name(files[-1])}" if files else f"{name} waits"
+    if name.partition(".")[0] not in _EDITORS | _PAGERS:
+        if name in _SHELLS and _has_prompt(argv[1:]):
+            return Waiter(f"{name} is at its prompt", False)
+        return Waiter(f"{name} waits for input")
+    return Waiter(f"{name} waits on {_name(files[-1])}" if files else f"{name} waits", False)
+
+
+def _has_prompt(args: list[bytes]) -> bool:
+    """Return whether a shell with these arguments reads commands, so that it has a prompt."""
+    if any(re.match(rb"-[a-zA-Z]*c", arg) for arg in args):
+        return False
+    is_interactive = any(arg in (b"-i", b"--rcfile", b"--init-file") for arg in args)
+    return is_interactive or all(not arg or arg.startswith((b"-", b"+")) for arg in args)
 
 
 def _name(path: bytes) -> str:

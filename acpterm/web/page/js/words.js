@@ -67,7 +67,7 @@ export function state(terminal, now) {
   let how;
   if (status == null) {
     how = terminal.ending ? ENDING : terminal.state;
-    if (how === "running" && terminal.waitingForInput) how = summaryLine(terminal.waitingProgram ?? WAITS);
+    if (how === "running" && (terminal.waitingForInput || terminal.waitingProgram)) how = summaryLine(terminal.waitingProgram ?? WAITS);
     if (how === "running" && terminal.stopped) {
       how = `stopped: ${summaryLine(terminal.stopped.command)} ${terminal.stopped.why}`;
     }
