@@ -38,7 +38,9 @@ class AttachRequest(Wire, omit_defaults=True):
     """The params of ``_acpterm/terminal/attach``: show a terminal in a window.
 
     The window has `cols` columns and `rows` rows. With `read_only` the window does not affect the
-    terminal's size.
+    terminal's size. With `scrollback` the window begins with the retained output of the main
+    screen, so that its scrollback has it. With `complete` it is sent all output: the program waits
+    for the window instead of some output being skipped.
     """
 
     terminal_id: TerminalName
@@ -46,6 +48,8 @@ class AttachRequest(Wire, omit_defaults=True):
     cols: Cells
     rows: Cells
     read_only: bool = False
+    scrollback: bool = False
+    complete: bool = False
 
 
 class AttachedNotification(Wire, omit_defaults=True):

@@ -56,7 +56,7 @@ def run_attached(
             info = await client.call("terminal/create", request, TerminalInfo)
             result: AttachResponse | ExitResult | None
             if detach_keys is not None:
-                result = await attach(client, Tty(), info, detach_keys)
+                result = await attach(client, Tty(), info, detach_keys, complete=True)
             else:
                 result = await follow(client, info, pipe=pipe, raw=raw or os.isatty(1))
             if result is not None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import trio
 
-from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
@@ -100,6 +100,15 @@ async def show(worker, request, data, kind="screen"):
     await worker.notify("_acpterm/terminal/attached", params)
 
 
+async def answer_screen(worker, last_row=""):
+    """Answer the request by which the window finds out whether its last row is blank."""
+    request = await worker.expect("_acpterm/terminal/screen")
+    modes = {"cursor_visible": True, "application_cursor": False, "bracketed_paste": False}
+    rows = ["the picture", *[""] * 22, last_row]
+    screen = ScreenResponse(rows, 80, 24, (11, 0), title=None, position=11, **modes)
+    await worker.respond(request, msgspec.to_builtins(screen))
+
+
 async def typed(worker):
     """Receive the request that writes input to the terminal; return it, and the input.
 
@@ -139,6 +148,7 @@ async def test_notice_is_erased_when_the_daemon_ends_before_it_sends_the_final_s
     async with attached(tmp_path) as (window, worker, _):
         request = await is_asked(worker)
         await show(worker, request, b"the picture")
+        await answer_screen(worker)
         await window.shows(b"C-\\ leaves it]")
         await worker.respond(request, {"reason": "exited", "exitStatus": EXIT})
         screen = await worker.expect("_acpterm/terminal/screen")
@@ -155,12 +165,25 @@ async def test_key_and_output_remove_the_notice_before_its_time_is_over(tmp_path
     async with attached(tmp_path) as (window, worker, _):
         request = await is_asked(worker)
         await show(worker, request, b"the picture")
+        await answer_screen(worker)
         await window.shows(b"C-\\ leaves it]")
         await show(worker, request, b"output", kind="output")
         await worker.expect("_acpterm/terminal/window")
         window.type(b"a")
         await worker.expect("_acpterm/terminal/window")
         await worker.expect("_acpterm/terminal/write")
+
+
+async def test_notice_hides_no_line_that_may_scroll_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("acpterm.client.user.attach.attach._QUIET_S", 0)
+    async with attached(tmp_path) as (window, worker, _):
+        request = await is_asked(worker)
+        await show(worker, request, b"the picture")
+        await answer_screen(worker, "a line")
+        await show(worker, request, b"output", kind="output")
+        await worker.respond(request, {"reason": "exited", "exitStatus": EXIT})
+        await window.has_ended()
+        assert b"leaves it" not in window.look()
 
 
 async def test_notice_does_not_appear_once_the_program_has_exited(tmp_path):
@@ -170,6 +193,7 @@ async def test_notice_does_not_appear_once_the_program_has_exited(tmp_path):
         request = await is_asked(worker)
         # More than a window takes that is not read.
         await show(worker, request, b"x" * 30_000)
+        await answer_screen(worker)
         asked = await worker.expect("_acpterm/terminal/get")
         await worker.respond(request, {"reason": "exited", "exitStatus": EXIT})
         cancelled = await worker.expect("$/cancel_request")

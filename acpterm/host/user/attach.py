@@ -10,9 +10,13 @@ A window is in one of two states. A change of state repaints the whole window:
   then the program's own output from the position of the snapshot on. No byte is sent twice, and
   only the program's queries to its terminal (`vt.queries`) are left out. A window that falls behind
   by more than `BEHIND_BYTES`, or by more than the ring retains, is sent a new snapshot instead of
-  the output that it missed.
+  the output that it missed, and one line that says so. A *complete* window holds the output that it
+  was not sent yet in the ring: if the ring is full, the program waits.
 - *painted*, if the sizes differ: the window is sent frames of the screen. A frame has the changes
   since the previous frame; there is at most one every `FRAME_INTERVAL_S` seconds.
+
+A window may ask for *scrollback*: the retained output of the main screen is then sent before the
+first snapshot of the main screen.
 
 While a full-screen program runs, only the window's alternate screen is painted, and its main screen
 stays unchanged. If the terminal's main screen is blank, painting waits up to `_BLANK_MAX_S` seconds
@@ -41,9 +45,16 @@ from acpterm.host.terminal_ops import current_screen
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
+from acpterm.terminal.text.slices import resync
 from acpterm.terminal.vt.frames import Frames
 from acpterm.terminal.vt.library import EmulatorMissingError
-from acpterm.terminal.vt.paint import alternate_snapshot, snapshot, tail_snapshot
+from acpterm.terminal.vt.paint import (
+    NEUTRAL,
+    alternate_snapshot,
+    main_output,
+    snapshot,
+    tail_snapshot,
+)
 from acpterm.terminal.vt.queries import QueryFilter
 from acpterm.terminal.vt.screen import Screen
 
@@ -82,8 +93,9 @@ async def attach(
     with user.ongoing_request(params.token, (entry, window)):
         user.host.windows.open(entry, window)
         try:
-            await _Attachment(user, entry, window, params.token).run()
+            await _Attachment(user, entry, window, params).run()
         finally:
+            entry.terminal.ring.let_go(window)
             user.host.windows.close(entry, window)
     status = entry.terminal.exit
     return AttachResponse("released" if status is None else "exited", exit_info(status))
@@ -100,16 +112,18 @@ def _loop_message(entry: TerminalEntry, nested_in: frozenset[str]) -> str:
 
 
 class _Attachment:
-    """Keeps one window up to date; `token` identifies the window in notifications."""
+    """Keeps one window up to date."""
 
     def __init__(
-        self, user: UserConnection, entry: TerminalEntry, window: Window, token: str
+        self, user: UserConnection, entry: TerminalEntry, window: Window, params: AttachRequest
     ) -> None:
         self._user = user
         self._entry = entry
         self._terminal: Final = entry.terminal
         self._window = window
-        self._token = token
+        self._token = params.token
+        self._is_complete = params.complete
+        self._lacks_scrollback = params.scrollback
         # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
         self._size = 0, 0
@@ -125,6 +139,7 @@ class _Attachment:
     async def run(self) -> None:
         """Send updates until the program has ended or the terminal is released."""
         terminal = self._terminal
+        self._hold(terminal.ring.start)
         while True:
             await self._user.sender.drain()
             ended = self._ended()
@@ -183,14 +198,13 @@ class _Attachment:
         if (
             position is None
             or self._size != size
-            or behind > BEHIND_BYTES
+            or (behind > BEHIND_BYTES and not self._is_complete)
             or self._window.needs_redraw
         ):
-            return await self._begin()
+            return await self._begin(skipped_from=position if behind > BEHIND_BYTES else None)
         part = terminal.ring.read(position, CHUNK_BYTES)
         if part.lost:
-            self._position = None
-            return True
+            return await self._begin(skipped_from=position)
         if part.data:
             passed = self._queries.feed(part.data)
             left = _LEAVE_ALTERNATE.search(passed) if self._is_alternate else None
@@ -201,6 +215,7 @@ class _Attachment:
                 self._blank_until = trio.current_time() + _BLANK_MAX_S
                 return True
             self._position = part.position + len(part.data)
+            self._hold(self._position)
         if behind > CHUNK_BYTES:
             await trio.sleep(POLL_INTERVAL_S)
             return True
@@ -213,6 +228,7 @@ class _Attachment:
         """
         screen, _ = await current_screen(self._user.sender, self._terminal)
         window, self._position = self._window, None
+        self._hold(self._terminal.ring.end)
         first = self._frames is None or self._size != window.size or window.needs_redraw
         if first:
             window.needs_redraw = False
@@ -223,10 +239,11 @@ class _Attachment:
             self._send("screen" if first else "output", frame, UNSET, alternate=first)
         return False
 
-    async def _begin(self) -> bool:
+    async def _begin(self, skipped_from: int | None = None) -> bool:
         """Send the snapshot with which passthrough begins; return whether the snapshot was sent.
 
         A blank screen is not sent yet if a full-screen program may be starting (`_may_stay_blank`).
+        If output is skipped, `skipped_from` is its position.
         """
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
@@ -237,6 +254,15 @@ class _Attachment:
                 self._position = None
                 return False
             alternate = screen.is_alternate
+            if not alternate and self._lacks_scrollback:
+                self._lacks_scrollback = False
+                await self._send_scrollback(position)
+            elif not alternate and skipped_from is not None:
+                self._send_skipped(position - skipped_from)
+            elif not alternate and self._position is not None and not self._is_alternate:
+                # The snapshot must not replace output that has yet to scroll off.
+                missing = terminal.ring.read(self._position, max(0, position - self._position))
+                self._send("output", self._queries.feed(missing.data), position)
             painted = alternate_snapshot(screen) if alternate else snapshot(screen)
             painted += queries.feed(screen.held)
             size = screen.cols, screen.rows
@@ -252,7 +278,32 @@ class _Attachment:
         self._frames, self._size = None, size
         self._is_alternate, self._has_main = alternate, self._has_main or not alternate
         self._send("screen", painted, position, alternate=alternate)
+        self._hold(position)
         return True
+
+    async def _send_scrollback(self, end: int) -> None:
+        """Send the retained output of the main screen up to the position `end`."""
+        ring = self._terminal.ring
+        part = ring.read(ring.start, max(0, end - ring.start))
+        data = part.data[resync(part.data) :] if part.position else part.data
+        data = QueryFilter().feed(main_output(data))
+        self._send("screen", NEUTRAL.encode() + b"\x1b[H", UNSET)
+        for start in range(0, len(data), CHUNK_BYTES):
+            await self._user.sender.drain()
+            self._send("output", data[start : start + CHUNK_BYTES], UNSET)
+
+    def _send_skipped(self, size: int) -> None:
+        """Scroll the window's screen off, and a line that says how much output is skipped."""
+        rows = self._terminal.rows
+        name = self._entry.name or self._entry.id
+        line = f"[{size} bytes of output are not shown here: acpterm logs {name}]"
+        text = f"{NEUTRAL}\x1b[{rows}H\r\n{line[: self._terminal.cols]}" + "\r\n" * rows
+        self._send("output", text.encode(), UNSET)
+
+    def _hold(self, position: int) -> None:
+        """Keep the output from `position` on for this window, if it must be complete."""
+        if self._is_complete:
+            self._terminal.ring.hold(self._window, position)
 
     def _may_stay_blank(self, screen: Screen) -> bool:
         """Return whether the terminal shows a blank main screen that need not be painted yet.

@@ -102,6 +102,18 @@ def alternate_snapshot(screen: Screen) -> bytes:
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
+def main_output(data: bytes) -> bytes:
+    """Return the part of `data`, raw output, that programs wrote on the main screen."""
+    parts, start = [], 0
+    for switch in _ALTERNATE_SWITCH.finditer(data):
+        if switch[1] == b"h" and start >= 0:
+            parts.append(data[start : switch.start()])
+            start = -1
+        elif switch[1] == b"l":
+            start = switch.end()
+    return b"".join(parts if start < 0 else [*parts, data[start:]])
+
+
 def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
     """Return bytes that reset the viewer's terminal and print the last lines of output.
 

@@ -15,7 +15,8 @@ since that input may be lost. The detach keys still work.
 Tasks: one prints, one reads input, one handles signals (window size, continue after a stop,
 shutdown); the `terminal/attach` request stays pending for the whole time. If this window prints
 slowly, the daemon sends snapshots of the screen instead of all output, so that no other client is
-delayed. Input and signals are not delayed either: their tasks do not wait for responses.
+delayed; for `acpterm run`, the program waits instead. Input and signals are not delayed either:
+their tasks do not wait for responses.
 """
 
 import base64
@@ -75,16 +76,20 @@ async def attach(
     detach_filter: DetachFilter,
     *,
     read_only: bool = False,
+    complete: bool = False,
 ) -> AttachResponse | None:
     """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
 
-    `detach_filter` finds the detach keys in the input. If `read_only`, send no input. Return the
+    `detach_filter` finds the detach keys in the input. If `read_only`, send no input. If
+    `complete`, the program waits for the window, so that no output is skipped. Return the
     daemon's response when the program exits or the terminal is released. Return None when the user
     detaches, a shutdown signal arrives, or the window is closed. Raises, in exception groups:
     `RpcError` if the daemon refuses the request, and `DaemonError` if the daemon ends.
     """
     notice = await _notice(client, info, detach_filter)
-    attachment = _Attachment(client, terminal, info, detach_filter, notice, read_only=read_only)
+    attachment = _Attachment(
+        client, terminal, info, detach_filter, notice, read_only=read_only, complete=complete
+    )
     handled = *shutdown_signals(), signal.SIGWINCH, signal.SIGCONT
     with trio.open_signal_receiver(*handled) as signals, terminal.raw():
         response = None
@@ -127,6 +132,7 @@ class _Attachment:
         notice: str,
         *,
         read_only: bool,
+        complete: bool,
     ) -> None:
         self._client = client
         self._terminal = terminal
@@ -135,6 +141,7 @@ class _Attachment:
         self._detach_filter = detach_filter
         self._notice = notice
         self._read_only = read_only
+        self._complete = complete
         self._printer = Printer(terminal)
         self._input = InputSender(client, info.terminal_id, self._printer)
         self._token = client.token()
@@ -177,7 +184,15 @@ class _Attachment:
         """
         while True:
             cols, rows = self._terminal.size
-            request = AttachRequest(self._id, self._token, cols, rows, self._read_only)
+            request = AttachRequest(
+                self._id,
+                self._token,
+                cols,
+                rows,
+                self._read_only,
+                scrollback=not self.has_main,
+                complete=self._complete,
+            )
             with self._client.stream("terminal/attach", request, AttachResponse) as stream:
                 try:
                     async for params in stream:
@@ -191,13 +206,15 @@ class _Attachment:
     def _show(self, update: AttachedNotification) -> None:
         if update.kind == "screen":
             self._choose_screen(alternate=update.alternate)
+        elif self._is_notice_visible:
+            # The output may scroll the notice.
+            self._printer.put(f"\x1b7\x1b[{self._terminal.size[1]};1H\x1b[0m\x1b[2K\x1b8".encode())
         self._printer.put(base64.b64decode(update.data))
         self._has_output.set()
         self._last_output_at = trio.current_time()
         if update.kind == "screen":
             self._is_notice_visible = False
         elif self._is_notice_visible:
-            # The output may have moved the notice.
             self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:
@@ -248,11 +265,14 @@ class _Attachment:
 
         The notice appears once the program has printed nothing for `_QUIET_S` seconds. A key
         removes it early. If the program waits in the queue of a cluster, the notice says so, and
-        stays until the program starts.
+        stays until the program starts. On the main screen the notice appears only if that line is
+        blank: otherwise the line would scroll off without its text.
         """
         await self._has_output.wait()
         while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  each output delays it
             await trio.sleep_until(self._last_output_at + _QUIET_S)
+        if not self._is_alternate and not await self._is_last_line_blank():
+            return
         cols, rows = self._terminal.size
         is_queued = await self._is_queued()
         line = (f"[{queue_notice(self._info)}] " * is_queued + self._notice)[:cols]
@@ -264,6 +284,13 @@ class _Attachment:
             is_queued = await self._is_queued()
         if self._is_notice_visible:
             self._repaint()
+
+    async def _is_last_line_blank(self) -> bool:
+        try:
+            screen = await self._client.terminal_request("screen", self._id, ScreenResponse)
+        except (RpcError, DaemonError):  # the terminal was removed, or the daemon ends
+            return False
+        return screen.cursor[1] < screen.lines - 1 and not screen.rows[screen.lines - 1].strip()
 
     async def _is_queued(self) -> bool:
         if self._info.state != "queued":
