@@ -326,7 +326,9 @@ class StatusResponse(Wire):
     runs, `retained` those that are retained after their release, and `exited` the others whose
     program has exited. `agents` and `users` are numbers of connections. `rss_bytes` is the resident
     memory of the worker, and `output_bytes` the part of it that retained output occupies. `http` is
-    the state of the HTTP server; null if the host is no daemon.
+    the state of the HTTP server; null if the host is no daemon. `provider` and `profile` are the
+    settings of these names. `sources` says where each setting that is set comes from: a path, an
+    environment variable or the flags of `acpterm serve`.
     """
 
     version: str
@@ -347,3 +349,6 @@ class StatusResponse(Wire):
     rss_bytes: int | None
     output_bytes: int
     http: WebStatusResponse | None = None
+    provider: str = ""
+    profile: str = ""
+    sources: dict[str, str] = field(default_factory=dict)

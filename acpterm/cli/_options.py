@@ -1,12 +1,12 @@
 """Options that several commands share, loading of the settings, and `fail`."""
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import click
 
-from acpterm.config import ConfigError, Settings, load
+from acpterm.config import ConfigError, Loaded, Settings, load_with_sources
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -129,8 +129,18 @@ def settings(config: str | None, **flags: object) -> Settings:
     `config` is the path of the settings file given on the command line, if any. `flags` are
     settings given as options, which override the file and the environment; None means not given.
     """
+    return loaded(config, flags=flags).settings
+
+
+def loaded(
+    config: str | None,
+    *,
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Like `settings`, with the source of each setting; `environ` is by default this process's."""
     try:
-        return load(config, flags=flags)
+        return load_with_sources(config, environ, flags)
     except ConfigError as error:
         fail(str(error))
 

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import structlog
@@ -87,6 +88,8 @@ class DaemonInfo(NamedTuple):
     """Request the end of the daemon, and return at once. The daemon closes its host, then exits."""
     web: WebInterface | None = None
     """The daemon's HTTP server; None if there is none."""
+    sources: Mapping[str, str] = MappingProxyType({})
+    """Where the settings come from, by name; settings with their default value are absent."""
 
 
 class HostState:
