@@ -98,7 +98,7 @@ class TerminalInfo(Wire):
     password is. `unenforced_limits` has a sentence about each limit that was set but cannot be
     enforced here. `stopped` is sent while a program is stopped that needs the terminal.
     `background` and `background_omitted` are what the program has left running, as in the exit
-    status that agents get.
+    status that agents get. `promoted_by` is who has given an agent's terminal to the user.
     """
 
     terminal_id: str
@@ -135,6 +135,7 @@ class TerminalInfo(Wire):
     background_omitted: int | UnsetType = UNSET
     waiting_program: str | UnsetType = UNSET
     cwd_gone: str | UnsetType = UNSET
+    promoted_by: Owner | UnsetType = UNSET
 
 
 class ListResponse(Wire):
