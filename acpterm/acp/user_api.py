@@ -99,7 +99,7 @@ class TerminalInfo(Wire):
     password is. `unenforced_limits` has a sentence about each limit that was set but cannot be
     enforced here. `stopped` is sent while a program is stopped that needs the terminal.
     `background` and `background_omitted` are what the program has left running, as in the exit
-    status that agents get.
+    status that agents get. `promoted_by` is who has given an agent's terminal to the user.
     """
 
     terminal_id: str
@@ -136,6 +136,7 @@ class TerminalInfo(Wire):
     background_omitted: int | UnsetType = UNSET
     waiting_program: str | UnsetType = UNSET
     cwd_gone: str | UnsetType = UNSET
+    promoted_by: Owner | UnsetType = UNSET
 
 
 class ListResponse(Wire):
@@ -328,7 +329,9 @@ class StatusResponse(Wire):
     program has exited. `agents` and `users` are numbers of connections. `rss_bytes` is the resident
     memory of the worker, and `output_bytes` the part of it that retained output occupies.
     `questions` is the number of questions that wait for the user's answer. `http` is the state of
-    the HTTP server; null if the host is no daemon.
+    the HTTP server; null if the host is no daemon. `provider` and `profile` are the settings of
+    these names. `sources` says where each setting that is set comes from: a path, an environment
+    variable or the flags of `acpterm serve`.
     """
 
     version: str
@@ -350,3 +353,6 @@ class StatusResponse(Wire):
     output_bytes: int
     questions: int = 0
     http: WebStatusResponse | None = None
+    provider: str = ""
+    profile: str = ""
+    sources: dict[str, str] = field(default_factory=dict)

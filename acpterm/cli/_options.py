@@ -2,12 +2,12 @@
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import click
 
-from acpterm.config import ConfigError, Settings, load
+from acpterm.config import ConfigError, Loaded, Settings, load_with_sources
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -144,15 +144,25 @@ def settings(config: str | None, **flags: object) -> Settings:
     `config` is the path of the settings file given on the command line, if any. `flags` are
     settings given as options, which override the file and the environment; None means not given.
     """
-    try:
-        loaded = load(config, flags=flags)
-    except ConfigError as error:
-        fail(str(error))
+    found = loaded(config, flags=flags).settings
     if "socket" in flags:
         from acpterm.client.daemon import note_other_daemon  # noqa: PLC0415  only for the daemon
 
-        note_other_daemon(loaded.socket)
-    return loaded
+        note_other_daemon(found.socket)
+    return found
+
+
+def loaded(
+    config: str | None,
+    *,
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Like `settings`, with the source of each setting; `environ` is by default this process's."""
+    try:
+        return load_with_sources(config, environ, flags)
+    except ConfigError as error:
+        fail(str(error))
 
 
 def require_user(config: str | None = None) -> None:

@@ -59,7 +59,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "state", _state(info)
     if info.exit_status is None and not isinstance(info.stopped, UnsetType):
         yield "stopped", f"pid {info.stopped.pid}: {info.stopped.hint}"
-    yield "owner", info.owner
+    promoted = "" if info.promoted_by is UNSET else f", promoted by the {info.promoted_by}"
+    yield "owner", f"{info.owner}{promoted}"
     if info.connection is not None:
         agent = summary_line(info.agent or "unknown")
         session = summary_line(info.session_id or "-")

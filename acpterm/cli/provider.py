@@ -8,8 +8,9 @@ import trio
 from acpterm.cli._options import fail, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client import provider_choice
-from acpterm.client.provider_choice import SelectError, provider_rows
+from acpterm.client.provider_choice import SelectError, Used, provider_rows
 from acpterm.client.user.format import columns
+from acpterm.config import ConfigError
 from acpterm.providers.provider import NAMES, is_place
 
 _config = click.option("--config", metavar="FILE", help="Use the settings in FILE.")
@@ -32,22 +33,29 @@ def command() -> None:
 def _list(as_json: bool, config: str | None) -> None:
     """List the providers, and try each of them.
 
-    Each provider runs one command. The selected provider is marked with an asterisk.
+    Each provider runs one command. An asterisk marks the provider of agents' terminals: the one
+    that the daemon uses or, if none runs, that of the settings. The last line says what sets it.
     """
-    rows = trio.run(provider_rows, settings(config))
+    used = _used(config)
+    rows = trio.run(provider_rows, settings(config), used.name)
     if as_json:
-        echo_once(json_text([row._asdict() for row in rows]))
+        found = [row._asdict() | ({"source": used.source} if row.selected else {}) for row in rows]
+        echo_once(json_text(found))
         return
-    echo_once(provider_choice.text_of(rows))
+    echo_once(f"{provider_choice.text_of(rows)}\n{used.text}")
 
 
 @command.command("get")
 @_json
 @_config
 def _get(as_json: bool, config: str | None) -> None:
-    """Print the name of the selected provider."""
-    name = settings(config).provider
-    echo_once(json_text({"provider": name}) if as_json else name)
+    """Print the name of the provider that `acpterm provider list` marks.
+
+    With --json, also what sets it.
+    """
+    used = _used(config)
+    found = {"provider": used.name, "source": used.source}
+    echo_once(json_text(found) if as_json else used.name)
 
 
 @command.command("set")
@@ -78,7 +86,7 @@ def _choose(config: str | None) -> None:
     if not (os.isatty(0) and os.isatty(2)):
         fail("there is no terminal to ask on: use acpterm provider set NAME")
     require_user(config)
-    rows = trio.run(provider_rows, settings(config))
+    rows = trio.run(provider_rows, settings(config), _used(config).name)
     states = [row.isolation if row.works else f"does not work here: {row.found}" for row in rows]
     names = [f"{number}. {row.name}" for number, row in enumerate(rows, 1)]
     click.echo(columns(list(zip(names, states, strict=True))), err=True)
@@ -88,10 +96,7 @@ def _choose(config: str | None) -> None:
 
 
 def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
-    """Write the provider `name` into the settings file, and print what has changed.
-
-    If the environment selects another provider, report that on stderr.
-    """
+    """Write the provider `name` into the settings file, and print what has changed."""
     try:
         path = trio.run(provider_choice.select, name, config)
     except SelectError as error:
@@ -100,5 +105,13 @@ def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
         echo_once(json_text({"provider": name, "file": path}))
     else:
         echo_once(provider_choice.selected_text(name, path))
-    if (why := provider_choice.override(name)) is not None:
-        click.echo(f"acpterm: {why}", err=True)
+    used = _used(config)
+    if used.name != name and used.source.startswith("the environment"):
+        click.echo(f"acpterm: {used.text}, which takes precedence", err=True)
+
+
+def _used(config: str | None) -> Used:
+    try:
+        return provider_choice.used(config)
+    except ConfigError as error:
+        fail(str(error))

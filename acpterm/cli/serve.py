@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from acpterm.cli._async import run
-from acpterm.cli._options import common, fail, settings
+from acpterm.cli._options import common, fail, loaded
 from acpterm.config import agent_socket
 from acpterm.host.daemon import serve
 from acpterm.host.server.systemd import FIRST, ActivationError, check_handed
@@ -48,7 +48,7 @@ def command(
     the daemon start it themselves, with --when-needed.
     """
     stdio.open_missing()
-    chosen = settings(config, socket=socket, http=http, **flags)
+    chosen, sources = loaded(config, flags={"socket": socket, "http": http, **flags})
     logs.configure(chosen.log_level, chosen.log_format)
     idle_exit_s = chosen.idle_exit if when_needed else math.inf
     keeper = inherited_keeper()
@@ -69,7 +69,14 @@ def command(
         # The keeper gets these signals too, and requests an orderly shutdown.
         signal.signal(number, signal.SIG_IGN)
     run(
-        partial(serve, chosen, keeper, idle_exit_s=idle_exit_s, web=WebService(chosen)),
+        partial(
+            serve,
+            chosen,
+            keeper,
+            sources=sources,
+            idle_exit_s=idle_exit_s,
+            web=WebService(chosen),
+        ),
         expected=(
             ListenError,
             TrackingError,

@@ -6,7 +6,7 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client.daemon import DaemonError
-from acpterm.client.user.daemon_status import NoWorker, daemon_status
+from acpterm.client.user.daemon_status import NoWorker, daemon_status, source
 from acpterm.client.user.format import duration, memory, summary_line, waiting_questions
 from acpterm.jsonrpc import RpcError
 
@@ -67,6 +67,9 @@ def _text(status: StatusResponse) -> str:
         "connections": f"{_count(users, 'of yours', 'of yours')}, "
         f"{_count(status.agents, 'agent', 'agents')}",
         **_questions(status),
+        "provider": f"{status.provider}, {source(status, 'provider')}",
+        "profile": f"{status.profile}, {source(status, 'profile')}",
+        **_settings(status),
         **_workers(status),
         "memory": f"{used}, output held: {memory(status.output_bytes)}",
         "processes": f"known by {summary_line(status.tracking)}",
@@ -93,6 +96,14 @@ def _questions(status: StatusResponse) -> dict[str, str]:
     if not status.questions:
         return {}
     return {"approvals": f"{waiting_questions(status.questions)}: acpterm approvals -f"}
+
+
+def _settings(status: StatusResponse) -> dict[str, str]:
+    by_source: dict[str, list[str]] = {}
+    for name, found in status.sources.items():
+        by_source.setdefault(found, []).append(name)
+    rows = [f"{', '.join(names)} by {found}" for found, names in by_source.items()]
+    return {"settings": summary_line("; ".join(rows))} if rows else {}
 
 
 def _workers(status: StatusResponse) -> dict[str, str]:

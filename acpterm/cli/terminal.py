@@ -63,7 +63,7 @@ def start(words: tuple[str, ...], config: str | None, socket: str | None) -> Non
 
     A single COMMAND is a line for the shell. Several words are a program and its arguments. The
     terminal is yours, gets the first free name of term-1, term-2, …, and runs in the background.
-    The selected provider runs its program (acpterm terminal provider get prints the provider).
+    The provider of the settings runs its program.
 
     The wait for output takes at least 1 second and at most 30. In between, it ends when the program
     waits for input, or has printed nothing for 2 seconds. It ends at once when the program ends.

@@ -4,6 +4,9 @@ The daemon is in a process session of its own (setsid(2)) and has no controlling
 outlives the command that started it. It exits by itself once it has had no client and no unreleased
 terminal for a while (setting `idle_exit`). It logs to a file beside its socket. If the daemon does
 not start to listen, the error message quotes that log.
+
+The command may be one agent's, and the daemon serves them all: settings in the environment of the
+command do not reach the daemon (`config.on_demand_environment`).
 """
 
 import os
@@ -11,7 +14,13 @@ import subprocess
 import sys
 from typing import Final
 
-from acpterm.config import ENV_PREFIX, Settings, agent_socket, user_socket
+from acpterm.config import (
+    ENV_PREFIX,
+    Settings,
+    agent_socket,
+    on_demand_environment,
+    user_socket,
+)
 from acpterm.pty.processes import identity
 from acpterm.pty.tracking import marks
 from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
@@ -73,7 +82,13 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
         )
     path = agent_socket(settings)
     command = [sys.executable, "-P", "-m", "acpterm", "serve", "--socket", path, "--when-needed"]
-    env = {name: os.environ[name] for name in os.environ if name not in _NOT_PASSED_ON}
+    env = on_demand_environment(os.environ)
+    if ignored := sorted(os.environ.keys() - env.keys()):
+        sys.stderr.write(
+            f"acpterm: the daemon serves all agents and does not take {', '.join(ignored)} from "
+            "this environment: use the settings file, or start the daemon by acpterm serve\n"
+        )
+    env = {name: value for name, value in env.items() if name not in _NOT_PASSED_ON}
     # This process may adopt orphans. The mark keeps its trees from killing the daemon.
     env[marks.STARTED_DETACHED] = "1"
     if settings.user_socket is not None:

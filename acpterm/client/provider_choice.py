@@ -6,18 +6,28 @@ file. A running daemon uses the new provider only after a restart.
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from acpterm.acp.user_api import StatusResponse
+from acpterm.client.daemon import DaemonError
+from acpterm.client.user.daemon_status import daemon_status
 from acpterm.client.user.format import columns
-from acpterm.config import ConfigError, Settings, default_file, load
+from acpterm.config import (
+    ConfigError,
+    Settings,
+    default_file,
+    load,
+    load_with_sources,
+    on_demand_environment,
+)
 from acpterm.config.edit import set_value
 from acpterm.config.sources import ENV_PREFIX
+from acpterm.jsonrpc import RpcError
 from acpterm.providers.provider import NAMES, Provider, ProviderError, is_place
 from acpterm.providers.registry import make
 from acpterm.runtime.threads import run_blocking
-
-_VARIABLE: Final = f"{ENV_PREFIX}PROVIDER"
 
 
 class SelectError(Exception):
@@ -51,7 +61,7 @@ def text_of(rows: Sequence[ProviderRow]) -> str:
     )
 
 
-async def provider_rows(settings: Settings) -> list[ProviderRow]:
+async def provider_rows(settings: Settings, selected: str) -> list[ProviderRow]:
     """Check each provider, one after the other, and return a row for each."""
     rows = []
     for name in names(settings):
@@ -62,7 +72,7 @@ async def provider_rows(settings: Settings) -> list[ProviderRow]:
         except ProviderError as error:
             found, works = str(error), False
         isolation = "" if provider is None else provider.isolation
-        rows.append(ProviderRow(name, isolation, works, name == settings.provider, found))
+        rows.append(ProviderRow(name, isolation, works, name == selected, found))
     return rows
 
 
@@ -106,12 +116,31 @@ def selected_text(name: str, path: str) -> str:
     )
 
 
-def override(name: str) -> str | None:
-    """Return why `name`, the provider in the settings file, is not used; None if it is used.
+class Used(NamedTuple):
+    """The provider of agents' terminals."""
 
-    It is not used if the environment variable of the setting `provider` names another provider.
+    name: str
+    source: str
+    """What sets it: a path, a variable, or "default"."""
+    in_daemon: bool
+    """Whether a running daemon uses it; otherwise the next daemon will."""
+
+    @property
+    def text(self) -> str:
+        """This as a sentence."""
+        who = "the running daemon uses" if self.in_daemon else "a daemon will use"
+        return f"{who} {self.name}, by {self.source}"
+
+
+def used(config: str | None) -> Used:
+    """Return the provider that the daemon uses or, if none runs, that the next one will use.
+
+    Raises `ConfigError` if the settings are invalid.
     """
-    overriding = os.environ.get(_VARIABLE)
-    if overriding in (None, name):
-        return None
-    return f"the environment's {_VARIABLE}={overriding} takes precedence"
+    settings, sources = load_with_sources(config, on_demand_environment(os.environ))
+    # A daemon refuses the user's requests in agents' terminals.
+    with suppress(DaemonError, RpcError):
+        status = daemon_status(settings, config)
+        if isinstance(status, StatusResponse) and status.provider:
+            return Used(status.provider, status.sources.get("provider", "default"), True)
+    return Used(settings.provider, sources.get("provider", "default"), False)

@@ -22,11 +22,20 @@ from acpterm.config.paths import (
     web_dir,
 )
 from acpterm.config.settings import Settings
-from acpterm.config.sources import ENV_PREFIX, ConfigError, load, valid_places
+from acpterm.config.sources import (
+    ENV_PREFIX,
+    ConfigError,
+    Loaded,
+    load,
+    load_with_sources,
+    on_demand_environment,
+    valid_places,
+)
 
 __all__ = [
     "ENV_PREFIX",
     "ConfigError",
+    "Loaded",
     "Settings",
     "agent_socket",
     "default_audit_dir",
@@ -35,6 +44,8 @@ __all__ = [
     "default_record_dir",
     "default_socket",
     "load",
+    "load_with_sources",
+    "on_demand_environment",
     "setup_dir",
     "user_socket",
     "valid_places",

@@ -6,13 +6,16 @@ missing. The environment variable of a setting is `ACPTERM_` and its name in cap
 value, or an unknown setting in the file, is an error whose message has the setting, the value and
 the source. The text of an environment variable is converted to the setting's type. Values in the
 file are not converted: `"5"` is an error for a number.
+
+A daemon that a command starts serves all agents, so it takes almost nothing from the environment of
+that command, which may be one agent's (`on_demand_environment`).
 """
 
 import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,7 +25,9 @@ from acpterm.config.places import PLACE_TYPES, RESOURCES, Place, check_places
 from acpterm.config.profiles import BUILTIN, ISOLATIONS
 from acpterm.config.settings import Settings, require_absolute
 
-ENV_PREFIX = "ACPTERM_"
+ENV_PREFIX: Final = "ACPTERM_"
+# Where a daemon listens, how it logs and how long it stays: what any command may choose for it.
+_ON_DEMAND: Final = ("socket", "user_socket", "log_level", "log_format", "idle_exit")
 
 
 class ConfigError(Exception):
@@ -32,12 +37,29 @@ class ConfigError(Exception):
     """
 
 
+class Loaded(NamedTuple):
+    """Settings, and where they come from."""
+
+    settings: Settings
+    sources: dict[str, str]
+    """The source of each setting that a source has: a path, a variable, or the flags."""
+
+
 def load(
     file: str | None = None,
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Return the settings from all sources.
+    """Return the settings from all sources; see `load_with_sources`."""
+    return load_with_sources(file, environ, flags).settings
+
+
+def load_with_sources(
+    file: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Return the settings from all sources, and the source of each.
 
     Raises `ConfigError` if a setting is invalid or unknown, or the file cannot be read.
 
@@ -65,7 +87,15 @@ def load(
     _check_profiles(settings, values)
     _check_providers(settings, values)
     _check_http(settings, values)
-    return settings
+    return Loaded(settings, {name: value.source for name, value in values.items()})
+
+
+def on_demand_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` without the settings that a daemon started by a command must not take."""
+    ignored = {
+        ENV_PREFIX + name.upper() for name in Settings.__struct_fields__ if name not in _ON_DEMAND
+    }
+    return {name: value for name, value in environ.items() if name not in ignored}
 
 
 def valid_places(file: str | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import contextlib
 import gc
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -67,13 +67,15 @@ async def serve(
     settings: Settings,
     keeper: KeeperClient,
     *,
+    sources: Mapping[str, str] | None = None,
     idle_exit_s: float = math.inf,
     web: WebServer | None = None,
 ) -> None:
     """Serve agents and the user as a worker of `keeper`, until a shutdown is requested.
 
     The daemon also ends after `idle_exit_s` seconds in which there was no connection and all
-    terminals were released. `web` is the daemon's HTTP server; None if it has none.
+    terminals were released. `web` is the daemon's HTTP server; None if it has none. `sources` says
+    where the settings come from, for `status`.
 
     Raises `ListenError` if a socket cannot be opened, and `TrackingError` if the processes of
     terminals cannot be tracked as the settings require. Raises `StateVersionError`, before anything
@@ -105,6 +107,7 @@ async def serve(
         idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
         end=end_requested.set,
         web=web,
+        sources=sources or {},
     )
     if web is not None:
         web.restore(keeper.entries.get(HTTP_KEY))

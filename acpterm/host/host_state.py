@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import structlog
@@ -91,6 +92,8 @@ class DaemonInfo(NamedTuple):
     ask is refused at once."""
     web: WebInterface | None = None
     """The daemon's HTTP server; None if there is none."""
+    sources: Mapping[str, str] = MappingProxyType({})
+    """Where the settings come from, by name; settings with their default value are absent."""
 
 
 class HostState:

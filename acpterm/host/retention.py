@@ -2,7 +2,8 @@
 
 A terminal is over when it is released, or when the user owns it and its program has exited
 (`TerminalEntry.is_over`). The limits apply to the user's terminals, and separately to those of all
-agents together, so terminals of agents never displace terminals of the user. Among the agents'
+agents together, so terminals of agents never displace terminals of the user. A terminal that an
+agent has given to the user counts as the agent's. Among the agents'
 connections, the one with the most terminals or bytes loses its oldest terminals first, so an agent
 with many terminals does not displace those of other agents.
 """
@@ -16,8 +17,8 @@ class Retained(Protocol):
     """A terminal of which only output is left. `entry.TerminalEntry` implements it."""
 
     @property
-    def is_users(self) -> bool:
-        """Whether the user owns the terminal."""
+    def is_trusted(self) -> bool:
+        """Whether the user has created the terminal, or has taken it over from an agent."""
 
     @property
     def connection_id(self) -> str | None:
@@ -55,10 +56,10 @@ def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R
     entries = sorted(entries, key=lambda entry: entry.over_since)
     found = [entry for entry in entries if entry.over_since < now - limits.age]
     left = entries[len(found) :]
-    users: dict[str | None, list[R]] = {None: [entry for entry in left if entry.is_users]}
+    users: dict[str | None, list[R]] = {None: [entry for entry in left if entry.is_trusted]}
     agents: defaultdict[str | None, list[R]] = defaultdict(list)
     for entry in left:
-        if not entry.is_users:
+        if not entry.is_trusted:
             agents[entry.connection_id].append(entry)
     return [*found, *_above(users, limits), *_above(agents, limits)]
 

@@ -6,7 +6,7 @@ ACP does, for agents, and for read requests of the user's clients.
 
 import math
 import signal
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -41,6 +41,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         name=entry.name,
         state=_state(entry),
         owner="user" if entry.is_users else "agent",
+        promoted_by=_promoted_by(entry),
         agent=session.agent.name if session else None,
         connection=session.agent.connection_id if session else None,
         session_id=session.id if session else None,
@@ -102,6 +103,12 @@ def background(entry: TerminalEntry) -> list[BackgroundProcess] | UnsetType:
     """Describe what an exited program has left running; UNSET if nothing is known to run."""
     found = entry.background.processes
     return [BackgroundProcess(p.pid, p.command, list(p.ports)) for p in found] or UNSET
+
+
+def _promoted_by(entry: TerminalEntry) -> Literal["agent", "user"] | UnsetType:
+    if entry.is_created_by_user or not entry.is_users:
+        return UNSET
+    return "agent" if entry.is_given else "user"
 
 
 def _state(entry: TerminalEntry) -> State:

@@ -96,7 +96,7 @@ async def test_list_separates_the_columns_of_a_long_name(tmp_path):
     status, out, _ = await run(NOWHERE, "provider", "list", "--config", str(file))
     words = [line.split()[:3] for line in out.splitlines()]
     assert (status, words[0][:2]) == (0, ["*", "local"])
-    assert words[-1] == ["ssh:a-place-with-a-long-name", "none", "fails"]
+    assert words[-2] == ["ssh:a-place-with-a-long-name", "none", "fails"]
 
 
 def test_file_is_created_and_a_link_is_kept(tmp_path):

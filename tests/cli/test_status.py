@@ -52,6 +52,9 @@ async def test_status_shows_the_state_of_the_daemon(tmp_path):
             "page": "not served: acpterm open starts it",
             "terminals": "1 running, 1 exited, 0 kept",
             "connections": "0 of yours, 1 agent",
+            "provider": "local, by default",
+            "profile": "guarded, by default",
+            "settings": "socket by the flags",
         }
         found = json.loads((await run(path, "status", "--json")).out)
         assert (found["pid"], found["running"], found["agents"]) == (process.pid, 1, 1)

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -19,6 +20,7 @@ from acpterm.config import Settings
 from tests.support.commands import command_environment, run
 from tests.support.daemon import daemon, listens, user_socket
 from tests.support.polling import poll
+from tests.support.processes import environment
 from tests.support.starting import ACPTERM
 from tests.support.user import user_at
 
@@ -46,6 +48,54 @@ async def test_run_starts_a_daemon_that_outlives_it_when_none_runs(path):
     # The daemon outlives the command, and the next command finds it.
     assert "web" in (await run(path, "ls")).out
     await shut_down(path)
+
+
+@pytest.mark.long
+async def test_environment_of_the_starter_does_not_set_the_policy_of_all(tmp_path, path):
+    file = tmp_path / "config.toml"
+    file.write_text('provider = "landlock"\nprofile = "confirm"\n')
+    weak = {
+        "ACPTERM_CONFIG": str(file),
+        "ACPTERM_PROVIDER": "local",
+        "ACPTERM_PROFILE": "open",
+        "ACPTERM_MCP_ELICITATION_APPROVES": "true",
+        "ACPTERM_AUDIT": "false",
+        "ACPTERM_SHELL": "/bin/true",
+        "ACPTERM_IDLE_EXIT": "7",
+    }
+    status, _, err = await run(path, "stdio", **weak)
+    assert status == 0
+    assert "does not take ACPTERM_AUDIT, ACPTERM_MCP_ELICITATION_APPROVES, ACPTERM_PROFILE, " in err
+    for again in False, True:
+        if again:
+            assert (await run(path, "restart", **weak)).status == 0
+        found = json.loads((await run(path, "status", "--json")).out)
+        assert (found["provider"], found["profile"]) == ("landlock", "confirm")
+        assert found["sources"] == {
+            "provider": str(file),
+            "profile": str(file),
+            "idle_exit": "the environment's ACPTERM_IDLE_EXIT",
+            "log_level": "the environment's ACPTERM_LOG_LEVEL",
+            "socket": "the flags",
+        }
+        shown = (await run(path, "status")).out
+        assert f"provider        landlock, by {file}\n" in shown
+        for words in ((), ("--json",)):
+            assert "landlock" in (await run(path, "provider", "get", *words)).out
+    await shut_down(path)
+
+
+@pytest.mark.long
+async def test_own_serve_takes_the_environment_and_the_provider_list_says_so(tmp_path):
+    file = tmp_path / "config.toml"
+    env = environment(XDG_CONFIG_HOME=str(tmp_path), ACPTERM_PROVIDER="landlock")
+    async with daemon(tmp_path, env=env) as (_, path):
+        listed = (await run(path, "provider", "list")).out
+        assert "\n* landlock" in listed
+        by = "the running daemon uses landlock, by the environment's ACPTERM_PROVIDER"
+        assert listed.endswith(f"\n{by}\n")
+        words = ("provider", "set", "local", "--config", str(file))
+        assert (await run(path, *words)).err == f"acpterm: {by}, which takes precedence\n"
 
 
 @pytest.mark.long

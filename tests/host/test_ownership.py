@@ -460,6 +460,22 @@ async def test_agents_retained_terminals_never_replace_the_users(share):
         assert retained == {*own[-2:], *theirs[-2:]}
 
 
+async def test_terminals_that_an_agent_promotes_never_replace_the_users():
+    async with host_here(keep_released=2) as host, agent_of(host) as agent, user_of(host) as user:
+        own = [await keep_of_user(user, f"own{number}") for number in range(2)]
+        for number in range(4):
+            terminal = await agent.create(f"printf {number}")
+            await agent.request("_acpterm/terminal/promote", agent.of(terminal))
+            await agent.wait(terminal)
+        kept = {one["terminalId"]: one for one in await user.list(all=True)}
+        assert kept.keys() >= set(own)
+        assert kept[terminal]["promotedBy"] == "agent"
+        assert "promotedBy" not in kept[own[0]]
+        await user.request("terminal/promote", {"terminalId": terminal})
+        kept = {one["terminalId"]: one for one in await user.list(all=True)}
+        assert kept[terminal]["promotedBy"] == "user"
+
+
 async def test_agent_that_takes_the_most_loses_its_oldest_first():
     async with (
         host_here(keep_released=3) as host,

@@ -87,7 +87,8 @@ class ActionRunner:
             case ProviderGet():
                 return f"Current provider: {load(self._config).provider}"
             case ProviderList():
-                rows = await provider_rows(load(self._config))
+                settings = load(self._config)
+                rows = await provider_rows(settings, settings.provider)
                 return f"Available Providers:\n{text_of(rows)}"
             case ProviderSet(name):
                 return await self._select(name)
@@ -115,9 +116,7 @@ class ActionRunner:
         if name not in known:
             raise SelectError(f"there is no provider {name!r}: there are {', '.join(known)}")
         path = await provider_choice.select(name, self._config)
-        why = provider_choice.override(name)
-        lines = [provider_choice.selected_text(name, path), *([] if why is None else [why])]
-        return "\n".join([*lines, "/terminal start uses it at once."])
+        return f"{provider_choice.selected_text(name, path)}\n/terminal start uses it at once."
 
     async def _ask_for_provider(self, session: str) -> str:
         """Let the user choose a provider in the editor, by a `session/request_permission`.
@@ -126,7 +125,7 @@ class ActionRunner:
         the editor cannot ask.
         """
         settings = load(self._config)
-        rows = await provider_rows(settings)
+        rows = await provider_rows(settings, settings.provider)
         options = [
             PermissionOption(row.name, f"{row.name} ({row.isolation})", "allow_once")
             for row in rows

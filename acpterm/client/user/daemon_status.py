@@ -52,6 +52,11 @@ def daemon_status(
         return None
 
 
+def source(status: StatusResponse, setting: str) -> str:
+    """Return, such as "by default", what has set a setting of the daemon."""
+    return f"by {status.sources.get(setting, 'default')}"
+
+
 def worker_status(client: BlockingClient) -> StatusResponse:
     """Return the daemon's status, as its worker reports it.
 

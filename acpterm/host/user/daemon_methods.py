@@ -73,6 +73,9 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
         rss_bytes=linux.resident_memory(),
         output_bytes=sum(entry.terminal.retained_bytes for entry in entries),
         http=None if daemon.web is None else daemon.web.status(),
+        provider=user.settings.provider,
+        profile=user.settings.profile,
+        sources=dict(daemon.sources),
     )
 
 
