@@ -351,11 +351,28 @@ def test_demo_reports_the_reason_when_a_check_fails(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_picture_of_ls_is_in_the_format_of_screen_svg():
-    picture = (DOCS / "ls.svg").read_text()
-    assert "white-space: pre" in picture
-    assert "font:" not in picture
-    assert 'font-weight="bold"' in picture
+def test_moving_picture_is_small_and_has_no_paths_of_a_machine():
+    picture = (DOCS / "acpterm.svg").read_text()
+    assert len(picture) < 200_000
+    assert "<animate " in picture
+    assert not re.search(r"/(home|root|tmp|usr|work|var)\b|term_[0-9a-f]", picture)
+
+
+def test_first_screen_of_the_readme_says_why_and_names_mcp_clients_first():
+    first = (ROOT / "README.md").read_text().partition("\n## ")[0]
+    assert "docs/acpterm.svg" in first
+    assert "What you gain" in first
+    assert "make demo" not in first
+    rows = re.findall(r"^\| (?!---)(.*?) \|", first, re.MULTILINE)
+    assert "MCP client" in rows[1]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.long
+def test_moving_picture_is_made_from_a_recording(tmp_path):
+    done = run(DOCS / "moving_picture.py", tmp_path / "picture.svg")
+    assert done.returncode == 0, done.stderr
+    assert "uploaded" in (tmp_path / "picture.svg").read_text()
 
 
 def test_picture_of_the_demo_is_small_and_has_no_paths_of_a_machine():
