@@ -332,9 +332,12 @@ async def test_question_is_found_by_an_unambiguous_beginning_of_its_id(autojump_
     assert asking.approvals.find("abcd").id == "abcd"
     with pytest.raises(ApprovalError, match="type more of abcd, abce"):
         asking.approvals.find("abc")
-    for wrong in "f", "", "zz":
+    for wrong in "f", "zz":
         with pytest.raises(NoQuestionError, match="acpterm approvals"):
             asking.approvals.find(wrong)
+    assert asking.approvals.find("@last").id == "ffff"
+    with pytest.raises(ApprovalError, match="3 questions wait: say which ID"):
+        asking.approvals.find("")
 
 
 # Decisions of a session
