@@ -152,8 +152,12 @@ async def test_directory_that_is_not_utf8_is_used_and_breaks_no_reply(
         check = named if way == "create" else {}
         assert (await own(agent, "command/check", command="ls", **check))["decision"] == "allow"
         await user.request("status")
-        (entry, *_) = (await user.request("audit/read", {"event": "started"}))["entries"]
-        assert SHOWN in str(entry)
+        entries = []
+        # The log is written some milliseconds later.
+        with trio.fail_after(DEADLINE_S):
+            while not entries:
+                entries = (await user.request("audit/read", {"event": "started"}))["entries"]
+        assert SHOWN in str(entries[0])
         await user.until(
             lambda: any(
                 one.get("params", {}).get("token") == token and "exited" in str(one)

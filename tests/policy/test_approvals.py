@@ -336,7 +336,7 @@ async def test_question_is_found_by_an_unambiguous_beginning_of_its_id(autojump_
         with pytest.raises(NoQuestionError, match="acpterm approvals"):
             asking.approvals.find(wrong)
     assert asking.approvals.find("@last").id == "ffff"
-    with pytest.raises(ApprovalError, match="3 questions wait"):
+    with pytest.raises(ApprovalError, match="3 questions wait: say which ID"):
         asking.approvals.find("")
 
 
