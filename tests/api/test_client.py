@@ -196,9 +196,9 @@ async def test_promoted_terminal_outlives_its_agent(settings, daemon):
 
 @on_both_backends
 async def test_refused_command_is_an_error_of_its_own(settings):
-    async with connect(settings, "agent") as client:
-        with pytest.raises(acpterm.CommandRefused, match="dangerous"):
-            await client.create("sudo reboot")
+    async with connect(settings, "agent", profile="pool") as client:
+        with pytest.raises(acpterm.CommandRefused, match="blocked"):
+            await client.create("kill 1")
         with pytest.raises(acpterm.RequestError, match="directory") as it:
             await client.create("true", cwd="/no/such/directory")
         assert not isinstance(it.value, acpterm.CommandRefused)

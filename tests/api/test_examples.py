@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS / "examples" / "python"
 EXPECTED = {
     "run": r"Ada\nHello, Ada\n Exit\(code=3, signal=None, ended_by='exited', .*\)\n",
-    "agent": r"1\n2\n3\n 1\nthe command was refused: it is dangerous.*\n",
+    "agent": r"1\n2\n3\n 1\ndangerous ask\n",
     "keys": r">>> 6 \* 7\n42\n>>> 6 \* 8\n48\n>>>\n\(4, 4\)\n",
     "shell": r"done 1 \[0, 1\] /usr\nwaiting_for_input Name\? \ndone Hello, Ada\n",
     "events": r"created asks\nwaiting asks\n(resumed asks\n)?exited asks\n",
