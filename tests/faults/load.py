@@ -139,15 +139,47 @@ class Program:
         assert position == end, f"the output ends at {position} instead of at {end}"
 
 
+class Background:
+    """A process that a command has left running; its agent has released the terminal."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._started = started(pid)
+
+    @classmethod
+    async def leave(cls, agent: Agent) -> "Background":
+        """Run a command that leaves a process running, and release its terminal."""
+        command = "nohup sleep 600 >/dev/null 2>&1 & echo $!"
+        terminal = await agent.create("bash", "-c", command)
+        status = await agent.wait(terminal)
+        assert status["exitCode"] == 0
+        found = cls(int((await agent.output(terminal))["output"]))
+        await agent.release(terminal)
+        return found
+
+    def is_running(self) -> bool:
+        """Return whether the process that was left still runs."""
+        return alive(self.pid) and started(self.pid) == self._started
+
+
 class Load:
-    """A daemon with programs at full speed, a slow one, agents, a follower and a window."""
+    """A daemon with programs at full speed, a slow one, agents, a follower and a window.
+
+    `background` is what a command of each agent has left running.
+    """
 
     def __init__(
-        self, running: Daemon, programs: list[Program], agents: list[Agent], rng: random.Random
+        self,
+        running: Daemon,
+        programs: list[Program],
+        agents: list[Agent],
+        background: list[Background],
+        rng: random.Random,
     ) -> None:
         self.daemon = running
         self.programs = programs
         self.agents = agents
+        self.background = background
         self.random = rng
         self.takeovers = 0
         """The expected number of takeovers."""
@@ -175,6 +207,8 @@ class Load:
         """Raise AssertionError unless every program still runs as the same process."""
         stopped = [program.name for program in self.programs if not program.is_running()]
         assert not stopped, f"these programs no longer run: {stopped}"
+        ended = [left.pid for left in self.background if not left.is_running()]
+        assert not ended, f"these background processes no longer run: {ended}"
 
     async def check_pids(self) -> None:
         """Raise AssertionError unless the user's API lists the programs with their pids."""
@@ -223,7 +257,8 @@ async def loaded(
             programs.append(Program(bridged, written, "slow", _SLOW_LINES_PER_S, 3))
             for program in programs:
                 await program.start()
-            load = Load(running, programs, agents, random.Random(str(seed)))
+            background = [await Background.leave(agent) for agent in agents]
+            load = Load(running, programs, agents, background, random.Random(str(seed)))
             follower = Follower(running, load.slow.terminal)
             window = Attached(running, load.slow.terminal)
             try:
@@ -262,10 +297,12 @@ async def _end(load: Load) -> None:
     """Release every terminal, shut the daemon down, and check that nothing is left."""
     status = await load.daemon.status()
     assert status.get("takeovers", 0) == load.takeovers, status
+    assert all(left.is_running() for left in load.background)
     for program in load.programs:
         await program.agent.release(program.terminal)
     assert await load.daemon.end() == 0
-    await load.daemon.check_nothing_left(*(program.pid for program in load.programs))
+    left = [*load.programs, *load.background]
+    await load.daemon.check_nothing_left(*(process.pid for process in left))
 
 
 def _written(pid: int) -> int:
