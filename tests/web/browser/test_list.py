@@ -193,7 +193,7 @@ def test_new_terminal_starts_at_home_or_where_the_last_one_did_with_the_users_sh
         page.page.get_by_label("Command").fill('echo "in $PWD with $SHELL"; sleep 1000')
         page.confirm("Create")
         page.until_drawn(f"in {expected} with {shell}")
-        (info,) = [one for one in daemon.request("terminal/list")["terminals"]]
+        (info,) = daemon.request("terminal/list")["terminals"]
         assert info["cwd"] == str(expected)
         daemon.request("terminal/release", terminalId=info["terminalId"])
         page.go("#/")
