@@ -5,6 +5,8 @@ page can call only some of the methods of the user's socket (`PAGE_METHODS`), an
 share even fewer. A connection on `/user` ends when the login of its browser ends.
 """
 
+import os
+import pwd
 import uuid
 from typing import Final
 
@@ -14,6 +16,7 @@ from acpterm.host.host import Host
 from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import share_methods_table
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
 from acpterm.web.guard import access_of
 from acpterm.web.login_websocket import accept, ending_with_login
@@ -54,8 +57,16 @@ class JsonRpcWebSockets:
             websocket.scope["state"]["connection"].limit_messages(SHARE_MESSAGE_BYTES)
         async with ending_with_login(websocket, self._access):
             await self._host.serve_user(
-                self._stream(websocket), self._host.context, methods, answers_as="page"
+                self._stream(websocket), self._context(), methods, answers_as="page"
             )
+
+    def _context(self) -> ExecContext:
+        # A shell that the user opens begins as one of a login, wherever the daemon was started.
+        context = self._host.context
+        shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+        return context._replace(
+            cwd=os.path.expanduser("~"), env={"SHELL": shell} | dict(context.env)
+        )
 
     async def agent(self, websocket: WebSocket) -> None:
         """Serve an agent.

@@ -25,7 +25,7 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.user.terminal_methods import input_of, window
+from acpterm.host.user.terminal_methods import window, write_once
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from acpterm.terminal.vt.queries import QueryFilter
 
@@ -118,9 +118,7 @@ class _SharedTerminal:
             raise RpcError(
                 INVALID_PARAMS, f"terminal {self._id!r} is an agent's: it takes no input"
             )
-        data = input_of(params)
-        user.host.trail.input(entry, "share", len(data), self._share)
-        return terminal_ops.write(entry.terminal, data)
+        return write_once(user, entry, params, "share", self._share)
 
     def _entry(self, user: UserConnection, terminal_id: str) -> TerminalEntry:
         entry = user.host.registry.get(self._id)

@@ -122,11 +122,22 @@ def write(user: UserConnection, params: UserWriteRequest) -> Coroutine[Any, Any,
     that the user has created or taken over. A name means an agent's terminal only if no terminal of
     the user has the name.
     """
-    data = input_of(params)
     entry = user.entry(params.terminal_id, own=True)
+    return write_once(user, entry, params, "user")
+
+
+def write_once(
+    user: UserConnection,
+    entry: TerminalEntry,
+    params: UserWriteRequest,
+    by: str,
+    share: str | None = None,
+) -> Coroutine[Any, Any, WriteResponse]:
+    """Type the input of a request, unless it repeats the last one: for the audit log, who did."""
+    data = _input_of(params)
     if params.token is not None and params.token == entry.write_token:
         return _written(data)
-    user.host.trail.input(entry, "user", len(data))
+    user.host.trail.input(entry, by, len(data), share)
     writing = terminal_ops.write(entry.terminal, data)
     entry.write_token = params.token or entry.write_token
     return writing
@@ -137,7 +148,7 @@ async def _written(data: bytes) -> WriteResponse:
     return WriteResponse(len(data))
 
 
-def input_of(params: UserWriteRequest) -> bytes:
+def _input_of(params: UserWriteRequest) -> bytes:
     """Return the bytes that a write request contains.
 
     Raises `RpcError` (-32602) if the request declares `data` as base64, but `data` is not base64.

@@ -1,5 +1,7 @@
 """The list of terminals in a browser."""
 
+import os
+import pwd
 import re
 from urllib.parse import urlsplit
 
@@ -180,6 +182,21 @@ def test_errors_and_labels_show_invisible_characters_as_escapes(page, daemon):
         shown = [label, toast.inner_text(), page.page.locator("#live").inner_text()]
     assert all("\\u202e" in text for text in shown), shown
     assert not any(RLO in text for text in shown), shown
+
+
+def test_new_terminal_starts_at_home_or_where_the_last_one_did_with_the_users_shell(page, daemon):
+    shell = daemon.env.get("SHELL") or pwd.getpwuid(os.getuid()).pw_shell
+    for directory, expected in ((None, daemon.directory), ("/usr", "/usr"), (None, "/usr")):
+        page.button("New terminal").click()
+        if directory:
+            page.page.get_by_label("Directory").fill(directory)
+        page.page.get_by_label("Command").fill('echo "in $PWD with $SHELL"; sleep 1000')
+        page.confirm("Create")
+        page.until_drawn(f"in {expected} with {shell}")
+        (info,) = daemon.request("terminal/list")["terminals"]
+        assert info["cwd"] == str(expected)
+        daemon.request("terminal/release", terminalId=info["terminalId"])
+        page.go("#/")
 
 
 def test_fragment_that_is_not_encoded_correctly_shows_the_list(page, daemon):

@@ -90,6 +90,37 @@ def test_agents_terminal_cannot_be_typed_into_until_taken_over(page, agent):
     page.until_drawn("you typed yes")
 
 
+def test_answer_is_typed_into_an_agents_terminal_which_stays_the_agents(page, agent, daemon):
+    script = "printf 'Continue? [y/N] '; read word; echo you typed $word; cat"
+    terminal = agent.create("sh", "-c", script, _meta={"acpterm": {"cols": 70, "rows": 20}})
+    page.show_terminal(terminal)
+    page.until_drawn("[y/N]")
+    page.type("n")
+    page.page.get_by_text("Press Type to answer").wait_for()
+    page.button("Type into the agent's terminal, which stays the agent's").click()
+    page.type("y\n")
+    page.until_drawn("you typed y")
+    page.button("Type into the agent's terminal, which stays the agent's").click()
+    page.type("more\n")
+    page.page.get_by_text("you can only read").wait_for()
+    info = daemon.info(terminal)
+    assert (info["owner"], info["cols"], info["rows"]) == ("agent", 70, 20)
+    assert not any("more" in line for line in page.lines)
+
+
+@pytest.mark.parametrize("command", ["kill", "restart"])
+def test_typing_while_the_worker_is_replaced_loses_no_character(page, create, daemon, command):
+    terminal = create("cat")
+    page.show_terminal(terminal)
+    page.type("ab")
+    if command == "kill":
+        daemon.kill_worker()
+    else:
+        daemon.run("restart")
+    page.type("cdefgh\n")
+    page.until(lambda: [line for line in page.lines if line] == ["abcdefgh"] * 2)
+
+
 def test_vim_draws_as_in_the_emulator(page, create, daemon, tmp_path):
     (tmp_path / "text.py").write_text(
         "".join(f"def f{i}(): return '漢字 é {i}'\n" for i in range(200))

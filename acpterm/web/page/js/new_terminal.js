@@ -4,13 +4,14 @@ import { notifyError, openDialog } from "./dialog.js";
 import { el } from "./dom.js";
 
 const SHELL = "exec \"${SHELL:-/bin/sh}\"";
+const DIRECTORY = "acpterm.directory";
 
 /** Ask for a command, run it in a new terminal, and show the terminal. Empty means a shell. */
 export async function openNewTerminal({ rpc, store, navigate }) {
   const order = await openDialog("New terminal", (close) => {
     const command = el("input", { class: "field field-wide mono", name: "command", autofocus: true, autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "your shell" });
     const name = el("input", { class: "field field-wide", name: "name", autocomplete: "off", autocapitalize: "off", spellcheck: "false", maxlength: "64", placeholder: "optional" });
-    const cwd = el("input", { class: "field field-wide mono", name: "cwd", autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "the daemon's" });
+    const cwd = el("input", { class: "field field-wide mono", name: "cwd", autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "your home", value: localStorage.getItem(DIRECTORY) ?? "" });
     return el(
       "form",
       {
@@ -37,6 +38,7 @@ export async function openNewTerminal({ rpc, store, navigate }) {
   if (order.cwd) params.cwd = order.cwd;
   try {
     const info = await rpc.request("_acpterm/terminal/create", params);
+    localStorage.setItem(DIRECTORY, order.cwd);
     store.put(info);
     navigate(`#/terminal/${encodeURIComponent(info.terminalId)}`);
   } catch (error) {

@@ -5,10 +5,9 @@
 // not fit.
 //
 // The window is attached until the program exits or the terminal is released; then the last screen
-// stays. While the connection is lost, keys are dropped, since the user does not see their effect; on
-// the next connection the window is attached and painted again. If the page draws more slowly than
-// the program prints, output is skipped until the received output is drawn; then the daemon sends
-// another picture of the screen.
+// stays. On the next connection after a loss the window is attached and painted again. If the page
+// draws more slowly than the program prints, output is skipped until the received output is drawn; then
+// the daemon sends another picture of the screen.
 //
 // This module is longer than others, since the size, the keys and the attached stream of one screen
 // depend on each other. Actions on a terminal as a whole are in terminal_actions.js.
@@ -26,6 +25,7 @@ import { SearchBar } from "./search.js";
 import { openShare } from "./share_dialog.js";
 import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
 import { factsOf } from "./terminal_facts.js";
+import { Typing } from "./typing.js";
 import { cleanPaste, oneLine, visible, visibleText } from "./text.js";
 import { backgroundNumber, dotOf, isActive, state, title } from "./words.js";
 
@@ -33,9 +33,6 @@ const FONT_SIZE = "acpterm.font-size";
 const SIZES = { min: 7, normal: 13, max: 30 };
 const RESIZE_MS = 80;
 const TICK_MS = 1000;
-// Maximum of characters that were typed and not written yet; further ones are dropped, with a notice.
-const UNREAD_MAX = 1 << 20;
-const WRITE_CHARACTERS = 16 << 10;
 const SCREEN_READER = "acpterm.screen-reader";
 
 /** Mount the view of the terminal `params[0]`; see main.js. */
@@ -57,7 +54,9 @@ class TerminalView {
     this._isStopped = false;
     this._emulator = null;
     this._stream = null;
-    this._unread = 0;
+    this._isAnswering = false;
+    this._typing = new Typing(rpc, id, (text) => this._say(text));
+    this._ends.push(() => this._typing.stop());
     this._isOver = false;
     this._fontSize = Number(localStorage.getItem(FONT_SIZE)) || SIZES.normal;
     this._build();
@@ -67,11 +66,21 @@ class TerminalView {
     return this._store.terminals.get(this._id) ?? null;
   }
 
-  /** Whether the user can type: only into a terminal of the user whose program has not ended. */
-  get canWrite() {
+  /** Whether the window sets the size: only of a terminal of the user whose program has not ended. */
+  get isUsers() {
     const { info } = this;
     if (!info || info.owner !== "user" || !isActive(info) || this._isOver) return false;
     return this._share === null || this._share.write;
+  }
+
+  /** Whether the user can type: into a terminal of the user, or into an agent's to answer it. */
+  get canWrite() {
+    return this.isUsers || (this._isAnswering && this._canAnswer);
+  }
+
+  get _canAnswer() {
+    const { info } = this;
+    return this._share === null && info?.owner === "agent" && isActive(info) && !this._isOver;
   }
 
   async start() {
@@ -142,6 +151,7 @@ class TerminalView {
     this._programTitle = el("span", { class: "term-program-title muted" });
     this._notice = el("p", { class: "term-notice", role: "status", hidden: true });
     this._takeOver = button("Take over", "Take over from the agent, to type", () => this._act(takeOver));
+    this._answer = button("Type", "Type into the agent's terminal, which stays the agent's", () => this._toggleAnswer(), { "aria-pressed": "false" });
     this._kill = button("Kill", "Kill the program", () => this._act(killProgram), { class: "button button-tool button-danger" });
     this._restart = button("Restart", "Run the same command again", () => this._act(restartProgram));
     this._remove = button("Remove", "Remove this terminal and its output", () => this._act(removeTerminal));
@@ -151,7 +161,7 @@ class TerminalView {
     this._tools = el(
       "div",
       { class: "toolbar term-tools", role: "toolbar", "aria-label": "Terminal" },
-      this._takeOver, this._kill, this._restart, this._remove,
+      this._answer, this._takeOver, this._kill, this._restart, this._remove,
       button("Find", "Find in the output (Ctrl+Shift+F)", () => this._find()),
       button("Copy", "Copy the selection, or the screen (Ctrl+Shift+C)", () => this._copy()),
       this._textButton,
@@ -200,6 +210,7 @@ class TerminalView {
     const hasProgram = isActive(info);
     const isShared = this._share !== null;
     const isAlive = hasProgram || backgroundNumber(info) > 0;
+    this._answer.hidden = !this._canAnswer;
     this._takeOver.hidden = isShared || !isAlive || info.owner === "user";
     this._kill.hidden = isShared || !isAlive;
     this._restart.hidden = isShared || info.connection != null || hasProgram;
@@ -212,7 +223,7 @@ class TerminalView {
     const { term } = this._emulator;
     term.options.disableStdin = !this.canWrite;
     term.options.cursorInactiveStyle = this.canWrite ? "outline" : "none";
-    const mode = this.canWrite ? "write" : "read";
+    const mode = this.isUsers ? "write" : "read";
     if (this._stream && this._mode !== mode && !this._isOver) {
       // The user has taken the terminal over: this window now determines its size.
       this._attach();
@@ -277,7 +288,7 @@ class TerminalView {
       this._ends.push(() => end());
       return;
     }
-    this._mode = this.canWrite ? "write" : "read";
+    this._mode = this.isUsers ? "write" : "read";
     const size = this._fit({ report: false });
     this._output.restart();
     const stream = this._rpc.stream(
@@ -376,7 +387,7 @@ class TerminalView {
   _setUpInput() {
     const { term } = this._emulator;
     this._emulator.onInput((data, isBinary) => {
-      if (isBinary) this._write(btoa(data), "base64", data.length);
+      if (isBinary) this._type(btoa(data), "base64");
       else this._type(this._keys.apply(data));
     });
     term.onTitleChange((text) => setText(this._programTitle, oneLine(text, 80)));
@@ -424,7 +435,15 @@ class TerminalView {
     const { info } = this;
     if (!info || !isActive(info)) return;
     if (this._share) this._say("This link can only read.");
-    else if (info.owner === "agent") this._say("This terminal is the agent's, so you can only read. Take it over to type.");
+    else if (info.owner === "agent") this._say("This terminal is the agent's, so you can only read. Press Type to answer it, or take it over.");
+  }
+
+  _toggleAnswer() {
+    this._isAnswering = !this._isAnswering;
+    setAttribute(this._answer, "aria-pressed", String(this._isAnswering));
+    this._say(this._isAnswering ? "What you type goes to the program, until you press Type again. The terminal stays the agent's." : "");
+    this._update();
+    this._emulator?.term.focus();
   }
 
   async _onPaste(event) {
@@ -448,37 +467,11 @@ class TerminalView {
     this._emulator.term.focus();
   }
 
-  /** Send typed text to the program. */
-  _type(text) {
-    for (let at = 0; at < text.length; ) {
-      // Do not cut a surrogate pair.
-      let end = Math.min(text.length, at + WRITE_CHARACTERS);
-      if (end < text.length && /[\ud800-\udbff]/.test(text[end - 1])) end += 1;
-      this._write(text.slice(at, end), undefined, end - at);
-      at = end;
-    }
-  }
-
-  _write(data, encoding, length) {
+  /** Send typed text, or bytes in base64, to the program. */
+  _type(data, encoding) {
     if (!this.canWrite) return;
-    if (!this._rpc.isOpen) {
-      this._say("Not connected: what you type is dropped.");
-      return;
-    }
-    if (this._unread + length > UNREAD_MAX) {
-      this._say("The program does not read its input: what you type is dropped.");
-      return;
-    }
     if (!this._notice.hidden) this._say("");
-    this._unread += length;
-    this._rpc
-      .request("_acpterm/terminal/write", { terminalId: this._id, data, ...(encoding && { encoding }) })
-      .catch((error) => {
-        if (!(error instanceof LostError) && !this._isStopped) this._say(error.message);
-      })
-      .finally(() => {
-        this._unread -= length;
-      });
+    this._typing.type(data, encoding);
   }
 
   // ---- Actions.
