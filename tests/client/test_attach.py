@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.daemon import blocking_daemon
+from tests.support.polling import poll_blocking
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.windows import DETACH, Windows
@@ -357,6 +358,51 @@ def test_window_starts_with_the_last_output_without_an_emulator(windows, tmp_pat
         assert "pip install pyghostty" in late.text.replace("\n", "")
 
 
+# -- Scrollback
+
+
+def numbers(pane):
+    """Return the numbers that are lines of the window and its scrollback."""
+    return [int(line) for line in pane.history().split("\n") if line.isdigit()]
+
+
+@pytest.mark.parametrize("line", ["seq 100", "sleep 1; seq 5000", "seq 30000"])
+@pytest.mark.long
+def test_run_leaves_all_output_in_the_scrollback(windows, line):
+    shell = windows.shell()
+    shell.line(f"{OURS} run --rm '{line}'; echo status $?")
+    shell.until("status 0")
+    assert numbers(shell) == list(range(1, int(line.split()[-1]) + 1))
+
+
+@pytest.mark.long
+def test_run_leaves_output_between_resizes_and_long_lines_in_the_scrollback(windows, tmp_path):
+    shell = windows.shell()
+    go = tmp_path / "go"
+    shell.line(f"{OURS} run --rm 'seq 300; until [ -e {go} ]; do sleep .1; done; seq -s, 9999'")
+    shell.until("\n300")
+    shell.resize(100, 24)
+    shell.until("\n300")
+    go.touch()
+    shell.until("9999\n")
+    history = shell.history().replace("\n", "")
+    assert ",".join(map(str, range(1, 10000))) in history
+    assert set(range(1, 301)) <= set(numbers(shell))
+
+
+@pytest.mark.long
+def test_attach_shows_what_was_printed_before_in_colour_but_no_full_screen_program(windows):
+    program = "printf '\\e[?1049hfull screen\\e[?1049l'; for i in {1..400}; do "
+    program += "printf '\\e[3%dm%d\\e[m\\n' $((i % 8)) $i; done; echo all; exec sleep 1000"
+    name = windows.daemon.create("bash", "-c", program)
+    poll_blocking(lambda: "all" in windows.daemon.run("logs", name))
+    pane = windows.attach(name)
+    pane.until("\nall")
+    assert numbers(pane) == list(range(1, 401))
+    assert "full screen" not in pane.history()
+    assert "\x1b[33m123\n" in pane.history(colours=True)
+
+
 # -- Floods
 
 
@@ -406,6 +452,7 @@ def test_window_that_does_not_read_delays_no_other(windows):
     assert windows.daemon.memory() < memory + 8_000_000
     os.kill(client, signal.SIGCONT)
     stopped.until(lambda: stopped.text == other.text)
+    assert f"bytes of output are not shown here: acpterm logs {name}]" in stopped.history()
 
 
 # -- Which terminal

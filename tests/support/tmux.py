@@ -32,6 +32,7 @@ set -g remain-on-exit-format ""
 set -g set-clipboard off
 set -s escape-time 0
 set -s exit-empty off
+set -g history-limit 50000
 """
 
 # Variables of a tmux or window in which the tests run.
@@ -89,9 +90,10 @@ class Pane:
         more = ("-e", "-N") if colours else ()
         return self._server.call("capture-pane", "-p", "-t", self._name, *more).split("\n")[:-1]
 
-    def history(self) -> str:
+    def history(self, *, colours: bool = False) -> str:
         """Return the scrollback and the screen."""
-        return self._server.call("capture-pane", "-p", "-J", "-S", "-", "-t", self._name)
+        options = ["-p", "-J", "-S", "-", *(["-e"] if colours else [])]
+        return self._server.call("capture-pane", *options, "-t", self._name)
 
     def has_printed(self, text: str) -> bool:
         """Return whether the pane's programs have printed `text`, even if it is no longer shown.
