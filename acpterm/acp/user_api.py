@@ -273,6 +273,15 @@ class UserSignalRequest(Wire):
     signal: Annotated[str, Meta(description="the name of a signal, such as SIGINT")]
 
 
+class ScreenRequest(UserTerminalRequest, omit_defaults=True):
+    """The params of ``_acpterm/terminal/screen``.
+
+    `history` is the number of rows above the screen to return as well, at most 10,000.
+    """
+
+    history: Natural = 0
+
+
 class ScreenResponse(Wire):
     """The response to ``_acpterm/terminal/screen``: the contents and the modes of the screen.
 
@@ -281,7 +290,8 @@ class ScreenResponse(Wire):
     `application_cursor` is true if the program has set the application mode of the arrow keys, and
     `bracketed_paste` if it has requested escape sequences around pasted text. `alternate` is true
     while the program shows the alternate screen, as full-screen programs do. `position` is the
-    position in the output up to which the screen was drawn.
+    position in the output up to which the screen was drawn. `history` has the rows that have
+    scrolled off the main screen, if they were requested.
     """
 
     rows: list[str]
@@ -294,6 +304,7 @@ class ScreenResponse(Wire):
     title: str | None
     position: int
     alternate: bool = False
+    history: list[str] | UnsetType = UNSET
 
 
 class SessionInfo(Wire):

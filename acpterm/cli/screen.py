@@ -2,11 +2,12 @@
 
 import io
 import os
+from typing import Any, Final
 
 import click
 import msgspec
 
-from acpterm.acp.user_api import ScreenResponse, TerminalInfo
+from acpterm.acp.user_api import ScreenRequest, ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
@@ -16,14 +17,44 @@ from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.files import write_to
 
+_ALL_ROWS: Final = 10_000
+
+
+class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
+    """A number of rows, or ``-`` for all."""
+
+    name = "rows"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number of rows; fail if `value` is none."""
+        if value == "-":
+            return _ALL_ROWS
+        if not str(value).isdecimal():
+            self.fail(f"{value!r} is not a number of rows: say one, or - for all", param, ctx)
+        return min(int(value), _ALL_ROWS)
+
 
 @click.command("screen")
 @terminal_argument()
+@click.option(
+    "-S",
+    "--history",
+    metavar="N",
+    type=HistoryRows(),
+    default=0,
+    help="Print N rows above the screen as well; - is all that are retained, at most 10,000.",
+)
 @click.option("--svg", metavar="FILE", help="Write a picture of the screen to FILE; - is stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the cursor and size.")
 @at_daemon
 def command(
-    terminal: str, *, svg: str | None, as_json: bool, config: str | None, socket: str | None
+    terminal: str,
+    *,
+    history: int,
+    svg: str | None,
+    as_json: bool,
+    config: str | None,
+    socket: str | None,
 ) -> None:
     """Print the current screen of TERMINAL.
 
@@ -38,7 +69,7 @@ def command(
         fail("say --svg or --json, not both", 2)
 
     def read(client: BlockingClient) -> tuple[ScreenResponse, TerminalInfo]:
-        screen = client.terminal_request("screen", terminal, ScreenResponse)
+        screen = client.call("terminal/screen", ScreenRequest(terminal, history), ScreenResponse)
         return screen, client.terminal_request("get", terminal, TerminalInfo)
 
     screen, info = call(config, socket, read)
@@ -52,7 +83,9 @@ def command(
         text = [picture.plain(row) for row in screen.rows]
         echo_once(json_text({**msgspec.to_builtins(screen), "text": text}))
     else:
-        rows = screen.rows if is_colour_wanted() else [picture.plain(row) for row in screen.rows]
+        rows = [*(screen.history or ()), *screen.rows]
+        if not is_colour_wanted():
+            rows = [picture.plain(row) for row in rows]
         if os.isatty(1):
             rows = [picture.text_mapped(row, escape_invisible_text) for row in rows]
         while rows and not rows[-1]:

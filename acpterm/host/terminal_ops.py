@@ -30,9 +30,12 @@ from acpterm.terminal import views
 from acpterm.terminal.keyboard import InputFullError, InputInterruptedError, LineTooLongError
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.terminal import Terminal
+from acpterm.terminal.text.slices import resync
 from acpterm.terminal.vt import emulator
 from acpterm.terminal.vt.emulator import ScreenTooLargeError
+from acpterm.terminal.vt.history import rows_before
 from acpterm.terminal.vt.library import EmulatorMissingError
+from acpterm.terminal.vt.paint import main_output
 from acpterm.terminal.vt.rows import rows
 from acpterm.terminal.vt.screen import Screen
 
@@ -333,6 +336,19 @@ async def screen(sender: Sender, terminal: Terminal) -> ScreenResponse:
         position=position,
         alternate=found.is_alternate,
     )
+
+
+async def history(terminal: Terminal, current: ScreenResponse, count: int) -> list[str]:
+    """Return at most `count` rows above the screen `current`, with colours."""
+    data = retained_main_output(terminal, current.position)
+    return await rows_before(data, current.cols, current.lines, count)
+
+
+def retained_main_output(terminal: Terminal, end: int) -> bytes:
+    """Return the retained raw output up to the position `end` that is of the main screen."""
+    ring = terminal.ring
+    part = ring.read(ring.start, max(0, end - ring.start))
+    return main_output(part.data[resync(part.data) :] if part.position else part.data)
 
 
 def check_screen(cols: int, rows: int) -> None:

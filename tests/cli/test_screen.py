@@ -31,6 +31,33 @@ async def test_screen_prints_text_without_a_window(path):
         assert found["title"] == "a title"
 
 
+async def test_screen_prints_the_rows_above_it(path):
+    line = r"for i in {1..300}; do printf '\e[3%dm%d\e[m\n' $((i % 8)) $i; done; echo end; read x"
+    async with agent_at(path) as agent:
+        terminal = await agent.create(line)
+        await agent.until_output(terminal, "end")
+        numbers = "".join(f"{number}\n" for number in range(1, 301)) + "end\n"
+        assert await run(path, "screen", terminal, "-S", "-") == (0, numbers, "")
+        few = await run(path, "screen", terminal, "-S", "5")
+        # 38 numbers, `end` and the cursor's row are on the screen.
+        assert few.out == "".join(f"{number}\n" for number in range(258, 301)) + "end\n"
+        found = json.loads((await run(path, "screen", terminal, "-S", "5", "--json")).out)
+        assert found["history"][0] == "\x1b[0;32m258\x1b[m"
+        assert found["rows"][0] == "\x1b[0;37m263\x1b[m"
+        wrong = await run(path, "screen", terminal, "-S", "x")
+        assert wrong.status == 2
+        assert "'x' is not a number of rows: say one, or - for all" in wrong.err
+
+
+async def test_rows_above_the_screen_are_not_those_of_a_full_screen_program(path):
+    line = r"seq 100; printf '\e[?1049h'; seq 500 600; printf '\e[?1049l'; seq 101 200; read x"
+    async with agent_at(path) as agent:
+        terminal = await agent.create(line)
+        await agent.until_output(terminal, "200")
+        numbers = "".join(f"{number}\n" for number in range(1, 201))
+        assert (await run(path, "screen", terminal, "--history", "-")).out == numbers
+
+
 async def test_screen_json_escapes_invisible_characters(path):
     async with agent_at(path) as agent:
         terminal = await agent.create(r"printf '\033]2;a\343\205\244b\007hi'; read x")

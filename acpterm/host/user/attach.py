@@ -41,17 +41,15 @@ from msgspec import UNSET, UnsetType
 from acpterm.acp.user_streams import AttachedNotification, AttachRequest, AttachResponse
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import exit_info
-from acpterm.host.terminal_ops import current_screen
+from acpterm.host.terminal_ops import current_screen, retained_main_output
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
-from acpterm.terminal.text.slices import resync
 from acpterm.terminal.vt.frames import Frames
 from acpterm.terminal.vt.library import EmulatorMissingError
 from acpterm.terminal.vt.paint import (
     NEUTRAL,
     alternate_snapshot,
-    main_output,
     snapshot,
     tail_snapshot,
 )
@@ -283,10 +281,7 @@ class _Attachment:
 
     async def _send_scrollback(self, end: int) -> None:
         """Send the retained output of the main screen up to the position `end`."""
-        ring = self._terminal.ring
-        part = ring.read(ring.start, max(0, end - ring.start))
-        data = part.data[resync(part.data) :] if part.position else part.data
-        data = QueryFilter().feed(main_output(data))
+        data = QueryFilter().feed(retained_main_output(self._terminal, end))
         self._send("screen", NEUTRAL.encode() + b"\x1b[H", UNSET)
         for start in range(0, len(data), CHUNK_BYTES):
             await self._user.sender.drain()

@@ -21,6 +21,7 @@ from acpterm.acp.user_api import (
     ListRequest,
     NoParams,
     RenameRequest,
+    ScreenRequest,
     UserCreateRequest,
     UserReadRequest,
     UserResizeRequest,
@@ -80,7 +81,7 @@ USER_METHODS = MethodTable(
             UserTerminalRequest, terminal_methods.release, result_at_once=Empty()
         ),
         "_acpterm/terminal/promote": Method(UserTerminalRequest, terminal_methods.promote),
-        "_acpterm/terminal/screen": Method(UserTerminalRequest, terminal_methods.screen),
+        "_acpterm/terminal/screen": Method(ScreenRequest, terminal_methods.screen),
         "_acpterm/terminal/attach": Method(AttachRequest, terminal_methods.attach),
         "_acpterm/terminal/window": Method(WindowRequest, terminal_methods.window),
         "_acpterm/terminal/export": Method(ExportRequest, terminal_methods.export),

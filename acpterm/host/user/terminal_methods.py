@@ -19,6 +19,7 @@ from acpterm.acp.user_api import (
     ListResponse,
     OutputResponse,
     RenameRequest,
+    ScreenRequest,
     ScreenResponse,
     TerminalInfo,
     UserReadRequest,
@@ -217,10 +218,13 @@ def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
     return user.host.terminal_info(entry)
 
 
-async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenResponse:
+async def screen(user: UserConnection, params: ScreenRequest) -> ScreenResponse:
     """`_acpterm/terminal/screen`: return the current screen, with colours."""
     entry = user.entry(params.terminal_id)
-    return await terminal_ops.screen(user.sender, entry.terminal)
+    found = await terminal_ops.screen(user.sender, entry.terminal)
+    if params.history:
+        found.history = await terminal_ops.history(entry.terminal, found, params.history)
+    return found
 
 
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:
