@@ -117,7 +117,8 @@ class Unanswered:
 
     def request(self, id_: Id, method: str, line: bytes) -> None:
         """Record the request in `line`; call this before its response is recorded (`answered`)."""
-        if id_ is None:
+        # The daemon answers an invalid id, such as 1.5, with the id null.
+        if not isinstance(id_, (int, str)):
             return
         if earlier := self._requests.get(id_):
             earlier.repeats_of_id += 1

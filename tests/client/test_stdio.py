@@ -590,6 +590,15 @@ async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place,
             assert "377" in output
 
 
+async def test_request_with_an_invalid_id_costs_only_itself(place):
+    async with agent_by(place) as (running, agent):
+        await agent.initialize()
+        await agent.stream.send_all(b'{"jsonrpc":"2.0","id":1.5,"method":"session/list"}\n')
+        assert (await agent.run("echo works"))[0] == "works\n"
+        await agent.stream.send_stream.aclose()
+        assert await running.wait() == 0
+
+
 async def test_daemon_gets_the_context_before_any_message(place):
     place.env["WHOSE"] = "the agent's"
     async with stood_in(place) as (running, _, _):
