@@ -137,7 +137,7 @@ async def test_recording_is_readable_for_this_user_only(directory):
         os.umask(before)
     path = only(directory)
     assert str(path) == running.path
-    assert (mode(directory), mode(path)) == (0o700, 0o600)
+    assert (mode(directory.parent), mode(directory), mode(path)) == (0o700, 0o700, 0o600)
     assert re.fullmatch(rf"\d{{8}}T\d{{6}}Z-{terminal.id}\.cast", path.name)
 
 

@@ -127,7 +127,7 @@ def _open_directory(path: str) -> int:
     try:
         directory = os.open(path, flags)
     except FileNotFoundError:
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        os.makedirs(os.path.dirname(path) or ".", 0o700, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, 0o700)
         directory = os.open(path, flags)

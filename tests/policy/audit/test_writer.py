@@ -32,6 +32,7 @@ def mode(path):
 def test_directory_and_file_are_private_to_the_user(tmp_path):
     directory = tmp_path / "state" / "audit"
     append(audit_file(directory), "a")
+    assert mode(directory.parent) == 0o700
     assert (mode(directory), mode(directory / "audit.jsonl")) == (0o700, 0o600)
     directory.chmod(0o755)
     (directory / "audit.jsonl").chmod(0o644)
