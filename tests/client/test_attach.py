@@ -381,7 +381,7 @@ def test_run_leaves_output_between_resizes_and_long_lines_in_the_scrollback(wind
     go = tmp_path / "go"
     shell.line(f"{OURS} run --rm 'seq 300; until [ -e {go} ]; do sleep .1; done; seq -s, 9999'")
     shell.until("\n300")
-    shell.resize(100, 24)
+    shell.resize(100, 30)
     shell.until("\n300")
     go.touch()
     shell.until("9999\n")

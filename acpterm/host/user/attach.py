@@ -121,6 +121,7 @@ class _Attachment:
         self._window = window
         self._token = params.token
         self._is_complete = params.complete
+        self._has_scrollback = params.scrollback
         self._lacks_scrollback = params.scrollback
         # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
@@ -261,6 +262,10 @@ class _Attachment:
                 # The snapshot must not replace output that has yet to scroll off.
                 missing = terminal.ring.read(self._position, max(0, position - self._position))
                 self._send("output", self._queries.feed(missing.data), position)
+                if self._has_scrollback and (grown := screen.rows - self._size[1]) > 0:
+                    # A window that grows takes as many lines from its scrollback: return them.
+                    text = f"{NEUTRAL}\x1b[{screen.rows}H" + "\n" * grown
+                    self._send("output", text.encode(), UNSET)
             painted = alternate_snapshot(screen) if alternate else snapshot(screen)
             painted += queries.feed(screen.held)
             size = screen.cols, screen.rows
