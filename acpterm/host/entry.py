@@ -100,6 +100,11 @@ class InputWait(NamedTuple):
     @property
     def is_blocked(self) -> bool:
         """Whether the program continues only if the user or the agent does something."""
+        return bool(self.is_waiting or self.stopped)
+
+    @property
+    def needs_user(self) -> bool:
+        """Whether the program asks something, or is stopped for lack of the terminal."""
         return bool(self.asks or self.stopped)
 
 

@@ -64,7 +64,7 @@ class InputMonitor:
             self._publish_waiting(entry)
         elif now.stopped and not before.stopped:
             self._bus.publish_terminal("stopped", entry)
-        elif before.is_blocked and not now.is_blocked and entry.terminal.exit is None:
+        elif before.needs_user and not now.needs_user and entry.terminal.exit is None:
             self._bus.publish_terminal("resumed", entry)
 
     def _publish_waiting(self, entry: TerminalEntry) -> None:

@@ -77,7 +77,9 @@ async def test_only_question_is_answered_without_an_id_and_the_newest_by_last(tm
     async with daemon(tmp_path, settings=SETTINGS) as (_, path), agent_at(path) as agent:
         none = await run(path, "approve")
         assert (none.status, none.err) == (1, "acpterm: no question waits for an answer\n")
-        ids = [await ask(agent, "rm -r a"), await ask(agent, "rm -r b")]
+        ids = [await ask(agent, "rm -r a")]
+        await until_questions(path, 1)
+        ids.append(await ask(agent, "rm -r b"))
         await until_questions(path, 2)
         several = await run(path, "approve")
         assert several.status == 1

@@ -193,7 +193,7 @@ async def test_answer_from_the_page_is_recorded_as_such():
 async def test_user_who_follows_is_there_to_ask():
     async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
         follow, _ = await user.open("approval/subscribe")
-        await poll(lambda: len(host.state.approvals._observers) == 2)
+        await poll(lambda: len(host.state.approvals._observers) == 3)
         id_ = await start(agent, "echo ask-first")
         await asked(user)
         await user.cancel(follow)
