@@ -44,16 +44,17 @@ run "$@" setup claude --skill --yes >/dev/null
 grep -q '^name: acpterm$' .claude/skills/acpterm/SKILL.md || fail "acpterm setup --skill"
 run "$@" setup claude --skill --undo --yes >/dev/null
 [ ! -e .claude ] || fail "acpterm setup --undo"
+run "$@" policy deny -- rm -r project >/dev/null
 # An agent. It does not wait for its commands, so they may still run when it ends.
 mkdir project
 for request in '1 rm -r project' '2 echo created'; do
   printf '{"jsonrpc":"2.0","id":%s,"method":"terminal/create","params":{"sessionId":"try","command":"%s"}}\n' \
     "${request%% *}" "${request#* }"
 done | run "$@" stdio >answers 2>/dev/null
-grep -q 'is dangerous' answers || fail "a dangerous command is not refused: $(cat answers)"
+grep -q '"id":1,"error"' answers || fail "a dangerous command is not refused: $(cat answers)"
 # The log is written soon after the answers.
 tries=0
-until run "$@" audit --json >audited && grep -q '"event":"decision".*"decision":"deny"' audited \
+until run "$@" audit --json >audited && grep -q '"event":"refused".*"command":"rm -r project"' audited \
   && grep '"event":"create"' audited | grep -q '"command":"echo created".*"level":"safe"'; do
   [ "$((tries += 1))" -lt 50 ] || fail "acpterm audit: $(cat answers audited)"
   sleep 0.1

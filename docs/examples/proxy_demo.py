@@ -143,7 +143,9 @@ async def perform(demo: Demo) -> None:
     live = Live(console=demo.console, refresh_per_second=20)
     editor = Editor(process, lambda: live.update(_card(editor)))
     files = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": False}
-    await editor.ask("initialize", protocolVersion=1, clientCapabilities=files)
+    # An editor without a name is sent only the final text of a call.
+    name = {"name": "demo", "version": "1"}
+    await editor.ask("initialize", protocolVersion=1, clientCapabilities=files, clientInfo=name)
     opened = await editor.ask("session/new", cwd=str(demo.directory), mcpServers=[])
     session = opened["sessionId"]
     with live if demo.console.is_terminal else contextlib.nullcontext():
