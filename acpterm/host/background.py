@@ -5,6 +5,7 @@ every `PERIOD_S` seconds whether anything runs on. It describes the processes mo
 while they stay the same, since that reads all processes of the system.
 """
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -59,10 +60,7 @@ class BackgroundMonitor:
 
     async def check_all(self) -> None:
         """Check now all terminals whose exited program may have left something running."""
-        # At once, so that they share one scan of the system's processes.
-        async with trio.open_nursery() as nursery:
-            for watched in list(self._watched.values()):
-                nursery.start_soon(self.check, watched.entry)
+        await self._for_each(lambda watched: self.check(watched.entry))
 
     async def run(self) -> None:
         """Check all watched terminals periodically, until cancelled."""
@@ -71,9 +69,14 @@ class BackgroundMonitor:
             if not self._watched:
                 await self._added.wait()
             await trio.sleep(PERIOD_S)
-            async with trio.open_nursery() as nursery:
-                for watched in list(self._watched.values()):
-                    nursery.start_soon(self._check_watched, watched)
+            await self._for_each(self._check_watched)
+
+    async def _for_each(self, check: Callable[[_Watched], Awaitable[None]]) -> None:
+        # At once, so that they share one scan of the system's processes. In a function of its own,
+        # because a loop in `run` would hold the last terminal and its ring until the next round.
+        async with trio.open_nursery() as nursery:
+            for watched in list(self._watched.values()):
+                nursery.start_soon(check, watched)
 
     async def _check_watched(self, watched: _Watched) -> None:
         entry, before = watched.entry, watched.entry.background

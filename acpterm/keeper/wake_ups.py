@@ -75,8 +75,9 @@ class WakeUps:
             await trio.lowlevel.wait_readable(self._from_keeper)
             with suppress(BlockingIOError):
                 os.read(self._from_keeper, 4096)
-            for name, header in tuple(self._armed.items()):
+            # No variable for the header: it would hold the last ring until the next wake-up.
+            for name in tuple(self._armed):
                 # An earlier call of `wake` may have disarmed this terminal and unmapped its ring.
-                if name in self._armed and not header[ARMED]:
+                if name in self._armed and not self._armed[name][ARMED]:
                     del self._armed[name]
                     wake(name)
