@@ -27,7 +27,7 @@ def mcp_tools() -> str:
 
 
 def _tool(tool: Tool[Any]) -> str:
-    described = tool.describe()
+    described = tool.describe(structured=True)
     hints = [
         word
         for word, is_set in (

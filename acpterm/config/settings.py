@@ -395,6 +395,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "or it is killed."
         ),
     ] = "continue"
+    tool_structured: Annotated[
+        bool,
+        Meta(
+            title="Whether results of tools have structured content besides the text. It says the "
+            "same, and most clients show a model only this JSON, or both."
+        ),
+    ] = False
     tools_for: Annotated[
         list[ToolsFor],
         Meta(

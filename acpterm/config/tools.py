@@ -32,6 +32,7 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
     crop_output: int = 10_000
     timeout_seconds: float = 60.0
     at_timeout: AtTimeout = "continue"
+    structured: bool = False
     provider: str | None = None
 
 
@@ -60,6 +61,9 @@ class ToolsFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     at_timeout: Annotated[
         AtTimeout | None, Meta(title="Instead of the setting `tool_at_timeout`.")
     ] = None
+    structured: Annotated[bool | None, Meta(title="Instead of the setting `tool_structured`.")] = (
+        None
+    )
     provider: Annotated[
         str | None,
         Meta(

@@ -81,9 +81,11 @@ class TerminalServer:
             self.resources.start(self._sessions, ctx.session)
         return self._sessions
 
-    def list_tools(self) -> types.ListToolsResult:
+    def list_tools(self, ctx: ServerRequestContext[Any]) -> types.ListToolsResult:
         """Return the response to `tools/list`: all tools of the set."""
-        return types.ListToolsResult(tools=[tool.describe() for tool in self._tools.values()])
+        structured = _tool_settings(self._settings, _client_name(ctx)).structured
+        described = [tool.describe(structured=structured) for tool in self._tools.values()]
+        return types.ListToolsResult(tools=described)
 
     async def call_tool(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -137,7 +139,7 @@ async def _execute(
             if not error.start.done.is_set():
                 return await _pending(tool, call, error)
             reply = await tool.run(call, arguments)
-        return _to_result(reply)
+        return _to_result(reply, structured=call.settings.structured)
     except ClosedError as error:
         return _failure(call.sessions.disconnected(error))
     except (ToolError, AcptermError) as error:
@@ -166,7 +168,8 @@ async def _pending(
             state=status,
             text=f"Terminal Id: {identifier}\n{error}",
             data=SessionResult(id=identifier, status=status, state="approval_pending"),
-        )
+        ),
+        structured=call.settings.structured,
     )
 
 
@@ -183,6 +186,7 @@ def _tool_settings(settings: Settings, agent: str) -> ToolSettings:
         crop_output=settings.tool_crop_output,
         timeout_seconds=settings.tool_timeout_seconds,
         at_timeout=settings.tool_at_timeout,
+        structured=settings.tool_structured,
     )
     return resolve_tools(default, settings.tools_for, agent)
 
@@ -198,11 +202,13 @@ def _report(ctx: ServerRequestContext[Any]) -> Report | None:
     return report
 
 
-def _to_result(reply: Reply) -> types.CallToolResult:
-    blocks = [reply.text] if reply.state is None else [reply.state, reply.text]
+def _to_result(reply: Reply, *, structured: bool) -> types.CallToolResult:
+    # Several clients join the blocks of text without anything between.
+    blocks = [reply.text] if reply.state is None else [f"{reply.state}\n", reply.text]
+    has_data = structured and reply.data is not None
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in blocks],
-        structured_content=None if reply.data is None else msgspec.to_builtins(reply.data),
+        structured_content=msgspec.to_builtins(reply.data) if has_data else None,
     )
 
 
@@ -236,7 +242,7 @@ def create_server(
         ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         del params
-        return ctx.lifespan_context.list_tools()
+        return ctx.lifespan_context.list_tools(ctx)
 
     async def call_tool(
         ctx: ServerRequestContext[TerminalServer], params: types.CallToolRequestParams

@@ -50,13 +50,17 @@ class Tool(Generic[P]):
     destructive: bool = False
     idempotent: bool = False
 
-    def describe(self) -> types.Tool:
-        """Return the description of the tool for `tools/list`."""
+    def describe(self, *, structured: bool) -> types.Tool:
+        """Return the description of the tool for `tools/list`.
+
+        `structured` says whether results have structured content.
+        """
+        has_schema = structured and self.result is not None
         return types.Tool(
             name=self.name,
             description=self.description,
             input_schema=_without_null(object_schema(self.params)),
-            output_schema=None if self.result is None else object_schema(self.result),
+            output_schema=object_schema(self.result) if has_schema else None,
             annotations=types.ToolAnnotations(
                 read_only_hint=self.reads_only,
                 destructive_hint=self.destructive,

@@ -1,8 +1,8 @@
 """An ACP agent on the official SDK that uses its MCP servers with the official client.
 
 A prompt's text is a JSON list of tool calls, each a list of a tool's name and its arguments. The
-agent sends each result as a message: the blocks of text, and the structured content. The tools are
-those of the first MCP server; the prompt `servers` is answered with the names of all servers.
+agent sends each result as a message: the list of its blocks of text. The tools are those of the
+first MCP server; the prompt `servers` is answered with the names of all servers.
 
 The servers of a session run until the session is closed. `--early` calls `terminal_start` before it
 responds to `session/new`.
@@ -48,9 +48,7 @@ class Session:
             while (call := await self._calls.get()) is not None:
                 name, arguments, answer = call
                 result = await client.call_tool(name, arguments)
-                answer.set_result(
-                    [[block.text for block in result.content], result.structured_content]
-                )
+                answer.set_result([block.text for block in result.content])
 
     async def call(self, name, arguments):
         answer = asyncio.get_running_loop().create_future()

@@ -5,6 +5,7 @@ import re
 import pytest
 import trio
 
+from acpterm.config.tools import ToolsFor
 from tests.support.mcp import mcp_tools
 from tests.support.processes import alive
 from tests.support.user import user_of
@@ -332,6 +333,23 @@ async def test_keys_may_be_a_list_in_json(tmp_path):
         await tools.call("terminal_start", command="cat")
         result = await tools.call("terminal_continue", sessionId="term-1", keys='["a", "Enter"]')
     assert result.data["output"] == "a\na\n"
+
+
+async def test_results_are_text_that_clients_can_join_unless_structure_is_wanted(tmp_path):
+    async with mcp_tools(tmp_path, tool_structured=False) as tools:
+        listed = (await tools.client.list_tools()).tools
+        assert all(tool.output_schema is None for tool in listed)
+        result = await tools.call("terminal_bash", command="echo hi")
+        assert result.data == {}
+        lines = "".join(result.blocks).splitlines()
+    assert lines[0].startswith("[exited after")
+    assert lines[1:] == ["Exit Code: 0", "", "Output:", "hi"]
+
+
+async def test_client_gets_structure_if_a_table_says_so(tmp_path):
+    tables = [ToolsFor(agent="other"), ToolsFor(agent="test-*", structured=True)]
+    async with mcp_tools(tmp_path, tool_structured=False, tools_for=tables) as tools:
+        assert (await tools.call("terminal_list")).data["sessions"] == []
 
 
 async def test_structured_results_have_the_line_with_the_state(tmp_path):

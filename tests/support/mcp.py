@@ -24,6 +24,7 @@ QUICK: dict[str, Any] = {
     "tool_min_interval": 0.1,
     "tool_settle_interval": 0.3,
     "tool_max_interval": 5.0,
+    "tool_structured": True,
 }
 """Settings with short waits: a call returns soon, also if the program runs on."""
 
@@ -31,6 +32,7 @@ PATIENT: dict[str, Any] = {
     "tool_min_interval": 0.1,
     "tool_settle_interval": DEADLINE_S,
     "tool_max_interval": DEADLINE_S,
+    "tool_structured": True,
 }
 """Settings for programs that end or wait for input: a call returns then, however late that is."""
 
@@ -50,7 +52,7 @@ class Result(NamedTuple):
     @property
     def state(self) -> str:
         """The first block, which is the line with the state."""
-        return self.blocks[0]
+        return self.blocks[0].removesuffix("\n")
 
     @property
     def text(self) -> str:
