@@ -111,7 +111,7 @@ def command(
         verbose=verbose,
         log=log,
         profile=profile,
-        mcp=mcp_options(tools, config, profile, mcp=mcp),
+        mcp=mcp_options(agent, tools, config, profile, mcp=mcp),
     )
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_prompt, chosen, options, expected=expected))
