@@ -11,10 +11,10 @@ from acpterm.runtime import extras
 
 
 def check_mcp() -> None:
-    """Exit with an error message if `acpterm mcp` cannot run because the MCP SDK is missing."""
-    if not (find_spec("mcp") and find_spec("regex")):
+    """Exit with an error message if `acpterm mcp` cannot run because a package is missing."""
+    if not find_spec("regex"):
         how = extras.how_to_install(extras.MCP)
-        fail(f"acpterm mcp needs the MCP SDK, which is not installed: {how}, and start it again")
+        fail(f"acpterm mcp needs the package regex, which is missing: {how}, and start it again")
 
 
 def mcp_options(
