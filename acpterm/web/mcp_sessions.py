@@ -20,9 +20,15 @@ An error in a session ends that session only, and is logged.
 import secrets
 import socket
 from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    suppress,
+)
 from typing import Any, Final, NamedTuple, TypeGuard
 
+import anyio
 import mcp_types as types
 import msgspec
 import structlog
@@ -211,7 +217,8 @@ async def serve_messages(
     async def send(line: bytes, about: Id) -> None:
         metadata = ServerMessageMetadata(related_request_id=about)
         message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        await sent.send(SessionMessage(message, metadata))
+        with _ending():
+            await sent.send(SessionMessage(message, metadata))
 
     def on_error(error: Exception) -> None:
         _log.error("a request of an MCP client failed", exc_info=error)
@@ -220,11 +227,17 @@ async def serve_messages(
         open_server(tools, settings, connect, cwd, send=send, on_error=on_error) as connection,
         sent,
     ):
-        async for item in received:
-            if isinstance(item, SessionMessage):
-                line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-                unanswered = getattr(item.metadata, "on_request_unanswered", None)
-                await connection.receive(line.encode() + b"\n", unanswered)
+        with _ending():
+            async for item in received:
+                if isinstance(item, SessionMessage):
+                    line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    unanswered = getattr(item.metadata, "on_request_unanswered", None)
+                    await connection.receive(line.encode() + b"\n", unanswered)
+
+
+def _ending() -> AbstractContextManager[None]:
+    """Suppress the errors of streams that the transport has closed, which ends the session."""
+    return suppress(anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class _Connecting:

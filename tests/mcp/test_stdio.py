@@ -1,8 +1,10 @@
 """`acpterm mcp` as a process, with the official client on its stdin and stdout."""
 
 import json
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import mcp
 import mcp_types as types
@@ -187,3 +189,39 @@ def test_missing_package_is_an_error_that_says_what_to_install(tmp_path):
     )
     assert result.returncode == 1
     assert "pipx inject acpterm 'mcp>=" in result.stderr
+
+
+MEMORY_MAX_KB = 35_000
+# Of the time in which Python imports the official SDK.
+START_MAX = 0.35
+
+
+def cpu_seconds(work) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.long
+def test_start_takes_little_time_and_memory(tmp_path):
+    # Processor time, since other processes may keep this one waiting. The least of a few runs.
+    def start() -> None:
+        with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
+            assert process.communicate(INITIALIZE, timeout=30)[0]
+
+    def import_sdk() -> None:
+        subprocess.run([sys.executable, "-c", "import mcp"], check=True)
+
+    started = min(cpu_seconds(start) for _ in range(3))
+    assert started <= START_MAX * min(cpu_seconds(import_sdk) for _ in range(3))
+
+    with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
+        process.stdin.write(INITIALIZE + request(2, "tools/list"))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+        process.communicate(timeout=30)
+    assert len(answers[1]["result"]["tools"]) == 8
+    (resident,) = (int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Rss:"))
+    assert resident <= MEMORY_MAX_KB
