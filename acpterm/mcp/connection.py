@@ -1,7 +1,7 @@
 """The messages of one MCP client: requests and their cancellation, notifications, and questions.
 
-A client of the protocols of 2024 and 2025 begins with `initialize`, which says who it is. In the
-protocol of 2026 each request says so in its `_meta`; then the server sends no requests, and results
+A client of the protocols of 2024 and 2025 begins with `initialize`, which names it. In the
+protocol of 2026 each request does so in its `_meta`; then the server sends no requests, and results
 have more members. A connection serves both kinds of requests at any time.
 
 Each request is served by a task of its own. A request that its client cancels gets no response.
@@ -59,7 +59,7 @@ class Question(NamedTuple):
 
 
 class ClientInfo(NamedTuple):
-    """What a client has said about itself: its name, and whether it can ask its user."""
+    """What a client reports about itself: its name, and whether it can ask its user."""
 
     name: str
     can_ask: bool

@@ -158,7 +158,8 @@ AGENTS: Final = (
         servers="mcp_servers",
         entry=_codex,
         advice="Codex asks before it calls a tool that does more than read. With approval_policy "
-        '"never" it refuses the call instead: use "on-request"',
+        '"never", as in codex exec, it refuses the call. To let the policy of acpterm decide, '
+        'add to the entry: default_tools_approval_mode = "approve"',
         clears_environment=True,
     ),
     # https://geminicli.com/docs/tools/mcp-server, and what `gemini mcp add -s user` writes (0.61).
@@ -171,7 +172,7 @@ AGENTS: Final = (
         format="jsonc",
         servers="mcpServers",
         entry=_plain,
-        advice="Gemini CLI starts no MCP server in a folder that you do not trust: type "
+        advice="Gemini CLI starts no MCP server in a directory that you do not trust: type "
         "/permissions there",
     ),
     # https://opencode.ai/docs/mcp-servers and …/config. Version 2 reads the same form. Skills:
