@@ -8,6 +8,7 @@ Each request is served by a task of its own. A request that its client cancels g
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import anyio
@@ -174,9 +175,7 @@ class Connection:
                 case RequestReceived():
                     await self._receive_request(event, unanswered)
                 case NotificationReceived("notifications/cancelled", params):
-                    scope = self._scopes.get(_members(params).get("requestId"))
-                    if scope is not None:
-                        scope.cancel()
+                    self._cancel(params)
                 case ResponseReceived(id_, result):
                     self._answered(id_, result)
                 case ErrorReceived(id_, error):
@@ -185,6 +184,12 @@ class Connection:
                     await self._send(reply, None)
                 case _:
                     pass
+
+    def _cancel(self, params: Raw | UnsetType) -> None:
+        with suppress(RpcError):  # a notification is never answered
+            id_ = _members(params).get("requestId")
+            if isinstance(id_, int | str) and (scope := self._scopes.get(id_)) is not None:
+                scope.cancel()
 
     async def notify(self, method: str, params: Mapping[str, Any], about: Id = None) -> None:
         """Send a notification, which belongs to the client's request `about`, if any."""

@@ -32,7 +32,7 @@ class Peer:
         await self.post(method, params, 1)
         with trio.fail_after(DEADLINE_S):
             answer = await self.received.receive()
-        return answer.get("result") or answer["error"]
+        return answer["result"] if "result" in answer else answer["error"]
 
 
 @asynccontextmanager
@@ -93,6 +93,13 @@ async def test_unknown_version_of_a_request_is_an_error_with_those_that_are_serv
 async def test_wrong_request_is_an_error(method, params, code):
     async with serving() as peer:
         assert (await peer.ask(method, **params, _meta=MODERN))["code"] == code
+
+
+@pytest.mark.parametrize("params", [[], {"requestId": []}, {"requestId": 7}])
+async def test_wrong_cancellation_is_ignored(params):
+    async with serving() as peer:
+        await peer.post("notifications/cancelled", params)
+        assert await peer.ask("ping") == {}
 
 
 async def test_cancelled_request_gets_no_response_and_its_id_is_free_again():
