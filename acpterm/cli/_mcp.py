@@ -1,5 +1,6 @@
 """The options of the MCP server that `proxy --mcp` and `prompt --mcp` add to sessions."""
 
+import os
 from importlib.util import find_spec
 
 import click
@@ -10,18 +11,19 @@ from acpterm.runtime import extras
 
 
 def check_mcp() -> None:
-    """Exit with an error message if `acpterm mcp` cannot run because the MCP SDK is missing."""
-    if not (find_spec("mcp") and find_spec("regex")):
+    """Exit with an error message if `acpterm mcp` cannot run because a package is missing."""
+    if not find_spec("regex"):
         how = extras.how_to_install(extras.MCP)
-        fail(f"acpterm mcp needs the MCP SDK, which is not installed: {how}, and start it again")
+        fail(f"acpterm mcp needs the package regex, which is missing: {how}, and start it again")
 
 
 def mcp_options(
-    tools: str | None, config: str | None, profile: str | None, *, mcp: bool
+    agent: tuple[str, ...], tools: str | None, config: str | None, profile: str | None, *, mcp: bool
 ) -> McpOptions | None:
     """Return the options of the MCP server that `--mcp` adds to sessions; None without `--mcp`.
 
-    The parameters are the values of the options `--tools`, `--config`, `--profile` and `--mcp`.
+    `agent` is the agent's command line. The other parameters are the values of the options
+    `--tools`, `--config`, `--profile` and `--mcp`.
     Raises `click.UsageError` if `--tools` is given without `--mcp`, or `--tools pool` without
     `--profile`. Exits with an error message if `acpterm mcp` cannot run.
     """
@@ -32,4 +34,7 @@ def mcp_options(
     check_mcp()
     if tools == "pool" and profile is None:
         raise click.UsageError("--tools pool needs the limits of its profile: add --profile pool")
+    if any(os.path.basename(word).partition("@")[0] == "copilot" for word in agent):
+        why = "Copilot CLI ignores the MCP servers of a session: use acpterm setup copilot"
+        click.echo(f"acpterm: {why}", err=True)
     return McpOptions(tools or "session", config, profile)

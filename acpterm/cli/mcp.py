@@ -1,17 +1,10 @@
 """`acpterm mcp`: serve the MCP client that spawned it, on stdin and stdout."""
 
-import sys
-from typing import TYPE_CHECKING
-
 import click
 
 from acpterm.cli._mcp import check_mcp
-from acpterm.cli._options import common, settings
+from acpterm.cli._options import common, fail, settings
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
-from acpterm.runtime import logs
-
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
 
 
 @click.command("mcp")
@@ -44,24 +37,15 @@ def command(
     to stderr.
     """
     chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
-    logs.configure(chosen.log_level, chosen.log_format)
     check_mcp()
     import anyio  # noqa: PLC0415  after the check of what is installed
 
     from acpterm.mcp.run import Options, serve  # noqa: PLC0415
 
-    sys.unraisablehook = _report_unraisable
-    anyio.run(serve, chosen, Options(tools=tools, profile=profile), backend="trio")
-
-
-def _report_unraisable(args: "UnraisableHookArgs") -> None:
-    """Report an exception that cannot be caught, except `BrokenPipeError`.
-
-    From Python 3.13 on, freeing a stream that cannot be flushed raises such an exception. It is a
-    `BrokenPipeError` if the client has closed its pipe, which is no fault to report.
-    """
-    if not isinstance(args.exc_value, BrokenPipeError):
-        sys.__unraisablehook__(args)
+    try:
+        anyio.run(serve, chosen, Options(tools=tools, profile=profile))
+    except OSError as error:
+        fail(str(error))
 
 
 def _given(flags: dict[str, object]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from acpterm.client.wirelog import LogError
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
-from acpterm.runtime import logs, stdio
+from acpterm.runtime import blocking_io, logs
 
 _DIRECTORY = click.Path(exists=True, file_okay=False)
 _SECONDS = Finite(min=0, min_open=True)
@@ -90,7 +90,7 @@ def command(
     line is wrong, 3 if the agent's requests were refused (--allow) and nothing was done, 124 after
     the timeout, 130 after Ctrl-C.
     """
-    stdio.open_missing()
+    blocking_io.open_missing()
     prompt = _read_prompt(text)
     chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
     logs.configure(chosen.log_level, chosen.log_format)
@@ -111,7 +111,7 @@ def command(
         verbose=verbose,
         log=log,
         profile=profile,
-        mcp=mcp_options(tools, config, profile, mcp=mcp),
+        mcp=mcp_options(agent, tools, config, profile, mcp=mcp),
     )
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_prompt, chosen, options, expected=expected))

@@ -54,7 +54,7 @@ def command(
             f"--profile {profile} does not apply to the editor's terminals: leave out "
             "--terminals editor, or --profile"
         )
-    added = mcp_options(tools, config, profile, mcp=mcp)
+    added = mcp_options(agent, tools, config, profile, mcp=mcp)
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:

@@ -19,7 +19,7 @@ from acpterm.host.state.records import StateVersionError
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.keeper.startup import inherited_keeper
 from acpterm.pty.tracking.trees import TrackingError
-from acpterm.runtime import logs, stdio
+from acpterm.runtime import blocking_io, logs
 from acpterm.runtime.shutdown_signals import shutdown_signals as ending_signals
 from acpterm.runtime.unix_socket import ListenError
 from acpterm.web.service import WebService
@@ -47,7 +47,7 @@ def command(
     answers pending requests, removes the sockets that it has created, and exits. Commands that need
     the daemon start it themselves, with --when-needed.
     """
-    stdio.open_missing()
+    blocking_io.open_missing()
     chosen, sources = loaded(config, flags={"socket": socket, "http": http, **flags})
     logs.configure(chosen.log_level, chosen.log_format)
     idle_exit_s = chosen.idle_exit if when_needed else math.inf

@@ -87,8 +87,9 @@ def command(
     except SetupError as error:
         fail(str(error))
     if is_entry and not (undo or dry_run):
+        advice = [chosen[0].advice] if chosen[0].advice else []
         lines = [f"The skill teaches it the tools: acpterm setup {agent} --skill"]
-        echo_once("\n".join([*lines[has_skill(chosen[0]) :], _APPROVALS]))
+        echo_once("\n".join([*advice, *lines[has_skill(chosen[0]) :], _APPROVALS]))
 
 
 def _agents(name: str | None) -> "list[Agent]":

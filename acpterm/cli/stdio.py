@@ -13,6 +13,7 @@ from acpterm.host.daemon import serve_stdio
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
+from acpterm.runtime.blocking_io import take_descriptors
 
 
 @click.command("stdio")
@@ -31,7 +32,7 @@ def command(config: str | None, socket: str | None, embedded: bool, **flags: obj
     chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     try:
-        reads, writes = stdio.take_descriptors()
+        reads, writes = take_descriptors()
     except OSError as error:
         fail(str(error))
     if embedded:

@@ -1,7 +1,7 @@
 """The MCP server: terminals of the host as tools for MCP clients (`acpterm mcp`).
 
-- `run`: the command; `server`: the server of the official SDK, which lists tools and calls them;
-  `invalid_lines`: responses to lines that are not messages;
+- `run`: the command; `connection`: requests, responses and notifications; `types`: the values in
+  them; `server`: lists the tools and calls them;
 - `tool_sets`, `tool_set_names`: the sets of tools, of which a client gets one; `session_tools`
   (acpterm's own set), `pool_tools`, `codex_tools`, `claude_tools` (like those of other products):
   the tools of each set, one module each;

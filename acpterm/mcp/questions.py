@@ -1,6 +1,6 @@
 """Questions to the user through the MCP client (elicitation).
 
-A client of the protocol of 2025 is sent a request (`ask_by_request`). In the protocol of 2026, a
+A client of the protocol of 2025 is sent a request (`Request.ask`). In the protocol of 2026, a
 server sends no requests: the call returns a question, and the client repeats the call with the
 answer (`Jobs`). The work of such a call is a job, with a task of its own from the first request to
 the last one.
@@ -12,14 +12,15 @@ request of a job cancels the job.
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import anyio
-import mcp_types as types
+import msgspec
 from anyio.abc import TaskGroup
-from mcp.server.context import ServerRequestContext
-from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.mcp import types
+from acpterm.mcp.connection import Question
 
 ANSWER_TIMEOUT_S: Final = 300.0
 _KEY: Final = "question"
@@ -27,40 +28,8 @@ _DONE_MAX: Final = 20
 """How many done jobs are retained, so that a client which answers too late gets their results."""
 
 
-class Question(NamedTuple):
-    """A question: what the user reads, and the JSON schema of the answer."""
-
-    message: str
-    schema: dict[str, Any]
-
-
 Ask: TypeAlias = Callable[[Question], Awaitable[types.ElicitResult | None]]
 """Asks the user; returns None if there is no answer. Cancellation withdraws the question."""
-
-
-def can_ask(ctx: ServerRequestContext[Any]) -> bool:
-    """Return whether the client can ask its user."""
-    capabilities = ctx.session.client_capabilities
-    return capabilities is not None and capabilities.elicitation is not None
-
-
-def is_modern(ctx: ServerRequestContext[Any]) -> bool:
-    """Return whether the client uses a protocol in which a server sends no requests."""
-    return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-
-def ask_by_request(ctx: ServerRequestContext[Any]) -> Ask:
-    """Return the function that asks the user by a request to the client, during the call `ctx`."""
-
-    async def ask(question: Question) -> types.ElicitResult | None:
-        try:
-            return await ctx.session.elicit_form(
-                question.message, question.schema, related_request_id=ctx.request_id
-            )
-        except MCPError:
-            return None
-
-    return ask
 
 
 class Job:
@@ -115,8 +84,10 @@ class Job:
 
         `responses` are the `input_responses` of the request in which the client answers.
         """
-        answer = responses.get(_KEY)
-        self._answer = answer if isinstance(answer, types.ElicitResult) else None
+        try:
+            self._answer = msgspec.convert(responses.get(_KEY), types.ElicitResult)
+        except msgspec.ValidationError:
+            self._answer = None
         self._answered.set()
         self.question = None
 
@@ -145,26 +116,25 @@ class Jobs:
 
     async def serve(
         self,
-        params: types.CallToolRequestParams,
+        params: dict[str, Any],
         work: Callable[[Ask], Awaitable[types.CallToolResult]],
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    ) -> types.CallToolResult | dict[str, Any]:
         """Begin or continue a job; return the result of the job, or its next question.
 
         `params` are the params of a request. If they have no `request_state`, a new job does
         `work`. Otherwise the request answers the question of the job that has this state, and the
-        job continues. Raises `MCPError` if no job has the state in `params`.
+        job continues. Raises `RpcError` if no job has the state in `params`.
         """
-        if params.request_state is None:
+        state = params.get("requestState")
+        if state is None:
             job = Job()
             self._group.start_soon(job.run, work)
         else:
-            found = self._asking.pop(params.request_state, None)
+            found = self._asking.pop(state, None)
             if found is None:
-                raise MCPError(
-                    types.INVALID_PARAMS, "the call of this requestState is over: call again"
-                )
+                raise RpcError(INVALID_PARAMS, "the call of this requestState is over: call again")
             job = found
-            job.answer(dict(params.input_responses or {}))
+            job.answer(params.get("inputResponses") or {})
         try:
             outcome = await job.wait()
         except BaseException:
@@ -177,9 +147,9 @@ class Jobs:
         done = [key for key, each in self._asking.items() if each.is_done]
         for key in done[:-_DONE_MAX]:
             del self._asking[key]
-        request = types.ElicitRequest(
-            params=types.ElicitRequestFormParams(
-                message=outcome.message, requested_schema=outcome.schema
-            )
-        )
-        return types.InputRequiredResult(input_requests={_KEY: request}, request_state=state)
+        request = {"method": "elicitation/create", "params": outcome.params()}
+        return {
+            "resultType": "input_required",
+            "inputRequests": {_KEY: request},
+            "requestState": state,
+        }

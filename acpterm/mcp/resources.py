@@ -8,27 +8,20 @@ Each URI that has subscribers is watched by a task of its own. The task ends whe
 subscription ends, when the program has ended, or when the session is removed. Clients of the
 protocol of 2025 subscribe to a URI (`subscribe`), and are notified on their connection. They are
 notified of added and removed sessions even if they have no subscription. Clients of the protocol of
-2026 listen to a stream (`listen`), and are notified through the bus of the SDK.
+2026 listen to a stream (`listen`).
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
+import msgspec
 from anyio.abc import TaskGroup
-from mcp.server.context import ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import (
-    InMemorySubscriptionBus,
-    ListenHandler,
-    ResourcesListChanged,
-    ResourceUpdated,
-)
-from mcp.shared.exceptions import MCPError
 
 from acpterm.api.errors import AcptermError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from acpterm.mcp.connection import Request
 from acpterm.mcp.sessions import Session, Sessions
 from acpterm.mcp.tool_error import ToolError, shortened
 
@@ -36,6 +29,8 @@ PREFIX: Final = "acpterm://terminal/"
 SCREEN: Final = "/screen"
 UPDATE_INTERVAL_S: Final = 0.5
 _READ_WAIT_S: Final = 20.0
+_TEXT: Final = "text/plain"
+_SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 class Resources:
@@ -46,42 +41,38 @@ class Resources:
 
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
-        self._bus: Final = InMemorySubscriptionBus()
-        self._listen: Final = ListenHandler(self._bus)
+        self._listeners: Final[set[_Listener]] = set()
         self._watches: Final[dict[str, _Watch]] = {}
         # The URIs to which the client of the protocol of 2025 has subscribed.
         self._subscribed: Final[dict[str, _Watch]] = {}
-        self._client: ServerSession | None = None
 
-    def listed(self, sessions: Sessions) -> types.ListResourcesResult:
+    def listed(self, sessions: Sessions) -> dict[str, Any]:
         """Return the list of resources: the output of each session."""
-        return types.ListResourcesResult(
-            resources=[
-                types.Resource(
-                    uri=f"{PREFIX}{session.id}",
-                    name=session.id,
-                    description=f"Output of: {session.command}",
-                    mime_type="text/plain",
-                )
+        return {
+            "resources": [
+                {
+                    "uri": f"{PREFIX}{session.id}",
+                    "name": session.id,
+                    "description": f"Output of: {session.command}",
+                    "mimeType": _TEXT,
+                }
                 for session in sessions.all()
             ]
-        )
+        }
 
-    def templates(self) -> types.ListResourceTemplatesResult:
+    def templates(self) -> dict[str, Any]:
         """Return the templates of the URIs of output and screen."""
-        return types.ListResourceTemplatesResult(
-            resource_templates=[
-                types.ResourceTemplate(
-                    uri_template=f"{PREFIX}{{id}}{end}", name=name, mime_type="text/plain"
-                )
+        return {
+            "resourceTemplates": [
+                {"uriTemplate": f"{PREFIX}{{id}}{end}", "name": name, "mimeType": _TEXT}
                 for end, name in (("", "terminal output"), (SCREEN, "terminal screen"))
             ]
-        )
+        }
 
-    async def read(self, sessions: Sessions, uri: str) -> types.ReadResourceResult:
+    async def read(self, sessions: Sessions, uri: str) -> dict[str, Any]:
         """Return the contents of a resource.
 
-        Raises `MCPError` if there is no such resource, or if it cannot be read.
+        Raises `RpcError` if there is no such resource, or if it cannot be read.
         """
         session, is_screen = await _find(sessions, uri)
         try:
@@ -90,23 +81,25 @@ class Resources:
             else:
                 text = (await session.terminal.output()).text
         except AcptermError as error:
-            raise MCPError(types.INTERNAL_ERROR, str(error)) from error
-        contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=text)
-        return types.ReadResourceResult(contents=[contents])
+            raise RpcError(INTERNAL_ERROR, str(error)) from error
+        return {"contents": [{"uri": uri, "mimeType": _TEXT, "text": text}]}
 
-    def start(self, sessions: Sessions, client: ServerSession) -> None:
+    def start(self, sessions: Sessions, request: Request) -> None:
         """Begin to notify the client of added and removed sessions, and of changes of resources.
 
         The client is notified of changes of a resource only if it has subscribed to the resource. A
-        client of the protocol of 2026 is notified only on its streams (`listen`).
+        client of the protocol of 2026 is notified only on its streams (`listen`). `request` is any
+        request of the client.
         """
-        self._client = client
-        self._group.start_soon(self._notify_of_sessions, sessions, client)
+        if not request.client.is_modern:
+            notify = request.connection.notify
+            self._listeners.add(_Listener(notify, self._subscribed, lists=True))
+        self._group.start_soon(self._notify_of_sessions, sessions)
 
     async def subscribe(self, sessions: Sessions, uri: str) -> None:
         """Notify the client of changes of a resource from now on (protocol of 2025).
 
-        Raises `MCPError` if there is no such resource.
+        Raises `RpcError` if there is no such resource.
         """
         watch = await self._watch(sessions, uri)
         self.unsubscribe(uri)  # an earlier subscription
@@ -117,27 +110,45 @@ class Resources:
         if (watch := self._subscribed.pop(uri, None)) is not None:
             self._unwatch(watch)
 
-    async def listen(
-        self,
-        sessions: Sessions,
-        ctx: ServerRequestContext[Any],
-        params: types.SubscriptionsListenRequestParams,
-    ) -> types.SubscriptionsListenResult:
+    async def listen(self, sessions: Sessions, request: Request) -> dict[str, Any]:
         """Serve one stream of notifications until the client ends it (protocol of 2026).
 
-        Raises `MCPError` if the client subscribes to a resource that does not exist.
+        Raises `RpcError` if the client subscribes to a resource that does not exist.
         """
-        async with self._watching(sessions, params.notifications.resource_subscriptions or []):
-            return await self._listen(ctx, params)
+        wanted = request.params.get("notifications")
+        try:
+            kinds = msgspec.convert(wanted, _Kinds)
+        except msgspec.ValidationError as error:
+            raise RpcError(INVALID_PARAMS, f"notifications: {error}") from error
+        meta = {"_meta": {_SUBSCRIPTION_ID: request.id}}
 
-    async def _notify_of_sessions(self, sessions: Sessions, client: ServerSession) -> None:
+        async def notify(method: str, params: Mapping[str, Any]) -> None:
+            await request.notify(method, {**params, **meta})
+
+        listener = _Listener(
+            notify, kinds.resource_subscriptions, lists=kinds.resources_list_changed
+        )
+        async with self._watching(sessions, kinds.resource_subscriptions):
+            await notify(
+                "notifications/subscriptions/acknowledged",
+                {"notifications": msgspec.to_builtins(kinds)},
+            )
+            self._listeners.add(listener)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._listeners.discard(listener)
+        return meta
+
+    async def _notify_of_sessions(self, sessions: Sessions) -> None:
         """Notify the client each time that sessions are added or removed, until cancelled."""
         changed = sessions.changed
         while True:
             await changed.wait()
             changed = sessions.changed  # set by changes during the notification
-            await self._bus.publish(ResourcesListChanged())
-            await client.send_resource_list_changed()  # not sent in the protocol of 2026
+            for listener in list(self._listeners):
+                if listener.lists:
+                    await listener.notify("notifications/resources/list_changed", {})
 
     @asynccontextmanager
     async def _watching(self, sessions: Sessions, uris: list[str]) -> AsyncIterator[None]:
@@ -154,7 +165,7 @@ class Resources:
     async def _watch(self, sessions: Sessions, uri: str) -> "_Watch":
         """Count one more subscriber of a URI. If no task watches the URI yet, start one.
 
-        Returns what `_unwatch` needs. Raises `MCPError` if there is no such resource.
+        Returns what `_unwatch` needs. Raises `RpcError` if there is no such resource.
         """
         if uri not in self._watches:
             session, _ = await _find(sessions, uri)
@@ -199,9 +210,31 @@ class Resources:
                 self._forget(watch)
 
     async def _publish(self, uri: str) -> None:
-        await self._bus.publish(ResourceUpdated(uri))
-        if uri in self._subscribed and self._client is not None:
-            await self._client.send_resource_updated(uri)
+        for listener in list(self._listeners):
+            if uri in listener.uris:
+                await listener.notify("notifications/resources/updated", {"uri": uri})
+
+
+class _Kinds(msgspec.Struct, rename="camel", omit_defaults=True):
+    """The notifications that a stream is for."""
+
+    resource_subscriptions: list[str] = []
+    resources_list_changed: bool = False
+
+
+class _Listener:
+    """Gets notifications by `notify`: about `uris`, and if `lists`, about the list of resources."""
+
+    def __init__(
+        self,
+        notify: Callable[[str, Mapping[str, Any]], Awaitable[None]],
+        uris: Collection[str],
+        *,
+        lists: bool,
+    ) -> None:
+        self.notify: Final = notify
+        self.uris: Final = uris
+        self.lists: Final = lists
 
 
 class _Watch:
@@ -214,14 +247,14 @@ class _Watch:
 async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
     """Return the session of a URI, and whether the URI is that of its screen.
 
-    Raises `MCPError` if there is no such resource, or if the host cannot be reached.
+    Raises `RpcError` if there is no such resource, or if the host cannot be reached.
     """
     identifier = uri.removeprefix(PREFIX)
     is_screen = identifier.endswith(SCREEN)
     try:
         session = await sessions.find(identifier.removesuffix(SCREEN))
     except ToolError as error:
-        raise MCPError(types.INTERNAL_ERROR, str(error)) from error
+        raise RpcError(INTERNAL_ERROR, str(error)) from error
     if session is None or not uri.startswith(PREFIX):
-        raise MCPError(types.INVALID_PARAMS, f"there is no resource {shortened(uri)!r}")
+        raise RpcError(INVALID_PARAMS, f"there is no resource {shortened(uri)!r}")
     return session, is_screen

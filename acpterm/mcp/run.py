@@ -1,20 +1,30 @@
-"""The work of `acpterm mcp`: serve one MCP client on stdin and stdout."""
+"""The work of `acpterm mcp`: serve one MCP client on stdin and stdout.
+
+Clients start it for each session, and some wait for it only a second. So it runs on asyncio, which
+starts in half the time of trio, and imports nothing that the first requests do not need.
+"""
 
 import os
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 
-from mcp.server.stdio import stdio_server
+import anyio
+import anyio.to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct
 
-import acpterm
 from acpterm.api.client import Client
+from acpterm.api.connect import connect as connect_to_host
 from acpterm.api.questions import Asks
 from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
-from acpterm.mcp.invalid_lines import answering_invalid
-from acpterm.mcp.server import create_server, initialization_options
+from acpterm.jsonrpc import Id
+from acpterm.mcp.server import open_server
 from acpterm.mcp.tool_set_names import ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
+from acpterm.runtime.blocking_io import read_some, take_descriptors, write_fully
+
+_CHUNK = 64 * 1024
 
 
 class Options(Struct, kw_only=True):
@@ -32,9 +42,10 @@ async def serve(settings: Settings, options: Options) -> None:
         with suppress(OSError):
             os.chdir(directory)
     cwd = os.getcwd()
+    reads, writes = take_descriptors()
 
     def connect(agent: str, asks: Asks | None) -> AbstractAsyncContextManager[Client]:
-        return acpterm.connect(
+        return connect_to_host(
             agent=agent,
             asks=asks,
             session="mcp",
@@ -43,12 +54,40 @@ async def serve(settings: Settings, options: Options) -> None:
             settings=settings,
         )
 
-    server = create_server(options.tools, settings, connect, cwd)
-    try:
-        async with (
-            stdio_server() as (received, sent),
-            answering_invalid(received, sent.send) as messages,
-        ):
-            await server.run(messages, sent, initialization_options(server))
-    except* BrokenPipeError:
-        pass  # the client has closed both pipes
+    lines, queued = anyio.create_memory_object_stream[bytes](0)
+
+    async def send(line: bytes, about: Id) -> None:
+        del about
+        with suppress(anyio.BrokenResourceError):  # the client has closed its end
+            await lines.send(line)
+
+    on_error = partial(_log, settings)
+    async with anyio.create_task_group() as group, lines:
+        group.start_soon(_write, writes, queued, group.cancel_scope)
+        async with open_server(
+            options.tools, settings, connect, cwd, send=send, on_error=on_error
+        ) as connection:
+            read = partial(anyio.to_thread.run_sync, read_some, reads, _CHUNK)
+            while data := await read(abandon_on_cancel=True):
+                await connection.receive(data)
+
+
+async def _write(
+    fd: int, queued: MemoryObjectReceiveStream[bytes], serving: anyio.CancelScope
+) -> None:
+    async with queued:
+        async for line in queued:
+            try:
+                await anyio.to_thread.run_sync(write_fully, fd, line)
+            except BrokenPipeError:
+                serving.cancel()
+                return
+
+
+def _log(settings: Settings, error: Exception) -> None:
+    import structlog  # noqa: PLC0415  it takes time and memory, and errors are rare
+
+    from acpterm.runtime import logs  # noqa: PLC0415
+
+    logs.configure(settings.log_level, settings.log_format)
+    structlog.get_logger("acpterm.mcp").error("a request failed", exc_info=error)

@@ -6,26 +6,24 @@ opens it. An error that the model can correct is a result with `isError`. A call
 not exist is an error of the protocol.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-import mcp_types as types
 import msgspec
 from anyio.abc import TaskGroup
-from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
-from mcp.shared.exceptions import MCPError
 
 from acpterm import __version__
 from acpterm.api.errors import AcptermError, ClosedError
 from acpterm.config import Settings
 from acpterm.config.tools import ToolSettings, resolve_tools
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.mcp import types
 from acpterm.mcp.call import Call, Report
+from acpterm.mcp.connection import Connection, Handler, Identity, Request, Send
 from acpterm.mcp.host_link import Connect, HostLink
-from acpterm.mcp.questions import Ask, Jobs, ask_by_request, can_ask, is_modern
+from acpterm.mcp.questions import Ask, Jobs
 from acpterm.mcp.resources import Resources
 from acpterm.mcp.sessions import Sessions
 from acpterm.mcp.shells import Shells, closing
@@ -60,7 +58,7 @@ class TerminalServer:
     ) -> None:
         self._cwd: Final = cwd
         self._shells: Final = shells
-        self.resources: Final = Resources(group)
+        self._resources: Final = Resources(group)
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in TOOL_SETS[tools]}
         self._settings: Final = settings
         self._link: Final = link
@@ -68,58 +66,98 @@ class TerminalServer:
         self._jobs: Final = Jobs(group)
         self._sessions: Sessions | None = None
 
-    def sessions(self, ctx: ServerRequestContext[Any]) -> Sessions:
-        """Return the client's `Sessions` object, which the first call of this method creates.
+    def handlers(self) -> dict[str, Handler]:
+        """Return the methods that the server serves."""
+        return {
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "subscriptions/listen": self._listen,
+        }
 
-        `ctx` has the name of the client.
-        """
+    def _sessions_of(self, request: Request) -> Sessions:
+        """Return the client's `Sessions` object, which the first call of this method creates."""
         if self._sessions is None:
-            agent = _client_name(ctx)
-            provider = _tool_settings(self._settings, agent).provider
-            asks = self._starts.decide if can_ask(ctx) else None
+            agent, provider = _agent_of(request), self._settings_for(request).provider
+            asks = self._starts.decide if request.client.can_ask else None
             self._sessions = Sessions(self._link, agent, self._cwd, provider=provider, asks=asks)
-            self.resources.start(self._sessions, ctx.session)
+            self._resources.start(self._sessions, request)
         return self._sessions
 
-    def list_tools(self, ctx: ServerRequestContext[Any]) -> types.ListToolsResult:
-        """Return the response to `tools/list`: all tools of the set."""
-        structured = _tool_settings(self._settings, _client_name(ctx)).structured
-        described = [tool.describe(structured=structured) for tool in self._tools.values()]
-        return types.ListToolsResult(tools=described)
+    def _settings_for(self, request: Request) -> ToolSettings:
+        settings = self._settings
+        default = ToolSettings(
+            min_interval=settings.tool_min_interval,
+            settle_interval=settings.tool_settle_interval,
+            max_interval=settings.tool_max_interval,
+            crop_output=settings.tool_crop_output,
+            timeout_seconds=settings.tool_timeout_seconds,
+            at_timeout=settings.tool_at_timeout,
+            structured=settings.tool_structured,
+        )
+        return resolve_tools(default, settings.tools_for, _agent_of(request))
 
-    async def call_tool(
-        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        """Execute a call. Raises `MCPError` if there is no such tool."""
-        tool = self._tools.get(params.name)
+    async def _list_tools(self, request: Request) -> dict[str, Any]:
+        structured = self._settings_for(request).structured
+        return {"tools": [tool.describe(structured=structured) for tool in self._tools.values()]}
+
+    async def _list_resources(self, request: Request) -> dict[str, Any]:
+        return self._resources.listed(self._sessions_of(request))
+
+    async def _list_templates(self, request: Request) -> dict[str, Any]:
+        del request
+        return self._resources.templates()
+
+    async def _read_resource(self, request: Request) -> dict[str, Any]:
+        return await self._resources.read(self._sessions_of(request), request.text("uri"))
+
+    async def _subscribe(self, request: Request) -> dict[str, Any]:
+        await self._resources.subscribe(self._sessions_of(request), request.text("uri"))
+        return {}
+
+    async def _unsubscribe(self, request: Request) -> dict[str, Any]:
+        self._resources.unsubscribe(request.text("uri"))
+        return {}
+
+    async def _listen(self, request: Request) -> dict[str, Any]:
+        return await self._resources.listen(self._sessions_of(request), request)
+
+    async def _call_tool(self, request: Request) -> types.CallToolResult | dict[str, Any]:
+        name, arguments = request.text("name"), request.params.get("arguments")
+        tool = self._tools.get(name)
         if tool is None:
             known = ", ".join(self._tools)
-            raise MCPError(
-                types.INVALID_PARAMS,
-                f"there is no tool {shortened(params.name)!r}; there are {known}",
+            raise RpcError(
+                INVALID_PARAMS, f"there is no tool {shortened(name)!r}; there are {known}"
             )
+        if not isinstance(arguments, dict | None):
+            raise RpcError(INVALID_PARAMS, "arguments must be an object")
 
         async def work(ask: Ask | None) -> types.CallToolResult:
-            settings = _tool_settings(self._settings, _client_name(ctx))
+            settings = self._settings_for(request)
             call = Call(
-                self.sessions(ctx),
+                self._sessions_of(request),
                 self._starts,
                 self._shells,
                 settings,
-                report=_report(ctx),
+                report=_report(request),
                 ask=ask,
             )
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call.send_progress)
-                result = await _execute(tool, call, params.arguments)
+                result = await _execute(tool, call, arguments)
                 tasks.cancel_scope.cancel()
             return result
 
-        if not can_ask(ctx):
+        if not request.client.can_ask:
             return await work(None)
-        if is_modern(ctx):
-            return await self._jobs.serve(params, work)
-        return await work(ask_by_request(ctx))
+        if request.client.is_modern:
+            return await self._jobs.serve(request.params, work)
+        return await work(request.ask)
 
 
 async def _execute(
@@ -173,33 +211,13 @@ async def _pending(
     )
 
 
-def _client_name(ctx: ServerRequestContext[Any]) -> str:
-    client = ctx.session.client_params
-    return (client.client_info.name if client is not None else "") or DEFAULT_AGENT
+def _agent_of(request: Request) -> str:
+    return request.client.name or DEFAULT_AGENT
 
 
-def _tool_settings(settings: Settings, agent: str) -> ToolSettings:
-    default = ToolSettings(
-        min_interval=settings.tool_min_interval,
-        settle_interval=settings.tool_settle_interval,
-        max_interval=settings.tool_max_interval,
-        crop_output=settings.tool_crop_output,
-        timeout_seconds=settings.tool_timeout_seconds,
-        at_timeout=settings.tool_at_timeout,
-        structured=settings.tool_structured,
-    )
-    return resolve_tools(default, settings.tools_for, agent)
-
-
-def _report(ctx: ServerRequestContext[Any]) -> Report | None:
+def _report(request: Request) -> Report | None:
     """Return the function that sends progress; None if the client has not requested progress."""
-    if ctx.meta is None or ctx.meta.get("progress_token") is None:
-        return None
-
-    async def report(elapsed: float, message: str) -> None:
-        await ctx.session.report_progress(elapsed, message=message)
-
-    return report
+    return None if request.progress_token is None else request.report_progress
 
 
 def _to_result(reply: Reply, *, structured: bool) -> types.CallToolResult:
@@ -216,89 +234,27 @@ def _failure(error: Exception) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
 
 
-def initialization_options(server: Server[Any]) -> InitializationOptions:
-    """Return the options for `server.run`: what the server sends in the handshake."""
-    return server.create_initialization_options(NotificationOptions(resources_changed=True))
+@asynccontextmanager
+async def open_server(
+    tools: ToolSetName,
+    settings: Settings,
+    connect: Connect,
+    cwd: str,
+    *,
+    send: Send,
+    on_error: Callable[[Exception], None],
+) -> AsyncIterator[Connection]:
+    """Serve one client during the block; yield the connection, which sends its lines by `send`.
 
-
-def create_server(
-    tools: ToolSetName, settings: Settings, connect: Connect, cwd: str
-) -> Server[Any]:
-    """Return the server for one client, which opens its connection to the host with `connect`.
-
-    Programs start in `cwd`, unless the client names another directory.
+    The server opens its connection to the host with `connect`. Programs start in `cwd`, unless the
+    client names another directory. `on_error` is called with an unexpected error of a request.
     """
-
-    @asynccontextmanager
-    async def lifespan(server: Server[Any]) -> AsyncIterator[TerminalServer]:
-        del server
-        async with anyio.create_task_group() as group:
-            async with closing(Shells()) as shells:
-                link = HostLink(connect, group)
-                yield TerminalServer(tools, settings, link, group, shells, cwd=cwd)
-            group.cancel_scope.cancel()
-
-    async def list_tools(
-        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        del params
-        return ctx.lifespan_context.list_tools(ctx)
-
-    async def call_tool(
-        ctx: ServerRequestContext[TerminalServer], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        return await ctx.lifespan_context.call_tool(ctx, params)
-
-    async def list_resources(
-        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        del params
-        serving = ctx.lifespan_context
-        return serving.resources.listed(serving.sessions(ctx))
-
-    async def list_templates(
-        ctx: ServerRequestContext[TerminalServer], params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        del params
-        return ctx.lifespan_context.resources.templates()
-
-    async def read_resource(
-        ctx: ServerRequestContext[TerminalServer], params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        serving = ctx.lifespan_context
-        return await serving.resources.read(serving.sessions(ctx), str(params.uri))
-
-    async def subscribe(
-        ctx: ServerRequestContext[TerminalServer], params: types.SubscribeRequestParams
-    ) -> types.EmptyResult:
-        serving = ctx.lifespan_context
-        await serving.resources.subscribe(serving.sessions(ctx), str(params.uri))
-        return types.EmptyResult()
-
-    async def unsubscribe(
-        ctx: ServerRequestContext[TerminalServer], params: types.UnsubscribeRequestParams
-    ) -> types.EmptyResult:
-        ctx.lifespan_context.resources.unsubscribe(str(params.uri))
-        return types.EmptyResult()
-
-    async def listen(
-        ctx: ServerRequestContext[TerminalServer], params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        serving = ctx.lifespan_context
-        return await serving.resources.listen(serving.sessions(ctx), ctx, params)
-
-    return Server(
-        "acpterm",
-        version=__version__,
-        title="acpterm terminals",
-        instructions=INSTRUCTIONS[tools],
-        lifespan=lifespan,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
-        on_subscribe_resource=subscribe,
-        on_unsubscribe_resource=unsubscribe,
-        on_subscriptions_listen=listen,
-    )
+    identity = Identity("acpterm", __version__, "acpterm terminals", INSTRUCTIONS[tools])
+    async with anyio.create_task_group() as group:
+        async with closing(Shells()) as shells, anyio.create_task_group() as requests:
+            serving = TerminalServer(
+                tools, settings, HostLink(connect, group), group, shells, cwd=cwd
+            )
+            yield Connection(identity, serving.handlers(), send, on_error, requests)
+            requests.cancel_scope.cancel()
+        group.cancel_scope.cancel()

@@ -28,7 +28,8 @@ from anyio.abc import TaskGroup
 from acpterm.acp.approvals import ApprovalInfo, Decision
 from acpterm.api.errors import AcptermError
 from acpterm.client.sanitize import escape_invisible_text, one_line
-from acpterm.mcp.questions import Ask, Question
+from acpterm.mcp.connection import Question
+from acpterm.mcp.questions import Ask
 from acpterm.mcp.sessions import Launch, Session, Sessions
 from acpterm.mcp.tool_error import ToolError
 from acpterm.runtime.command_line import command_line

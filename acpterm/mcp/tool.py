@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import mcp_types as types
 import msgspec
 
+from acpterm.mcp import types
 from acpterm.mcp.arguments import decode
 from acpterm.mcp.call import Call
 

@@ -1,7 +1,7 @@
 """The names of the sets of tools, as in `acpterm mcp --tools NAME`.
 
-A module of its own, since the options of commands need the names, and `tool_sets` imports the MCP
-SDK.
+A module of its own, since the options of commands need the names, and `tool_sets` imports all
+tools.
 """
 
 from typing import Final, Literal, TypeAlias, get_args

@@ -22,7 +22,7 @@ import threading
 
 import trio
 
-from acpterm.runtime.blocking_io import write_fully
+from acpterm.runtime.blocking_io import take_descriptors, write_fully
 from acpterm.runtime.threads import run_blocking
 
 
@@ -126,47 +126,6 @@ def take_stdio() -> StdioStream:
     stream. A closed stdin is treated as empty. Raises `OSError` if stdout is closed.
     """
     return StdioStream(*take_descriptors())
-
-
-def take_descriptors() -> tuple[int, int]:
-    """Move stdin and stdout to two new descriptors, and return these in that order.
-
-    From then on descriptor 0 is `/dev/null` and 1 is stderr. A closed stdin is treated as empty.
-    Raises `OSError` if stdout is closed.
-    """
-    if 1 in open_missing():
-        raise OSError("stdout is closed: there is nowhere to answer to")
-    taken = os.dup(0), os.dup(1)
-    _to_null(0)
-    os.dup2(2, 1)
-    return taken
-
-
-def open_missing() -> list[int]:
-    """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed; return their numbers.
-
-    Otherwise the next opened file would get one of these numbers. Call this before any file is
-    opened.
-    """
-    missing = [fd for fd in (0, 1, 2) if not _is_open(fd)]
-    for fd in missing:
-        _to_null(fd)
-    return missing
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
-
-
-def _to_null(fd: int) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    if null != fd:
-        os.dup2(null, fd)
-        os.close(null)
 
 
 async def write_all(fd: int, data: bytes) -> None:

@@ -19,10 +19,16 @@ An error in a session ends that session only, and is logged.
 
 import secrets
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final, NamedTuple, TypeGuard
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    suppress,
+)
+from typing import Any, Final, NamedTuple, TypeGuard
 
+import anyio
 import mcp_types as types
 import msgspec
 import structlog
@@ -31,7 +37,7 @@ from anyio.abc import UNIXSocketStream
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
 from mcp.server.transport_security import RequestBodyLimitMiddleware
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -40,8 +46,12 @@ from acpterm.api.client import Client
 from acpterm.api.connect import connect_stream
 from acpterm.api.errors import DaemonError
 from acpterm.api.questions import Asks
+from acpterm.config import Settings
 from acpterm.host.host import Host
-from acpterm.mcp.server import create_server, initialization_options
+from acpterm.jsonrpc import INVALID_REQUEST, Id
+from acpterm.mcp.connection import HANDSHAKE_VERSIONS, UNSUPPORTED_VERSION
+from acpterm.mcp.host_link import Connect
+from acpterm.mcp.server import open_server
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
 
@@ -112,7 +122,7 @@ class McpSessions:
     async def _serve(self, options: _Options, request: Request, send: Send) -> None:
         version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         identifier = request.headers.get(MCP_SESSION_ID_HEADER)
-        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        if version is not None and version not in HANDSHAKE_VERSIONS:
             response = await _unsupported(request, version)
         elif identifier is not None:
             transport = self._transports.get(identifier)
@@ -165,17 +175,19 @@ class McpSessions:
         task_status: trio.TaskStatus[None],
     ) -> None:
         """Run a session until its transport is terminated, or the session was idle for too long."""
-        server = create_server(
-            options.tools,
-            self._host.settings,
-            _Connecting(self._host, self._nursery, options),
-            options.cwd,
-        )
+        connect = _Connecting(self._host, self._nursery, options)
         try:
             async with transport.connect() as (received, sent):
                 task_status.started()
                 with transport.idle_scope or trio.CancelScope():
-                    await server.run(received, sent, initialization_options(server))
+                    await serve_messages(
+                        received,
+                        sent,
+                        tools=options.tools,
+                        settings=self._host.settings,
+                        connect=connect,
+                        cwd=options.cwd,
+                    )
         except Exception as error:  # noqa: BLE001  it must not end the other sessions
             _log.error("an MCP session failed", exc_info=error)
         finally:
@@ -186,6 +198,46 @@ class McpSessions:
         if not transport.is_terminated:
             with trio.move_on_after(_END_TIMEOUT_S, shield=True):
                 await transport.terminate()
+
+
+async def serve_messages(
+    received: AsyncIterable[SessionMessage | Exception],
+    sent: Any,
+    *,
+    tools: ToolSetName,
+    settings: Settings,
+    connect: Connect,
+    cwd: str,
+) -> None:
+    """Serve a client whose messages a transport of the SDK has received, until there are no more.
+
+    `sent` is the stream of the messages to send. The others are parameters of `open_server`.
+    """
+
+    async def send(line: bytes, about: Id) -> None:
+        metadata = ServerMessageMetadata(related_request_id=about)
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        with _ending():
+            await sent.send(SessionMessage(message, metadata))
+
+    def on_error(error: Exception) -> None:
+        _log.error("a request of an MCP client failed", exc_info=error)
+
+    async with (
+        open_server(tools, settings, connect, cwd, send=send, on_error=on_error) as connection,
+        sent,
+    ):
+        with _ending():
+            async for item in received:
+                if isinstance(item, SessionMessage):
+                    line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    unanswered = getattr(item.metadata, "on_request_unanswered", None)
+                    await connection.receive(line.encode() + b"\n", unanswered)
+
+
+def _ending() -> AbstractContextManager[None]:
+    """Suppress the errors of streams that the transport has closed, which ends the session."""
+    return suppress(anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
 class _Connecting:
@@ -241,15 +293,15 @@ async def _unsupported(request: Request, version: str) -> Response:
         identifier = msgspec.json.decode(await request.body(), type=_Envelope).id
     except msgspec.MsgspecError:
         identifier = None
-    data = {"supported": HANDSHAKE_PROTOCOL_VERSIONS, "requested": version}
+    data = {"supported": HANDSHAKE_VERSIONS, "requested": version}
     why = "over HTTP, this server speaks the protocols with a handshake: begin with initialize"
-    return _failure(400, why, types.UNSUPPORTED_PROTOCOL_VERSION, data, identifier)
+    return _failure(400, why, UNSUPPORTED_VERSION, data, identifier)
 
 
 def _failure(
     status: int,
     message: str,
-    code: int = types.INVALID_REQUEST,
+    code: int = INVALID_REQUEST,
     data: object = None,
     identifier: str | int | None = None,
 ) -> Response:

@@ -65,6 +65,15 @@ async def test_setup_and_undo(env, tmp_path):
     assert "is not set up" in out
 
 
+@pytest.mark.parametrize(
+    ("agent", "advice"), [("codex", 'approval_policy "never"'), ("gemini", "/permissions")]
+)
+async def test_setup_says_what_the_agent_needs_besides(env, agent, advice):
+    status, out, _ = await run(NOWHERE, "setup", agent, "--yes", **env)
+    assert status == 0
+    assert advice in out
+
+
 async def test_question_is_answered_on_the_terminal(env, tmp_path):
     file = tmp_path / "home" / ".codex" / "config.toml"
     for answer, status in ((b"n\n", 1), (b"y\n", 0)):

@@ -12,15 +12,16 @@ import acpterm
 from acpterm.api.client import Client
 from acpterm.api.errors import ClosedError, DaemonError
 from acpterm.config import Settings
+from acpterm.mcp.connection import Question
 from acpterm.mcp.host_link import HostLink
-from acpterm.mcp.questions import Job, Question
+from acpterm.mcp.questions import Job
 from acpterm.mcp.resources import PREFIX, Resources
-from acpterm.mcp.server import create_server
 from acpterm.mcp.sessions import Launch, Sessions
 from acpterm.mcp.starting import Starts
+from acpterm.mcp.types import CallToolResult
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
-from tests.support.mcp import listening, mcp_tools, result_of
+from tests.support.mcp import in_process, listening, mcp_tools, result_of
 from tests.support.polling import poll
 from tests.support.user import user_of
 
@@ -52,7 +53,7 @@ async def test_daemon_that_cannot_start_is_an_error_of_each_call():
         raise DaemonError("the daemon cannot be started")
         yield
 
-    async with mcp.Client(create_server("session", Settings(), connect, "/")) as client:
+    async with mcp.Client(in_process("session", Settings(), connect, "/")) as client:
         for _ in range(2):
             result = result_of(await client.call_tool("terminal_start", {"command": "true"}))
             assert result.is_error
@@ -129,7 +130,7 @@ async def test_second_question_waits_for_the_answer_to_the_first(nursery):
         async with trio.open_nursery() as inner:
             inner.start_soon(record, "one")
             inner.start_soon(record, "two")
-        return types.CallToolResult(content=[])
+        return CallToolResult(content=[])
 
     answers = {}
 
@@ -141,7 +142,7 @@ async def test_second_question_waits_for_the_answer_to_the_first(nursery):
         for _ in range(2):
             question = await job.wait()
             content = {"text": question.message}
-            job.answer({"question": types.ElicitResult(action="accept", content=content)})
+            job.answer({"question": {"action": "accept", "content": content}})
             await poll(lambda: question.message in answers)  # noqa: B023
         await job.wait()
     assert answers == {"one": "one", "two": "two"}

@@ -173,3 +173,9 @@ async def test_options_that_do_not_fit_are_refused(tmp_path, command, options, w
         done = await run(str(tmp_path / "agent.sock"), command, *options, "--", "true")
     assert done.status == 2
     assert why in done.err
+
+
+async def test_agent_that_ignores_the_tools_is_named(tmp_path):
+    agent = str(tmp_path / "copilot")
+    done = await run(str(tmp_path / "agent.sock"), "proxy", "--mcp", "--", agent)
+    assert "acpterm setup copilot" in done.err

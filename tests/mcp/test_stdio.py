@@ -1,8 +1,10 @@
 """`acpterm mcp` as a process, with the official client on its stdin and stdout."""
 
 import json
+import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import mcp
 import mcp_types as types
@@ -134,7 +136,6 @@ def test_line_that_is_no_message_is_answered_with_an_error(tmp_path):
         b"",
         rb'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"\ud800"}}',
         b'{"jsonrpc":"2.0","id":"deep","method":"tools/call","params":' + nested.encode(),
-        b'{"jsonrpc":"2.0","id":9}',
         b"[]",
     ]
     data = b"\n".join(lines) + b"\n" + INITIALIZE
@@ -143,7 +144,7 @@ def test_line_that_is_no_message_is_answered_with_an_error(tmp_path):
             json.loads(line) for line in process.communicate(data, timeout=30)[0].splitlines()
         ]
     errors = [(answer["id"], answer["error"]["code"]) for answer in answers if "error" in answer]
-    assert errors == [(None, -32700), (7, -32700), ("deep", -32700), (9, -32600), (None, -32600)]
+    assert errors == [(None, -32700), (7, -32700), (None, -32700), (None, -32600)]
     assert process.returncode == 0
 
 
@@ -169,11 +170,11 @@ async def test_client_that_closes_both_pipes_in_a_call_leaves_no_error(tmp_path)
     assert (status, stderr) == (0, b"")
 
 
-def test_missing_sdk_is_an_error_that_says_what_to_install(tmp_path):
+def test_missing_package_is_an_error_that_says_what_to_install(tmp_path):
     script = (
         "import importlib.util as u, sys\n"
         "found = u.find_spec\n"
-        "u.find_spec = lambda name, *rest: None if name == 'mcp' else found(name, *rest)\n"
+        "u.find_spec = lambda name, *rest: None if name == 'regex' else found(name, *rest)\n"
         "sys.argv = ['acpterm', 'mcp']\n"
         "from acpterm.cli.main import main\n"
         "main()\n"
@@ -188,3 +189,39 @@ def test_missing_sdk_is_an_error_that_says_what_to_install(tmp_path):
     )
     assert result.returncode == 1
     assert "pipx inject acpterm 'mcp>=" in result.stderr
+
+
+MEMORY_MAX_KB = 35_000
+# Of the time in which Python imports the official SDK.
+START_MAX = 0.35
+
+
+def cpu_seconds(work) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    work()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.long
+def test_start_takes_little_time_and_memory(tmp_path):
+    # Processor time, since other processes may keep this one waiting. The least of a few runs.
+    def start() -> None:
+        with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
+            assert process.communicate(INITIALIZE, timeout=30)[0]
+
+    def import_sdk() -> None:
+        subprocess.run([sys.executable, "-c", "import mcp"], check=True)
+
+    started = min(cpu_seconds(start) for _ in range(3))
+    assert started <= START_MAX * min(cpu_seconds(import_sdk) for _ in range(3))
+
+    with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
+        process.stdin.write(INITIALIZE + request(2, "tools/list"))
+        process.stdin.flush()
+        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+        process.communicate(timeout=30)
+    assert len(answers[1]["result"]["tools"]) == 8
+    (resident,) = (int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Rss:"))
+    assert resident <= MEMORY_MAX_KB

@@ -3,20 +3,24 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mcp
 import mcp_types as types
 import trio
+from mcp.shared._context_streams import create_context_streams
+from mcp.shared.message import SessionMessage
 
 import acpterm
 from acpterm.api.client import Client as ApiClient
 from acpterm.api.questions import Asks
 from acpterm.config import Settings
 from acpterm.host.host import Host
-from acpterm.mcp.server import create_server
+from acpterm.mcp.host_link import Connect
 from acpterm.mcp.tool_set_names import ToolSetName
+from acpterm.web.mcp_sessions import serve_messages
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 
@@ -99,6 +103,22 @@ async def listening(host: Host, path: str) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def in_process(
+    tools: ToolSetName, settings: Settings, connect: Connect, cwd: str
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Run the server for one client; yield the client's streams, a transport of the SDK."""
+    to_server, received = create_context_streams[SessionMessage | Exception](0)
+    sent, to_client = create_context_streams[SessionMessage | Exception](0)
+    serve = partial(
+        serve_messages, received, sent, tools=tools, settings=settings, connect=connect, cwd=cwd
+    )
+    async with to_server, received, sent, to_client, trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        yield to_client, to_server
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def mcp_tools(
     tmp_path: Path,
     tools: ToolSetName = "session",
@@ -129,9 +149,8 @@ async def mcp_tools(
                 profile=pool_profile,
             )
 
-        server = create_server(tools, Settings(**chosen), connect, os.getcwd())
         async with mcp.Client(
-            server,
+            in_process(tools, Settings(**chosen), connect, os.getcwd()),
             mode=mode,
             elicitation_callback=elicit,
             message_handler=message_handler,

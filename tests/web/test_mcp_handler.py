@@ -375,7 +375,7 @@ async def test_slow_pattern_does_not_block_the_event_loop(tmp_path, monkeypatch)
 async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch):
     async with mcp_endpoint(tmp_path) as at, at.client() as tools:
         await tools.call("terminal_start", command="cat")
-        monkeypatch.setattr(mcp_sessions, "initialization_options", lambda _: 1 // 0)
+        monkeypatch.setattr(mcp_sessions, "serve_messages", lambda *_, **__: 1 // 0)
         async with raw(at) as http:
             with suppress(httpx2.HTTPError):
                 await http.post(at.url, json=INITIALIZE, timeout=1)

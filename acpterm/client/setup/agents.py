@@ -47,6 +47,8 @@ class Agent:
     """Return the MCP entry that starts acpterm in the given way."""
     skills: Callable[[], str] = _shared_skills
     """Return the directory of the user's skills."""
+    advice: str = ""
+    """What the user has to do so that the agent may use the tools."""
     from_desktop: bool = False
     """Whether the agent is usually started by the desktop, not in a shell: its PATH differs."""
     clears_environment: bool = False
@@ -103,6 +105,16 @@ def _stdio(launch: Launch) -> Entry:
     return {"type": "stdio", "command": launch.command, "args": launch.args, "env": launch.env}
 
 
+def _claude(launch: Launch) -> Entry:
+    # Otherwise the model sees no tool until it searches for one.
+    return {**_stdio(launch), "alwaysLoad": True}
+
+
+def _codex(launch: Launch) -> Entry:
+    # Otherwise a turn begins without the tools if the server has not started within a second.
+    return {**_plain(launch), "required": True}
+
+
 def _plain(launch: Launch) -> Entry:
     return _with_env({"command": launch.command, "args": launch.args}, launch)
 
@@ -132,7 +144,7 @@ AGENTS: Final = (
         settings=_claude_settings,
         format="json",
         servers="mcpServers",
-        entry=_stdio,
+        entry=_claude,
         skills=lambda: os.path.join(_in("CLAUDE_CONFIG_DIR", "~/.claude"), "skills"),
     ),
     # https://developers.openai.com/codex/mcp, and what `codex mcp add` writes (0.169). Servers get
@@ -144,7 +156,10 @@ AGENTS: Final = (
         settings=lambda: os.path.join(_in("CODEX_HOME", "~/.codex"), "config.toml"),
         format="toml",
         servers="mcp_servers",
-        entry=_plain,
+        entry=_codex,
+        advice="Codex asks before it calls a tool that does more than read. With approval_policy "
+        '"never", as in codex exec, it refuses the call. To let the policy of acpterm decide, '
+        'add to the entry: default_tools_approval_mode = "approve"',
         clears_environment=True,
     ),
     # https://geminicli.com/docs/tools/mcp-server, and what `gemini mcp add -s user` writes (0.61).
@@ -157,6 +172,8 @@ AGENTS: Final = (
         format="jsonc",
         servers="mcpServers",
         entry=_plain,
+        advice="Gemini CLI starts no MCP server in a directory that you do not trust: type "
+        "/permissions there",
     ),
     # https://opencode.ai/docs/mcp-servers and …/config. Version 2 reads the same form. Skills:
     # https://opencode.ai/docs/skills.

@@ -6,8 +6,8 @@ from msgspec import Meta, Struct, field
 
 from acpterm.client.sanitize import one_line
 from acpterm.mcp.call import Call
+from acpterm.mcp.connection import Question
 from acpterm.mcp.patterns import ModelPattern
-from acpterm.mcp.questions import Question
 from acpterm.mcp.session_tools.replies import session_reply
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import SessionResult

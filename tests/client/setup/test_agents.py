@@ -45,7 +45,8 @@ FORMATS = {
       "args": [
         "mcp"
       ],
-      "env": {}
+      "env": {},
+      "alwaysLoad": true
     }
   },
   "projects": {
@@ -88,6 +89,7 @@ trust_level = "trusted"
 [mcp_servers.acpterm]
 command = "acpterm"
 args = ["mcp"]
+required = true
 """,
     ),
     "gemini": (

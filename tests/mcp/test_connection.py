@@ -1,0 +1,127 @@
+"""The protocol of the server, message by message, without a host."""
+
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from acpterm.api.errors import DaemonError
+from acpterm.config import Settings
+from acpterm.mcp.server import open_server
+from tests.support.depth import DEADLINE_S
+
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+INITIALIZE = {"protocolVersion": "2025-06-18", "clientInfo": {"name": "x"}, "capabilities": {}}
+
+
+class Peer:
+    def __init__(self):
+        self.send, self.received = trio.open_memory_channel(10)
+        self.connection = None
+
+    async def post(self, method, params, identifier=None):
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        message |= {} if identifier is None else {"id": identifier}
+        await self.connection.receive(json.dumps(message).encode() + b"\n")
+
+    async def ask(self, method, **params):
+        await self.post(method, params, 1)
+        with trio.fail_after(DEADLINE_S):
+            answer = await self.received.receive()
+        return answer["result"] if "result" in answer else answer["error"]
+
+
+@asynccontextmanager
+async def serving(connect=None):
+    peer = Peer()
+
+    async def send(line, _about):
+        await peer.send.send(json.loads(line))
+
+    def fail(error):
+        raise error
+
+    opening = open_server("session", Settings(), connect, "/", send=send, on_error=fail)
+    async with opening as peer.connection:
+        yield peer
+
+
+async def test_request_before_initialize_is_an_error():
+    async with serving() as peer:
+        assert (await peer.ask("tools/list"))["code"] == -32602
+        assert (await peer.ask("initialize", **INITIALIZE))["protocolVersion"] == "2025-06-18"
+        assert "tools" in await peer.ask("tools/list")
+
+
+async def test_unknown_version_of_the_handshake_gets_the_latest():
+    async with serving() as peer:
+        answer = await peer.ask("initialize", **{**INITIALIZE, "protocolVersion": "1999-01-01"})
+        assert answer["protocolVersion"] == "2025-11-25"
+
+
+async def test_results_of_2026_have_their_members_and_those_of_2025_do_not():
+    async with serving() as peer:
+        modern = await peer.ask("tools/list", _meta=MODERN)
+        assert modern["resultType"] == "complete"
+        assert modern["ttlMs"] > 0
+        assert modern["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "acpterm"
+        await peer.ask("initialize", **INITIALIZE)
+        assert (await peer.ask("tools/list")).keys() == {"tools"}
+
+
+async def test_unknown_version_of_a_request_is_an_error_with_those_that_are_served():
+    wrong = {**MODERN, "io.modelcontextprotocol/protocolVersion": "2027-01-01"}
+    async with serving() as peer:
+        error = await peer.ask("server/discover", _meta=wrong)
+        assert error["code"] == -32022
+        assert error["data"] == {"supported": ["2026-07-28"], "requested": "2027-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("nope", {}, -32601),
+        ("tools/call", {"name": 5}, -32602),
+        ("tools/call", {"name": "terminal_list", "arguments": []}, -32602),
+        ("subscriptions/listen", {"notifications": {"resourceSubscriptions": 1}}, -32602),
+    ],
+)
+async def test_wrong_request_is_an_error(method, params, code):
+    async with serving() as peer:
+        assert (await peer.ask(method, **params, _meta=MODERN))["code"] == code
+
+
+@pytest.mark.parametrize("params", [[], {"requestId": []}, {"requestId": 7}])
+async def test_wrong_cancellation_is_ignored(params):
+    async with serving() as peer:
+        await peer.post("notifications/cancelled", params)
+        assert await peer.ask("ping") == {}
+
+
+async def test_cancelled_request_gets_no_response_and_its_id_is_free_again():
+    calling = trio.Event()
+
+    @asynccontextmanager
+    async def connect(_agent, _asks):
+        if calling.is_set():
+            raise DaemonError("there is no daemon")
+        calling.set()
+        await trio.sleep_forever()
+        yield
+
+    async with serving(connect) as peer:
+        await peer.ask("initialize", **INITIALIZE)
+        call = {"name": "terminal_screen", "arguments": {"sessionId": "term-1"}}
+        await peer.post("tools/call", call, 1)
+        with trio.fail_after(DEADLINE_S):
+            await calling.wait()
+        await peer.post("notifications/cancelled", {"requestId": 1})
+        await peer.post("ping", {}, 2)
+        with trio.fail_after(DEADLINE_S):
+            assert (await peer.received.receive())["id"] == 2
+            await trio.testing.wait_all_tasks_blocked()
+        assert (await peer.ask("tools/call", **call))["isError"]
