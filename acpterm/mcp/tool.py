@@ -55,12 +55,12 @@ class Tool(Generic[P]):
 
         `structured` says whether results have structured content.
         """
-        has_schema = structured and self.result is not None
+        result = self.result if structured else None
         return types.Tool(
             name=self.name,
             description=self.description,
             input_schema=_without_null(object_schema(self.params)),
-            output_schema=object_schema(self.result) if has_schema else None,
+            output_schema=None if result is None else object_schema(result),
             annotations=types.ToolAnnotations(
                 read_only_hint=self.reads_only,
                 destructive_hint=self.destructive,
