@@ -105,7 +105,7 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     is_tight = separator in ("=", ":=") or not sign
     previous = text[match.start() - 1 : match.start()]
     is_header = sign == ":" and "-" in name and (previous in "\"'\n" or separator == ":")
-    is_option = separator == ":" and (dashes or previous == "/")
+    is_option = separator == ":" and bool(dashes or previous == "/")
     is_certain = is_quoted or is_tight or is_header or is_option or _is_line(text, match, value)
     if (is_quoted or _is_whole(text, value, sign)) and may_be_secret(
         value[last_group], certainty, is_certain=is_certain
