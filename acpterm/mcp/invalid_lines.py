@@ -20,6 +20,14 @@ from pydantic import ValidationError
 _ID: Final = re.compile(r'\s*\{[^\[\]{}]*?"id"\s*:\s*(\d{1,18}|"[^"\\]*")')
 """Finds the id in a line that is not valid JSON, if it comes before any inner object or array."""
 
+_BAD_ID: Final = types.JSONRPCError(
+    jsonrpc="2.0",
+    id=None,
+    error=types.ErrorData(
+        code=types.INVALID_REQUEST, message="the id of a request must be a string or an integer"
+    ),
+)
+
 
 @asynccontextmanager
 async def answering_invalid(
@@ -46,12 +54,25 @@ async def _pass(
     async with passed:
         try:
             async for item in received:
-                if not isinstance(item, ValidationError):
+                if isinstance(item, SessionMessage) and _lacks_id(item):
+                    await send(SessionMessage(_BAD_ID))
+                elif not isinstance(item, ValidationError):
                     await passed.send(item)
                 elif (answer := _answer(item)) is not None:
                     await send(SessionMessage(answer))
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             return
+
+
+def _lacks_id(item: SessionMessage) -> bool:
+    """Return whether a message is a request with an invalid id, such as 1.5.
+
+    The SDK drops the id, and takes the request for a notification.
+    """
+    message = item.message
+    return isinstance(message, types.JSONRPCNotification) and not message.method.startswith(
+        "notifications/"
+    )
 
 
 def _answer(error: ValidationError) -> types.JSONRPCError | None:
