@@ -135,6 +135,13 @@ ADVERSARIAL = [
         "set a ",
         "set key ",
     ),
+    *("nmcli password ", "htpasswd -b a a ", "vault kv put a=", "secret set -b ", "a:b@c:1 "),
+    *("create secret --from-literal=", "<password ", "<a b='password' ", "key='password' value="),
+    *("auth=('a', ", "identified by '", "sqlplus a/", "redis-cli auth ", "vault login -a "),
+    *("git config .password ", "put-parameter SecureString --value ", "password: a\n", "password="),
+    *("kind: Secret\ndata:\n a: b\n", "assword: send ", "password=<(echo ", "password%3D"),
+    *("password=\\\n", "password\x1b[m=", "a:1:a:a:", "password = '''", "define('password', '"),
+    *(".pgpass a:1:a:a:", "nmcli ", "machine ", "<a", "://a:b@", "a:", "secret set a=", "@", "%20"),
     *("Bearer ", "Authorization: ", "Cookie: a=", "aZ", "aZ-1", "Az.", "/a", "{{", "$(", "<a", "é"),
 ]
 
