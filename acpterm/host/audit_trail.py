@@ -6,10 +6,15 @@ redacts secrets.
 
 from typing import Final
 
+import msgspec
+
 from acpterm.config import Settings, default_audit_dir
 from acpterm.host.entry import AgentInfo, TerminalEntry
+from acpterm.host.state.records import AuditRecord
+from acpterm.host.state.store import AUDIT_KEY
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import readable
-from acpterm.policy.audit.log import AuditLog
+from acpterm.policy.audit.log import AuditLog, Progress
 from acpterm.pty.background import Background
 
 COMMAND_CHARS_MAX: Final = 16 * 1024
@@ -27,12 +32,26 @@ _EVENTS: Final = {
 }
 
 
-def open_audit_log(settings: Settings) -> AuditLog | None:
-    """Return the audit log of the settings; None if it is disabled."""
+def open_audit_log(
+    settings: Settings, writer: StateWriter, previous: AuditRecord | None
+) -> AuditLog | None:
+    """Return the audit log of the settings; None if it is disabled.
+
+    `previous` is the record of the previous worker's log, and `writer` stores that of this one.
+    """
     if not settings.audit:
         return None
-    directory = settings.audit_dir or default_audit_dir()
-    return AuditLog(directory, file_bytes=settings.audit_file_bytes, files=settings.audit_files)
+
+    def store(progress: Progress) -> None:
+        writer.changed(AUDIT_KEY, AuditRecord(**progress._asdict()).encode)
+
+    return AuditLog(
+        settings.audit_dir or default_audit_dir(),
+        file_bytes=settings.audit_file_bytes,
+        files=settings.audit_files,
+        previous=None if previous is None else Progress(**msgspec.structs.asdict(previous)),
+        on_progress=store,
+    )
 
 
 class AuditTrail:

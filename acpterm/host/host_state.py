@@ -27,7 +27,7 @@ from acpterm.host.policy import HostPolicy
 from acpterm.host.quotas import Quotas
 from acpterm.host.recording.recorder import Recorder
 from acpterm.host.registry import TerminalRegistry
-from acpterm.host.state.records import HostRecord
+from acpterm.host.state.records import AuditRecord, HostRecord
 from acpterm.host.state.store import HOST_KEY
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.terminal_info import terminal_info
@@ -103,7 +103,8 @@ class HostState:
     and audit log (see `open_host`). Tasks that outlive a connection, such as recordings, run in
     `nursery`; see also `start_task`. `keeper` is the worker's client for the keeper. `trees` has
     the process trees of terminals. `record` is the host's own record, new or from the previous
-    worker. `daemon_info` describes the daemon that the host belongs to.
+    worker. `audit` is the record of the previous worker's audit log. `daemon_info` describes the
+    daemon that the host belongs to.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class HostState:
         nursery: trio.Nursery,
         record: HostRecord,
         *,
+        audit: AuditRecord | None,
         daemon_info: DaemonInfo,
     ) -> None:
         self.settings: Final = settings
@@ -140,7 +142,7 @@ class HostState:
         self.approver_tokens: Final = ApproverTokens()
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
-        self.audit_log: Final = open_audit_log(settings)
+        self.audit_log: Final = open_audit_log(settings, self.state_writer, audit)
         """The audit log; None if the settings disable it."""
         self.trail: Final = AuditTrail(self.audit_log)
         self.events: Final = EventBus(self.trail)

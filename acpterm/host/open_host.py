@@ -139,9 +139,17 @@ async def open_host(
         nursery.start_soon(supervision.run, trees.run)
         background = await stack.enter_async_context(trio.open_nursery())
         record = snapshot.host or _new_host(context)
-        state = HostState(settings, keeper, trees, background, record, daemon_info=daemon_info)
+        state = HostState(
+            settings,
+            keeper,
+            trees,
+            background,
+            record,
+            audit=snapshot.audit,
+            daemon_info=daemon_info,
+        )
         if state.audit_log is not None:
-            recording.start_soon(supervision.run, state.audit_log.run)
+            await recording.start(supervision.start, state.audit_log.run)
         # In the outer nursery, because the clean-ups of terminals need the providers' connections
         # to other hosts until the end.
         await recording.start(supervision.start, state.policy.run)

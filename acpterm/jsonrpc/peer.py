@@ -86,7 +86,7 @@ class UnexpectedResponse(Struct, frozen=True):
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A refused line: it is too long, is no valid message, or has an id that is in progress.
+    """A refused line: too long, without memory for it, no valid message, or its id is in progress.
 
     `error` says why the line is refused. `reply` is the error response to send, as a line; None if
     no response may be sent.
@@ -147,6 +147,9 @@ class Peer:
                 message = decode(replace_lone_surrogates(line) if self._lenient else line)
             except InvalidMessage as error:
                 events += self._invalid(error)
+                continue
+            except MemoryError:
+                events.append(self._oversized(Oversized(len(line))))
                 continue
             match message:
                 case Request():
@@ -224,6 +227,8 @@ class Peer:
 
     def _oversized(self, line: Oversized) -> InvalidReceived:
         limit = f"a message may have at most {self._lines.max_line}"
+        if line.size <= self._lines.max_line:
+            limit = "there is no memory for it"
         error = RpcError(INVALID_REQUEST, f"the message has {line.size} bytes: {limit}")
         return InvalidReceived(encode_error(None, error), error)
 

@@ -1,11 +1,13 @@
 """Out of descriptors, PTYs, processes or memory: the request fails, and everything else works."""
 
+import json
 import os
 import resource
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -212,3 +214,54 @@ async def test_create_is_refused_and_the_daemon_keeps_serving_without_memory_for
         await _check_keeps_serving(running, agent, echo)
         resource.prlimit(keeper, resource.RLIMIT_AS, before)
         await _check_recovers(agent, terminals)
+
+
+@pytest.mark.parametrize("margin_mib", [16, 40, 70])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"command": "echo", "args": ["x" * (30 << 20)]},
+        {"command": "echo", "cwd": "/" + "x" * (20 << 20)},
+    ],
+    ids=["argument", "directory"],
+)
+async def test_request_without_memory_fails_alone(tmp_path, report, margin_mib, params):
+    """The limit decides where memory runs out: in reading, decoding, handling or responding.
+
+    Not tested with many small values, for which msgspec 0.22 sometimes crashes without memory; then
+    the keeper starts another worker.
+    """
+    async with _limited(tmp_path) as (running, agent, echo):
+        worker = await running.worker()
+        before = resource.prlimit(worker, resource.RLIMIT_AS)
+        stream = await connect_as_agent(running.socket)
+        async with stream:
+            limit = limits.memory_size(worker) + (margin_mib << 20)
+            resource.prlimit(worker, resource.RLIMIT_AS, (limit, before[1]))
+            error = await _error_of(stream, 1, "terminal/create", {"sessionId": "s", **params})
+            report.happened("out of memory for a request")
+            assert error["code"] in (-32600, -32602, -32603), error
+            resource.prlimit(worker, resource.RLIMIT_AS, before)
+            # The connection of the request still works, too.
+            error = await _error_of(stream, 2, "no/such", {})
+            assert "no method" in error["message"]
+        await _check_keeps_serving(running, agent, echo)
+        assert await running.worker() == worker
+
+
+async def _error_of(
+    stream: trio.SocketStream, id_: int, method: str, params: dict[str, Any]
+) -> dict[str, Any]:
+    """Send a request; return the error of its response, whose id may be null."""
+    body = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+    await stream.send_all(json.dumps(body).encode() + b"\n")
+    received = b""
+    with trio.fail_after(20):
+        while not received.endswith(b"\n"):
+            data = await stream.receive_some(1 << 16)
+            assert data, "the connection ended"
+            received += data
+    response = json.loads(received)
+    assert response["id"] in (id_, None)
+    error: dict[str, Any] = response["error"]
+    return error

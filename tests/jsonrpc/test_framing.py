@@ -1,5 +1,7 @@
 """The line splitter compared with a slow, simple model."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -102,3 +104,32 @@ def test_splitter_refuses_a_limit_below_one():
 
 def test_only_the_last_carriage_return_is_removed():
     assert LineSplitter().feed(b"a\r\r\nb\r\n\r\n \r\n") == [b"a\r", b"b"]
+
+
+LIMITED = """
+import resource
+from acpterm.jsonrpc import LineSplitter, Oversized, Peer
+
+def size():
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+
+part, parts = b"x" * (1 << 20), 40
+for splitter in (LineSplitter(), Peer()):
+    feed = getattr(splitter, "feed", None) or splitter.receive_data
+    resource.setrlimit(resource.RLIMIT_AS, (size() + (24 << 20), resource.RLIM_INFINITY))
+    for _ in range(parts):
+        assert feed(part) == []
+    (found,) = feed(b"\\n")
+    message = str(found)
+    assert "41943040" in message, message
+    (found,) = feed(b"{}\\n")
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_line_without_memory_for_it_is_dropped_and_the_next_one_is_read():
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert done.returncode == 0, done.stderr

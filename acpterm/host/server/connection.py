@@ -213,13 +213,14 @@ class Connection:
             params = decode(request.params, method.params)
             more = (request.id,) if method.takes_id else ()
             result = method.handle(self._context, params, *more)
+            if not inspect.iscoroutine(result):
+                self._respond(request, result)
+                return
         except Exception as error:  # noqa: BLE001  a bug in a handler must fail only its own request
             self._fail(request, error)
             return
-        if not inspect.iscoroutine(result):
-            self._respond(request, result)
-        elif not is_full:
-            weight = 1 + len(bytes(request.params or b"")) // _PENDING_BYTES
+        if not is_full:
+            weight = 1 + memoryview(request.params or b"").nbytes // _PENDING_BYTES
             self._pending += weight
             # The request can be cancelled from now on, even before its task starts.
             scope = trio.CancelScope()
@@ -258,7 +259,11 @@ class Connection:
         self._queue.put(self._peer.respond(request.id, result))
 
     def _fail(self, request: RequestReceived, error: Exception) -> None:
-        if not isinstance(error, RpcError):
+        if isinstance(error, MemoryError):
+            # Without its traceback, whose frames may hold what was too large.
+            error = RpcError(INTERNAL_ERROR, f"{request.method}: there is no memory for it")
+            self._log.warning("no memory for a request", method=request.method)
+        elif not isinstance(error, RpcError):
             self._log.error("a handler failed", method=request.method, exc_info=error)
             what = f"{request.method}: internal error: {type(error).__name__}: {error}"
             error = RpcError(INTERNAL_ERROR, what)

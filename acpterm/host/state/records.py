@@ -122,6 +122,18 @@ class HostRecord(Record, kw_only=True, omit_defaults=True):
     """The number of the agents' connection that was opened last. Its id is `c` and the number."""
 
 
+class AuditRecord(Record, kw_only=True, omit_defaults=True):
+    """The audit log's progress: `policy.audit.log.Progress`."""
+
+    KIND: ClassVar[str] = "audit log"
+
+    worker: int
+    seq: int
+    at: float
+    inherited: int = 0
+    inherited_from: float = 0.0
+
+
 class ListenRecord(Record, kw_only=True, omit_defaults=True):
     """A socket that acpterm has bound; the socket's descriptor is stored with the record."""
 

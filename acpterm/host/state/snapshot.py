@@ -13,6 +13,7 @@ import structlog
 
 from acpterm.host.state.records import (
     ApprovalRecord,
+    AuditRecord,
     ConnectionRecord,
     HostRecord,
     LaunchRecord,
@@ -24,7 +25,7 @@ from acpterm.host.state.records import (
     TerminalRecord,
     ToolCallRecord,
 )
-from acpterm.host.state.store import HOST_KEY, LISTEN_KEYS, StoredEntry, parse_key
+from acpterm.host.state.store import AUDIT_KEY, HOST_KEY, LISTEN_KEYS, StoredEntry, parse_key
 
 _log = structlog.get_logger("acpterm.state")
 
@@ -56,6 +57,7 @@ class Snapshot:
 
     def __init__(self) -> None:
         self.host: HostRecord | None = None
+        self.audit: AuditRecord | None = None
         self.listeners: Final[dict[str, ListenRecord]] = {}
         self.connections: Final[dict[str, StoredConnection]] = {}
         self.terminals: Final[dict[str, TerminalRecord]] = {}
@@ -78,6 +80,8 @@ class Snapshot:
         for key, entry in entries.items():
             if key == HOST_KEY:
                 found.host = _read(HostRecord, entry.value)
+            elif key == AUDIT_KEY:
+                found.audit = _read(AuditRecord, entry.value)
             elif key in LISTEN_KEYS:
                 _put(found.listeners, key, _read(ListenRecord, entry.value))
         return found

@@ -5,6 +5,7 @@
 | key | value |
 | --- | --- |
 | `host` | `HostRecord` |
+| `audit` | `AuditRecord` |
 | `listen/agent`, `listen/user` | `ListenRecord`, with the sockets that a worker has bound |
 | `listen/0`, `listen/1`, … | put by the keeper: a socket that the service manager has handed over |
 | `http` | `HttpRecord`, with the listening socket of the HTTP server |
@@ -49,6 +50,7 @@ class StateStore(Protocol):
 
 
 HOST_KEY: Final = "host"
+AUDIT_KEY: Final = "audit"
 TREES_KEY: Final = "trees"
 HTTP_KEY: Final = "http"
 LISTEN_PREFIX: Final = "listen/"

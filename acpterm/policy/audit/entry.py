@@ -42,7 +42,7 @@ EVENTS: Final = {
     "unshare": "A share is revoked, or its terminal is removed.",
     "login": "A browser logs in, as the user or with a share.",
     "logout": "A browser logs out.",
-    "gap": "The log could not be written for some time.",
+    "gap": "Entries are missing: how many, from when to when, and why.",
 }
 """The events, and what each means."""
 

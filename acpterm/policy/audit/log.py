@@ -11,15 +11,20 @@ all entries that are queued at that time, and gets the next number (`seq`): so t
 file are in the order of their numbers.
 
 When the task is cancelled, it writes the queued entries, for at most `FLUSH_TIMEOUT_S` seconds.
+
+What a worker has not written when it ends or is killed, the next worker reports in a `gap`, its
+first entry: it gets the number of the previous worker's last entry (`Progress`), and reads in the
+log which entry that worker wrote last.
 """
 
 import math
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -27,6 +32,7 @@ import trio
 
 from acpterm.policy.audit.entry import member_name, time_text
 from acpterm.policy.audit.input_counts import InputCounts
+from acpterm.policy.audit.newest_first import last_of
 from acpterm.policy.audit.texts import printable, redact_fields
 from acpterm.policy.audit.writer import AuditWriter, Batch
 from acpterm.runtime.threads import run_blocking
@@ -48,13 +54,43 @@ _GATHER_S: Final = 0.02
 _encode: Final = msgspec.json.Encoder().encode
 
 
+class Progress(NamedTuple):
+    """What the next worker needs to know which entries of this worker are missing in the log."""
+
+    worker: int
+    """Pid of the worker."""
+    seq: int
+    """The number of its last entry, written or not."""
+    at: float
+    """The time of that entry, in seconds since 1970."""
+    inherited: int = 0
+    """The number of lost entries of earlier workers that this worker's first entry reports."""
+    inherited_from: float = 0.0
+    """Since when they are missing."""
+
+
 class AuditLog:
     """The audit log in `directory`: at most `files` files of about `file_bytes` bytes each.
 
-    `run` must run for entries to be written. Call all methods in the thread of the event loop.
+    `previous` is the progress of the previous worker, if there was one. `on_progress` is called
+    with that of this worker whenever it changes. `run` must run for entries to be written. Call all
+    methods in the thread of the event loop.
     """
 
-    def __init__(self, directory: str, *, file_bytes: int, files: int) -> None:
+    def __init__(
+        self,
+        directory: str,
+        *,
+        file_bytes: int,
+        files: int,
+        previous: Progress | None = None,
+        on_progress: Callable[[Progress], None] = lambda _progress: None,
+    ) -> None:
+        self._directory: Final = directory
+        self._previous = previous
+        self._on_progress: Final = on_progress
+        self._inherited = 0
+        self._inherited_from = 0.0
         self._file: Final = AuditWriter(directory, file_bytes=file_bytes, files=files)
         self._limiter: Final = trio.CapacityLimiter(2)
         self._queue: Final[deque[bytes]] = deque()
@@ -100,6 +136,8 @@ class AuditLog:
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write the entries until cancelled; then write the queued rest, and end."""
+        with trio.move_on_after(FLUSH_TIMEOUT_S):
+            await self._report_previous()
         task_status.started()
         try:
             while True:
@@ -119,11 +157,46 @@ class AuditLog:
 
         If the queue is full, count the entry as lost.
         """
-        self._seq += 1
+        self._number(at)
         if self._queued >= QUEUE_MAX or self._queued_bytes >= QUEUE_BYTES:
             self._lose(at, "the queue is full")
             return
         self._put(event, redact_fields(fields), at)
+
+    def _number(self, at: float) -> None:
+        self._seq += 1
+        self._on_progress(
+            Progress(self._worker, self._seq, at, self._inherited, self._inherited_from)
+        )
+
+    async def _report_previous(self) -> None:
+        """Record a `gap` if entries of the previous worker are missing in the log."""
+        previous, self._previous = self._previous, None
+        if previous is None:
+            return
+        try:
+            last = await run_blocking(
+                partial(last_of, self._directory, previous.worker), abandon_on_cancel=True
+            )
+        except OSError:
+            last = None
+        if last is None:
+            lost, since = previous.seq + previous.inherited, previous.inherited_from
+        else:
+            lost, since = previous.seq - last.seq, datetime.fromisoformat(last.time).timestamp()
+        if lost <= 0:
+            return
+        self._inherited, self._inherited_from = lost, since or previous.at
+        fields = {
+            "from": time_text(self._inherited_from),
+            "to": time_text(previous.at),
+            "lost": lost,
+            "reason": f"the previous worker (pid {previous.worker}) ended before it wrote them",
+        }
+        now = time.time()
+        self._number(now)
+        self._put("gap", fields, now)
+        _log.warning("audit entries lost", path=self._file.path, lost=lost)
 
     def _put(self, event: str, fields: Mapping[str, Any], at: float) -> None:
         entry = {"time": time_text(at), "event": event, "worker": self._worker, "seq": self._seq}
@@ -209,7 +282,7 @@ class AuditLog:
             "lost": self._lost,
             "reason": self._reason,
         }
-        self._seq += 1
+        self._number(time.time())
         self._put("gap", fields, time.time())
         happened = "audit entries lost" if since is None else "audit log written again"
         _log.warning(happened, path=self._file.path, lost=self._lost)

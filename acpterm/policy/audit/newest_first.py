@@ -11,6 +11,7 @@ were read, even if few or none of the entries in them are selected. Then `Page.f
 because older entries may be selected.
 """
 
+import contextlib
 import os
 import zlib
 from collections.abc import Iterator
@@ -114,6 +115,23 @@ def read_page(
         if len(entries) == limit or size > PAGE_BYTES or scanned > SCANNED_BYTES:
             return Page(entries, newest, line.place)
     return Page(entries, newest, None)
+
+
+def last_of(directory: str, worker: int) -> Entry | None:
+    """Return the last entry that the process `worker` wrote; None if there is none.
+
+    Only the newest `SCANNED_BYTES` of the log are read. Raises `OSError` if it cannot be read.
+    """
+    decoder = msgspec.json.Decoder(Entry)
+    scanned = 0
+    for line in _lines(directory, None):
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            if (entry := decoder.decode(line.text)).worker == worker:
+                return entry
+        scanned += len(line.text)
+        if scanned > SCANNED_BYTES:
+            break
+    return None
 
 
 def _earlier(time: str) -> str:

@@ -5,7 +5,7 @@
 - `secret_names`: which names of variables and options belong to a secret;
 - `values`: where in the text a value ends, and whether the value can be a secret;
 - `named_values`: values after the name of a secret: `--password=…`, `TOKEN=…` and headers;
-- `urls_and_pipes`: secrets in URLs, and passwords that are piped into a program;
+- `phrases`: secrets at a certain place of a phrase: in URLs, pipes, SQL, XML and others;
 - `programs`: passwords in the options of known programs, such as `-p` of mysql;
 - `log_events`: a structlog processor.
 

@@ -13,14 +13,19 @@ from acpterm.runtime.redaction.values import VALUE, is_random, is_reference, may
 # separated from its value by spaces only.
 _NAME: Final = (
     r"(?<![\w.-])(-{1,2}(?=[A-Za-z]))?+([A-Za-z_][\w.-]{1,127}+)"
-    r"""((?:\\?["'])?+\s{0,8}+(?::=|=>|=(?![=~])|:(?![:/]))\s{0,8}+|(?(1)\s{1,8}+|(?!)))"""
+    r"""((?:\\{0,3}+["'])?+\]?+(?::\s?(?:str|[sS]tring)\b(?=\s?=))?+"""
+    r"""\s{0,8}+(?::=|=>|=(?![=~])|:(?![:/])|(?<=["']),(?=\s{0,8}["']))\s{0,8}+"""
+    r"""|(?(1)\s{1,8}+|(?!)))"""
 )
-_SCHEME: Final = r"(?i:(?:bearer|basic|token|digest|negotiate|apikey|bot|key)\s{1,4}+)"
-_AUTHORIZATION: Final = rf"""(\\?["']?)({_SCHEME})?+([^\s"'\\,]++)"""
+_SCHEME: Final = r"(?i:(?:bearer|basic|token|digest|negotiate|apikey|bot|key)(?:\\?\s){1,4}+)"
+_AUTHORIZATION: Final = rf"""\\?\s{{0,4}}(\\?["']?)({_SCHEME})?+([^\s"'\\,]++)"""
 _COOKIE: Final = r"""(\\?["']?)([^\s"'\\=]{1,200}+=[^"'\\\n]*+)"""
 _BEARER: Final = r"(?i:\b(bearer\s{1,4}))([\w.~+/=-]{16,}+)"
 # `aws configure set NAME VALUE`, `npm config set NAME VALUE`, `setenv NAME VALUE`.
-_SET: Final = r"(?<![\w-])(?:set|setenv|add)\s{1,4}+([^\s\"'=]{2,200}+)\s{1,4}+"
+_SET: Final = (
+    r"(?<![\w-])(?:set|setenv|add)\s{1,4}+(?:-\w+\s{1,4}+){0,3}+([^\s\"'=]{2,200}+)\s{1,4}+"
+)
+_INDENTATION_MAX: Final = 80
 
 
 def redact_named(text: str, lower: str) -> str:
@@ -98,13 +103,27 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     last_group = value.lastindex or 0
     is_quoted = bool(value[last_group - 1])
     is_tight = separator in ("=", ":=") or not sign
-    is_header = sign == ":" and "-" in name and text[match.start() - 1 : match.start()] in "\"'\n"
-    is_certain = is_quoted or is_tight or is_header
+    previous = text[match.start() - 1 : match.start()]
+    is_header = sign == ":" and "-" in name and (previous in "\"'\n" or separator == ":")
+    is_option = separator == ":" and bool(dashes or previous == "/")
+    is_certain = is_quoted or is_tight or is_header or is_option or _is_line(text, match, value)
     if (is_quoted or _is_whole(text, value, sign)) and may_be_secret(
         value[last_group], certainty, is_certain=is_certain
     ):
         return value.span(last_group)
     return None
+
+
+def _is_line(text: str, name: re.Match[str], value: re.Match[str]) -> bool:
+    """Return whether `name = value` or `name: value` is a line of its own, as in YAML and INI."""
+    start = max(0, name.start() - _INDENTATION_MAX)
+    _, newline, before = text[start : name.start()].rpartition("\n")
+    return (
+        name[3] in (": ", " = ", ":", " : ")
+        and (bool(newline) or start == 0)
+        and not before.strip(" \t-")
+        and text[value.end() : value.end() + 1] in ("", "\n", "\r")
+    )
 
 
 def _is_whole(text: str, value: re.Match[str], sign: str) -> bool:

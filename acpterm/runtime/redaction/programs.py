@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from acpterm.runtime.redaction.tokens import REDACTED
-from acpterm.runtime.redaction.values import VALUE, is_reference
+from acpterm.runtime.redaction.values import VALUE, is_random, is_reference
 
 
 class Form(Enum):
@@ -21,7 +21,7 @@ class Form(Enum):
     ANY = auto()
     """The value is in the same word, or is the next word."""
     USER = auto()
-    """As ANY. Only the part after a colon, comma or percent sign is secret: `USER:SECRET`."""
+    """As ANY. Only the part after `:`, `,`, `%` or `=` is secret, or all of a token."""
     SOURCE = auto()
     """As ANY. Only the part after `pass:` is secret, as in openssl's `pass:SECRET`."""
 
@@ -32,21 +32,30 @@ _ATTACHED_P: Final[Options] = {"p": Form.ATTACHED}
 _P: Final[Options] = {"p": Form.ANY}
 _CAPITAL_P: Final[Options] = {"P": Form.ANY}
 _W: Final[Options] = {"w": Form.ANY}
-_A: Final[Options] = {"a": Form.USER}
+_A: Final[Options] = {"a": Form.USER, "auth": Form.USER}
+_T: Final[Options] = {"t": Form.ANY}
 _CAPITAL_U: Final[Options] = {"U": Form.USER}
 
 _PROGRAMS: Final[Mapping[str, Options]] = {
     **dict.fromkeys(("mysql", "mysqldump", "mysqladmin", "mysqlimport", "mysqlsh"), _ATTACHED_P),
     **dict.fromkeys(("mysqlshow", "mycli", "mariadb", "mariadb-dump"), _ATTACHED_P),
-    **dict.fromkeys(("mariadb-admin", "7z", "7za", "7zz", "rar", "unrar"), _ATTACHED_P),
+    **dict.fromkeys(("mariadb-admin", "7z", "7za", "7zz", "unrar"), _ATTACHED_P),
+    "rar": {"p": Form.ATTACHED, "h": Form.ATTACHED},
     **dict.fromkeys(("zip", "unzip", "sqlcmd", "bcp"), _CAPITAL_P),
     **dict.fromkeys(("mongo", "mongosh", "mongodump", "mongorestore", "mongoexport"), _P),
     **dict.fromkeys(("ldapsearch", "ldapmodify", "ldapadd", "ldapdelete", "ldapwhoami"), _W),
     **dict.fromkeys(("http", "https", "xh"), _A),
     **dict.fromkeys(("smbclient", "rpcclient"), _CAPITAL_U),
-    "curl": {"u": Form.USER, "U": Form.USER, "user": Form.USER, "proxy-user": Form.USER},
+    "curl": dict.fromkeys(("u", "U", "user", "proxy-user", "b", "cookie", "E", "cert"), Form.USER),
     "lftp": {"u": Form.USER},
-    "sshpass": {"p": Form.ANY},
+    **dict.fromkeys(("sshpass", "cqlsh", "yt-dlp"), _P),
+    **dict.fromkeys(("twine", "skopeo", "useradd", "usermod"), _P),
+    **dict.fromkeys(("mosquitto_pub", "mosquitto_sub"), _CAPITAL_P),
+    **dict.fromkeys(("doctl", "vercel", "flyctl", "fly"), _T),
+    "ssh-keygen": dict.fromkeys("NP", Form.ANY),
+    "security": dict.fromkeys("pw", Form.ANY),
+    "ldappasswd": dict.fromkeys("saw", Form.ANY),
+    "push": {"k": Form.ANY},  # of `dotnet nuget`
     "redis-cli": {"a": Form.ANY},
     "openssl": {
         "k": Form.NEXT,
@@ -191,6 +200,8 @@ def _kept(value: str, form: Form) -> int:
     if form is Form.SOURCE:
         return len("pass:") if value.startswith("pass:") else len(value)
     if form is Form.USER:
-        separator = re.search("[:,%]", value)
-        return separator.end() if separator else len(value)
+        separator = re.search("[:,%=]", value)
+        if separator and separator.end() < len(value):
+            return separator.end()
+        return 0 if is_random(value) else len(value)
     return 0

@@ -1,8 +1,12 @@
 """Redacts the secrets in a text, or in the arguments of a program."""
 
+import re
 from collections.abc import Sequence
+from typing import Final
+from urllib.parse import unquote
 
 from acpterm.runtime.redaction.named_values import option_strength, redact_bearer, redact_named
+from acpterm.runtime.redaction.phrases import has_phrase, redact_phrases
 from acpterm.runtime.redaction.programs import (
     Form,
     Options,
@@ -15,28 +19,60 @@ from acpterm.runtime.redaction.programs import (
 )
 from acpterm.runtime.redaction.secret_names import Strength, may_have_name
 from acpterm.runtime.redaction.tokens import REDACTED, literals_in, redact_tokens
-from acpterm.runtime.redaction.urls_and_pipes import has_url_or_pipe, redact_urls_and_pipes
 from acpterm.runtime.redaction.values import may_be_secret
+
+# Colours, and the continuation of a shell line, which may stand inside a secret or beside it.
+_NOISE: Final = re.compile(r"\x1b\[[0-9;:]*m|\\\n")
+_ENCODED: Final = re.compile("%(?:20|26|3[ADad]|40)")
 
 
 def may_have_secret(text: str) -> bool:
     """Return whether `redact` may change `text`: a fast check, which is False for most texts."""
+    plain = _without_noise(text)
+    return _may_have_secret(text) or any(
+        form != text and _may_have_secret(form) for form in (plain, _decoded(plain))
+    )
+
+
+def redact(text: str) -> str:
+    """Return `text`, such as a shell line or a message, with the secrets in it redacted.
+
+    If a secret is seen only without colours and without continued lines, or only percent-decoded,
+    the whole text is returned in that form.
+    """
+    text = _redact(text)
+    for simplified in (_without_noise, _decoded):
+        form = simplified(text)
+        if form != text and (redacted := _redact(form)) != form:
+            text = redacted
+    return text
+
+
+def _without_noise(text: str) -> str:
+    return _NOISE.sub("", text) if "\x1b" in text or "\\\n" in text else text
+
+
+def _decoded(text: str) -> str:
+    return unquote(text) if "%" in text and _ENCODED.search(text) else text
+
+
+def _may_have_secret(text: str) -> bool:
     return (
         may_have_name(lower := text.lower())
         or "bearer" in lower
-        or has_url_or_pipe(text)
+        or has_phrase(text, lower)
         or has_program(text)
         or bool(literals_in(text))
     )
 
 
-def redact(text: str) -> str:
-    """Return `text`, such as a shell line or a message, with the secrets in it redacted."""
+def _redact(text: str) -> str:
     if literals := literals_in(text):
         text = redact_tokens(text, literals)
-    if has_url_or_pipe(text):
-        text = redact_urls_and_pipes(text)
     lower = text.lower()
+    if may_have_name(lower) or has_phrase(text, lower):
+        text = redact_phrases(text, lower)
+        lower = text.lower()
     if may_have_name(lower):
         text = redact_named(text, lower)
     if "bearer" in lower:

@@ -6,7 +6,20 @@ from functools import cache, lru_cache
 from typing import Final
 
 HINTS: Final = (
-    *("pass", "pw", "secret", "token", "key", "cred", "auth", "cookie", "otp", "jwt", "bearer"),
+    *(
+        "pass",
+        "pw",
+        "secret",
+        "token",
+        "key",
+        "cred",
+        "auth",
+        "cookie",
+        "otp",
+        "jwt",
+        "bearer",
+        "psk",
+    ),
 )
 """Every name of a secret contains one of these texts, in lower or upper case."""
 
@@ -14,10 +27,22 @@ _NAME_CHARS_MAX: Final = 128
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _ANYWHERE: Final = re.compile(
     "password|passwd|passphrase|passcode|secret(?!ar|io|el)|credential|api_?key|auth_?token"
-    "|(?:access|account|auth|encryption|license|master|private|secret|shared|signing|storage)_key"
+    "|(?:access|account|auth|encryption|license|master|private|secret|shared|signing|storage)_?key"
+    "|_key_data$"
 )
-_LAST: Final = {"token", "pass", "pwd", "pw", "passwd", "jwt", "otp", "totp", "apikey", "bearer"}
-_WEAK: Final = {"token", "tokens", "auth", "authorization", "cookie", "cookies", "pass"}
+_LAST: Final = {
+    *("token", "creds", "pass", "pwd", "pw", "passwd", "jwt", "otp", "totp", "apikey", "bearer"),
+    "psk",
+}
+_WEAK: Final = {
+    "token",
+    "tokens",
+    "auth",
+    "authorization",
+    "cookie",
+    "cookies",
+    "pass",
+}
 # Words that end with `pass` and do not mean a password.
 _NOT_PASS: Final = {
     "bypass",
@@ -91,10 +116,10 @@ def strength(name: str) -> Strength:
             else (Strength.KEY if is_key else Strength.STRONG)
         )
     if last in _LAST or (last.endswith("pass") and last not in _NOT_PASS):
-        return Strength.KEY if last == "token" else Strength.STRONG
+        return Strength.KEY if last in ("token", "creds") else Strength.STRONG
     if last == "key" and len(words) > 1 and words[-2] not in _set(_PUBLIC_KEYS):
         return Strength.KEY if name.isupper() else Strength.WEAK
-    return Strength.WEAK if _WEAK.intersection(words) else Strength.NONE
+    return Strength.WEAK if name == "KEY" or _WEAK.intersection(words) else Strength.NONE
 
 
 @lru_cache(maxsize=1024)

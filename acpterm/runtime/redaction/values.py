@@ -13,10 +13,12 @@ from acpterm.runtime.redaction.tokens import REDACTED
 
 # Each alternative has two groups: the text before the secret, such as a quote, and the secret.
 VALUE: Final = re.compile(
-    r"""(\\["'])([^"'\\]*+(?:\\[^"'][^"'\\]*+)*+)"""
+    r"""(\\{1,3}+["'])([^"'\\]*+(?:\\[^"'\\][^"'\\]*+)*+)"""
+    r"""|(\"{3}|'{3})([^"']++)"""
+    r"""|('"'"'|'\\'')(?=[^\s'])([^']++)"""
     r"""|(\$?')((?:[^']|'\\''|'"'"')*+)"""
     r"""|(\$?")((?:[^"\\]|\\(?s:.))*+)"""
-    r"""|()((?:[^\s"'`;&|<>()\\]|\\[^"'])++)"""
+    r"""|()((?:[^\s"'`;&|<>()\\]|\\[^"'\n])++)"""
 )
 # A reference to a variable, the output of a command, or a placeholder.
 _REFERENCE: Final = re.compile(
@@ -24,7 +26,7 @@ _REFERENCE: Final = re.compile(
 )
 _WORDS: Final = (
     "true false null none nil undefined yes no on off str string int bool bytes required optional "
-    "env stdin prompt file pass auto default"
+    "env stdin prompt file pass auto default string secretstr token"
 )
 _SMALL: Final = re.compile(r"\d{1,3}")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?(?:/[\w.@+ -]+)+/?|[A-Za-z]:[\\/].*|[\w.+-]*://.*")

@@ -1,25 +1,25 @@
-"""Removal of queries from output that is passed through to an attached window.
+"""The filter of output that is passed through to an attached window: an allow-list.
 
 The emulator replies to a program's queries. So the window's own terminal (the terminal program in
-which the user has attached, such as xterm) must not get the queries. It would reply as well, and
-its replies would be typed into the program, even from a read-only window, or into the user's shell
-after the window has detached. So the filter removes every sequence that makes a terminal reply. It
-also removes writes to the clipboard (OSC 52), unless they are allowed. All other bytes *pass*: they
-are sent to the window unchanged.
+which the user has attached, such as xterm) must not get them. It would reply as well, and its
+replies would be typed into the program, even from a read-only window, or into the user's shell
+after the window has detached. Nor must a program print, copy files, run commands of the terminal
+program or change what is outside of its window. So only sequences *pass* that are known to draw, to
+move, or to set what an attached window restores; all others are removed.
 
-The filter removes these sequences:
+These pass:
 
-- ENQ; `ESC Z` (DECID);
-- CSI: DA1 to DA3, DSR, DECRQM, reports of XTWINOPS, kitty's keyboard flags, XTVERSION, DECREQTPARM,
-  DECRQCRA and similar; macros (DECINVM); and setting a mode that makes a terminal report events
-  (`REPORTING_MODES`);
-- OSC: sequences with a question mark as a parameter (colours, fonts, …), and protocols with
-  replies: clipboards, file transfer, drag and drop, reports of iTerm2, notifications with reports;
-- DCS: DECRQSS, XTGETTCAP, XTGETXRES, DECUDK, passthrough of tmux;
-- APC: kitty's graphics, to which a terminal replies by default, and which the emulator does not
-  support;
-- sequences that are cut short by another sequence: if only the other sequence were removed, the
-  bytes after it could complete the first one.
+- SGR, movement, erasing, scrolling, tabs, character sets, modes except those that make a terminal
+  report events (`REPORTING_MODES`), cursor shapes, keyboard protocols; `_PASSED_CSI`, `_ESCAPES`;
+- OSC: titles, the directory, links, progress (9;4), colours and pointer shapes unless they are
+  queried, kitty's text size, and marks of prompts (133); the clipboard (52) if it is allowed, and
+  only to write;
+- DCS: sixel images, and the marks of synchronized updates.
+
+Everything else is removed, such as ENQ and all queries, window operations and printing, other OSC
+(notifications, iTerm2's and kitty's protocols, fonts, logs), other DCS (settings, keys, tmux), and
+APC, PM and SOS. So are sequences that are cut short by another sequence: if only the other sequence
+were removed, the bytes after it could complete the first one.
 
 C1 controls in UTF-8 (`C2 9B` for CSI, …) are treated as their escape sequences. An incomplete
 sequence at the end of the data is held back until the filter can decide whether it passes.
@@ -45,7 +45,7 @@ _CUT: Final = rb"(?=[\x18\x1a\x1b\x80-\xff])"
 # Matches every sequence that is not evidently harmless. Large outputs mostly consist of text, SGR
 # and cursor movements, which this expression skips quickly.
 _SUSPECT_ESCAPE: Final = re.compile(
-    rb"\x1b(?!\[(?:[0-9;:]*[@-MPTXZ`abd-fi-moks]|\?[0-9;]*[lJK])|[78=>DEHMc]|[()*+][0-9A-Z])"
+    rb"\x1b(?!\[(?:[0-9;:]*[@-MPSTXZ`abdefglmrs]|\?[0-9;]*[lJK])|[78=>DEHMc]|[()*+][0-9A-Z])"
 )
 _SUSPECT: Final = re.compile(rb"\x05|\xc2(?:[\x80-\x9f]|\Z)|" + _SUSPECT_ESCAPE.pattern)
 _TOKEN: Final = re.compile(
@@ -64,31 +64,62 @@ _OSC_END: Final = re.compile(rb"\a|\x1b\\|\xc2\x9c|[\x18\x1a\x1b]|\xc2\Z")
 _STRING_END: Final = re.compile(rb"\x1b\\|\xc2\x9c|[\x18\x1a\x1b]|\xc2\Z")
 
 _CSI: Final = re.compile(rb"([<-?]?)([0-9:;]*)([ -/]*)")
-# The CSI sequences that are queries: private marker, intermediates and final byte.
-_QUERIES: Final = frozenset(
+# The CSI sequences that pass: private marker, intermediates and final byte.
+_PASSED_CSI: Final = frozenset(
     {
-        *(b"c", b">c", b"=c", b"n", b"?n", b"$p", b"?$p", b"?u", b">q", b"x", b"*y", b"$w", b"$u"),
-        *(b"&u", b"'|", b"?S", b"?m", b"?g", b"#R", b"#|", b'"v', b"+x", b"$q", b"*z"),
+        *(bytes([final]) for final in b"@ABCDEFGHIJKLMPSTXZ`abdefghlmqrsu"),
+        *(
+            b"?h",
+            b"?l",
+            b"?r",
+            b"?s",
+            b"?J",
+            b"?K",
+            b"?W",
+            b"!p",
+            b" q",
+            b'"q',
+            b"*x",
+            b" @",
+            b" A",
+        ),
+        *(
+            b">m",
+            b">n",
+            b">u",
+            b"<u",
+            b"=u",
+            b"$r",
+            b"$t",
+            b"$v",
+            b"$x",
+            b"$z",
+            b"${",
+            b"'}",
+            b"'~",
+        ),
+        *(b"#p", b"#q", b"#{", b"#}"),
     }
 )
-_WINDOW_REPORTS: Final = frozenset({11, 13, 14, 15, 16, 18, 19, 20, 21})
+# XTWINOPS: the stack of titles.
+_PASSED_WINDOW_OPERATIONS: Final = frozenset({22, 23})
+# The final bytes of the escape sequences that pass, by their intermediates.
+_ESCAPES: Final = {
+    b"": b"6789=>cDEHMNOn|o}~\\",
+    **dict.fromkeys((b"(", b")", b"*", b"+", b"-", b".", b"/"), bytes(range(0x30, 0x7F))),
+    b"#": b"34568",
+}
+_C1: Final = b"\x84\x85\x88\x8d\x8e\x8f\x9c"
 
-_PASSED_OSC: Final = frozenset({0, 1, 2, 7, 8, 9, 66, 133, 633, 777})
-_DROPPED_OSC: Final = frozenset({60, 61, 72, 5113, 5522})
+_TEXTS: Final = frozenset({0, 1, 2, 7, 8, 66, 133})
+_COLOURS: Final = frozenset({4, 5, *range(10, 20), 22, 104, 105, *range(110, 120)})
+_PROGRESS: Final = 9
 _CLIPBOARD: Final = 52
-_NOTIFICATION: Final = 99
-_ITERM: Final = 1337
-_ITERM_DROPPED: Final = frozenset(
-    {
-        *(b"capabilities", b"copy", b"copytoclipboard", b"endcopy", b"reportcellsize"),
-        *(b"reportvariable", b"requestupload"),
-    }
-)
-_DCS: Final = re.compile(rb"[0-?]*([ -/]*)([@-~])")
+_DCS: Final = re.compile(rb"([<-?]?)[0-9;:]*([ -/]*)([@-~])")
 
 
 class QueryFilter:
-    """Removes queries from the output of one program before it is sent to a window.
+    """Removes from the output of one program what a window must not get.
 
     `clipboard` is true if the program may write to the clipboard of the window's own terminal.
     """
@@ -147,13 +178,13 @@ class QueryFilter:
             parts.append(_csi(whole, token["body"], token["final"]))
         elif token["cut"] is not None:
             parts.append(_executed(token["body"]))
-        elif token["escape"] is not None and token["end"] in (None, b"Z"):
-            parts.append(_executed(token["escape"]))
-        elif token["longer"] is not None and token["last"] is None:
-            parts.append(_executed(token["longer"]))
         elif token["escape"] is not None or token["longer"] is not None:
-            parts.append(whole.replace(_ENQUIRY, b""))
-        elif token["other"] is not None and token["other"] != b"\x9a":
+            between = token["longer"] if token["escape"] is None else token["escape"]
+            final = token["end"] or token["last"]
+            finals = _ESCAPES.get(between.translate(None, _CONTROLS), b"")
+            passes = final is not None and final in finals
+            parts.append(whole.replace(_ENQUIRY, b"") if passes else _executed(between))
+        elif token["other"] is not None and token["other"] in _C1:
             parts.append(whole)
         return token.end()
 
@@ -212,30 +243,25 @@ class QueryFilter:
             header = _DCS.match(content)
             if header is None:
                 return False if is_whole else None
-            # DECRQSS, XTGETTCAP, XTGETXRES; DECUDK; `tmux;`.
-            asks = header[2] in b"qQ" and header[1] in (b"$", b"+")
-            return not (asks or header[2] == b"|" or (header[2] == b"t" and not header[1]))
-        if kind == b"_":
-            if content[:1] == b"G" or content[:4] == b"25a1":
-                return False
-            return True if is_whole or not b"25a1".startswith(content[:4]) else None
-        return True
+            return header.groups() in ((b"", b"", b"q"), (b"=", b"", b"s"))
+        return False
 
     def _decide_osc(self, content: bytes, *, is_whole: bool) -> bool | None:
         digits, semicolon, rest = content.partition(b";")
         if not digits.isdigit():
-            # The palette sequence of the Linux console has no terminator.
-            return True if digits or is_whole else None
+            # The palette sequences of the Linux console have no terminator.
+            return digits[:1] in b"PR" if digits or is_whole else None
         number = int(digits[:9])
         if not semicolon and not is_whole:
             return None
-        if number in _PASSED_OSC or number in _DROPPED_OSC:
-            return number in _PASSED_OSC
         if number == _CLIPBOARD:
             return self._clipboard and _decide_clipboard(rest, is_whole=is_whole)
-        if number == _ITERM:
-            return _decide_iterm(rest, is_whole=is_whole)
-        return _decide_parameters(number, rest) if is_whole else None
+        if number == _PROGRESS:
+            return rest[:1] == b"4" and (rest[1:2] in b";") if len(rest) > 1 or is_whole else None
+        if number in _COLOURS:
+            is_query = any(item.strip().startswith(b"?") for item in rest.split(b";"))
+            return not is_query if is_whole else None
+        return number in _TEXTS
 
 
 def _decide_clipboard(rest: bytes, *, is_whole: bool) -> bool | None:
@@ -243,20 +269,6 @@ def _decide_clipboard(rest: bytes, *, is_whole: bool) -> bool | None:
     if written:
         return not written.startswith(b"?")
     return bool(semicolon) if is_whole else None
-
-
-def _decide_iterm(rest: bytes, *, is_whole: bool) -> bool | None:
-    key = re.split(rb"[=;]", rest, maxsplit=1)
-    if len(key) == 1 and not is_whole:
-        return None
-    return key[0].strip().lower() not in _ITERM_DROPPED
-
-
-def _decide_parameters(number: int, rest: bytes) -> bool:
-    if number == _NOTIFICATION:
-        metadata = rest.partition(b";")[0].split(b":")
-        return not any(item.startswith((b"a=", b"c=", b"p=?")) for item in metadata)
-    return not any(item.strip().startswith(b"?") for item in rest.split(b";"))
 
 
 def _executed(body: bytes) -> bytes:
@@ -271,18 +283,18 @@ def _executed(body: bytes) -> bytes:
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
     """Filter the control sequence `whole`; return the bytes for the window.
 
-    `body` is the part between CSI and the `final` byte. If the sequence is a query or malformed,
-    returns only its control characters. If it sets modes, removes the `REPORTING_MODES` from it.
+    `body` is the part between CSI and the `final` byte. If the sequence does not pass, returns only
+    its control characters. If it sets modes, removes the `REPORTING_MODES` from it.
     """
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:
         # The private marker is misplaced. Some terminals accept that, but no program needs it.
         return _executed(body)
     private, parameters, between = known.groups()
-    if private + between + final in _QUERIES:
-        return _executed(body)
+    kind = private + between + final
     numbers = [int(item[:9]) if item.isdigit() else 0 for item in parameters.split(b";")]
-    if final == b"t" and not private + between and numbers[0] in _WINDOW_REPORTS:
+    passed = numbers[0] in _PASSED_WINDOW_OPERATIONS if kind == b"t" else kind in _PASSED_CSI
+    if not passed:
         return _executed(body)
     if final == b"h" and private == b"?" and not REPORTING_MODES.isdisjoint(numbers):
         kept = b";".join(b"%d" % number for number in numbers if number not in REPORTING_MODES)

@@ -250,12 +250,13 @@ async def test_records_of_ended_connections_are_deleted(monkeypatch):
                 await agent.release(shown)
                 await agent.run("echo gone")
                 left = await agent.create("sleep 60")
-            assert {key.partition("/")[0] for key in spy.keys} == {"host", "c", "s", "k", "t"}
+            kinds = {key.partition("/")[0] for key in spy.keys}
+            assert kinds == {"host", "audit", "c", "s", "k", "t"}
         await poll(lambda: not host.state.agents)
         async with user_of(host) as user:
             retained = {entry["terminalId"] for entry in await user.list(all=True)}
-            await poll(lambda: spy.keys - {"host"} == {f"t/{id_}" for id_ in retained})
+            await poll(lambda: spy.keys - {"host", "audit"} == {f"t/{id_}" for id_ in retained})
             assert left not in retained
             for id_ in retained:
                 await user.terminal_request("release", id_)
-            await poll(lambda: not spy.keys - {"host"})
+            await poll(lambda: not spy.keys - {"host", "audit"})

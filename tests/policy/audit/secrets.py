@@ -180,6 +180,170 @@ LINES = [
     (f"password: {_S}", _S, "password: [redacted]"),
 ]
 
+_Q = "correct" + "horse"  # a password of letters only
+_P = "Tr0ub4dor" + "&3"
+_UUID = "123e4567-e89b-12d3-a456-426614174000"
+_CAPITALS = string.ascii_uppercase + _DIGITS
+_BASIC = "aHVudGVyMmh1" + "bnRlcjI="
+
+# Texts, and the secret in each.
+FORMS = [
+    (f"set -x GITHUB_TOKEN {_K}", _K),
+    (f"fly secrets set API={_S}", _S),
+    (f"gh secret set DEPLOY -b {_S}", _S),
+    (f"gh secret set DEPLOY --body {_S}", _S),
+    (f"KEY={_K} run", _K),
+    (f"twine upload -u __token__ -p {_K} d/*", _K),
+    (f"ssh-keygen -t ed25519 -N {_Q} -f k", _Q),
+    (f"ssh-keygen -p -P {_Q} -N '{_P}' -f k", _P),
+    (f"htpasswd -b .htpasswd me {_Q}", _Q),
+    (f"htpasswd -bB -c f me {_S}", _S),
+    (f"mosquitto_pub -u me -P {_Q} -t x", _Q),
+    (f"impdp me/{_S}@db", _S),
+    (f"sqlplus me/{_S}@db", _S),
+    (f"sqlplus -S sys/{_S}@//h:1521/x as sysdba", _S),
+    (f"redis-cli AUTH {_S}", _S),
+    (f"redis-cli config set requirepass {_Q}", _Q),
+    (f"mysqladmin -u root password {_S}", _S),
+    (f"mysql -e \"ALTER USER 'r'@'%' IDENTIFIED BY '{_Q}'\"", _Q),
+    (f"psql -c \"ALTER USER r WITH PASSWORD '{_Q}'\"", _Q),
+    (f"psql -c \"CREATE ROLE r LOGIN ENCRYPTED PASSWORD '{_P}'\"", _P),
+    (f"cqlsh -u c -p {_Q} h", _Q),
+    (f"podman login --creds me:{_Q} r", _Q),
+    (f"skopeo copy --src-creds me:{_Q} a b", _Q),
+    (f"skopeo copy --dest-creds=me:{_Q} a b", _Q),
+    (f"kubectl create secret generic x --from-literal=foo={_S}", _S),
+    (f"kubectl create secret generic x --from-literal foo={_S}", _S),
+    (f"curl -b 'session={_K}' h", _K),
+    (f"curl -x u:{_Q}@p:1 h", _Q),
+    (f"curl -E cert.pem:{_Q} h", _Q),
+    (f"http --auth me:{_Q} h", _Q),
+    (f"http -A bearer -a {_K} h", _K),
+    (f"http h X-API-Key:{_S}", _S),
+    (f"usermod -p '$6$abc${fake(60)}' me", fake(60)),
+    (f"useradd -p {_S} me", _S),
+    (f"chpasswd <<< me:{_Q}", _Q),
+    (f"echo -e '{_Q}\\n{_Q}' | passwd me", _Q),
+    (f"echo {_Q} | su - root -c ls", _Q),
+    (f"echo {_Q} | gpg --batch --passphrase-fd 0 -d f", _Q),
+    (f"printf %s {_Q} | cryptsetup open /dev/x y -", _Q),
+    (f"echo -n {_Q} | cryptsetup luksFormat /dev/x -", _Q),
+    (f"gpg --passphrase-fd 0 -d f <<< {_Q}", _Q),
+    (f'expect -c \'spawn ssh h; expect "assword:"; send "{_Q}\\r"\'', _Q),
+    (f"docker login -u m --password-stdin <<< {_Q}", _Q),
+    (f"gh auth login --with-token <<< {_K}", _K),
+    (f"vault login {_K}", _K),
+    (f"vault kv put secret/x value={_S}", _S),
+    (f"bw unlock {_P}", _P),
+    (f"aws ssm put-parameter --type SecureString --name /x --value {_S}", _S),
+    (f"rar a -hp{_Q} a.rar f", _Q),
+    (f"security add-generic-password -a me -s x -w {_Q}", _Q),
+    (f"security unlock-keychain -p {_Q} k", _Q),
+    (f"nmcli dev wifi connect Net password {_Q}", _Q),
+    (f"wpa_passphrase Net {_Q}", _Q),
+    (f"kinit me <<< {_Q}", _Q),
+    (f"rabbitmqctl add_user me {_Q}", _Q),
+    (f"rabbitmqctl change_password me {_Q}", _Q),
+    (f"ldappasswd -s {_Q} cn=x", _Q),
+    (f"smbpasswd -a me <<< {_Q}", _Q),
+    (f"flyctl auth token; fly -t {_K} deploy", _K),
+    (f"tailscale up --authkey {_K}", _K),
+    (f"ngrok config add-authtoken {fake(27)}_{fake(21)}", fake(21)),
+    (f"ngrok authtoken {fake(27)}_{fake(21)}", fake(21)),
+    (f"wandb login {_hex(40)}", _hex(40)),
+    (f"vercel -t {fake(24)} deploy", fake(24)),
+    (f"snyk auth {_UUID}", _UUID),
+    (f"git config --global user.password {_Q}", _Q),
+    (f"composer config http-basic.repo.x me {_S}", _S),
+    (f"composer config --global github-oauth.github.com {_hex(40)}", _hex(40)),
+    (f"poetry config pypi-token.pypi {_K}", _K),
+    (f"poetry config http-basic.x me {_S}", _S),
+    (f"cargo login {_K}", _K),
+    (f"dotnet nuget push x -k {_K}", _K),
+    (f"doctl auth init -t {_K}", _K),
+    (f"pulumi config set --secret dbPassword {_Q}", _Q),
+    (f"ConvertTo-SecureString '{_P}' -AsPlainText", _P),
+    (f"tool /password:{_Q}", _Q),
+    (f"yt-dlp -u me -p {_Q} u", _Q),
+    (f"rsync --password-file=<(echo {_Q}) a b", _Q),
+    (f"restic --password-command 'echo {_Q}' x", _Q),
+    (f"ssh h 'PGPASSWORD='\"'\"'{_S}'\"'\"' psql'", _S),
+    (f'curl -H \'Authorization: Digest username="u", response="{_hex(32)}"\' h', _hex(32)),
+    (f"curl -H Authorization:\\ Bearer\\ {_K} h", _K),
+    (f"requests.get(u, auth=('me', '{_S}'))", _S),
+    (f"cat > .netrc <<E\nmachine h login me password {_Q}\nE", _Q),
+    (f"machine h\n  login me\n  password {_S}\n", _S),
+    (f"[pypi]\nusername = me\npassword = {_Q}\n", _Q),
+    (f"db:\n  password: {_Q}\n", _Q),
+    (f"apiVersion: v1\nkind: Secret\ndata:\n  foo: {_BASIC}\n", _BASIC),
+    (f"kind: Secret\nstringData:\n  foo: {_S}\n", _S),
+    (f"password = '''{_Q}'''", _Q),
+    (f"<password>{_Q}</password>", _Q),
+    (f'<add key="ApiKey" value="{_S}"/>', _S),
+    (f"<token>{_K}</token>", _K),
+    (f"define('DB_PASSWORD', '{_Q}');", _Q),
+    (f"define( 'AUTH_KEY', '{_K}' );", _K),
+    (f"password: str = '{_Q}'", _Q),
+    (f"let password: string = '{_Q}';", _Q),
+    (f"os.environ['API_KEY'] = '{_S}'", _S),
+    (f"api_key: {_Q}{_Q}", _Q),
+    (f"user:\n  client-key-data: {fake(200)}", fake(200)),
+    (f"<server><password>{_K}</password>", _K),
+    (f"requirepass {_Q}", _Q),
+    (f'psk="{_Q}"', _Q),
+    (f"wpa_psk={_hex(64)}", _hex(64)),
+    (f'<string name="api_key">{_S}</string>', _S),
+    (f"password:{_Q}", _Q),
+    (f"secretKey: {_Q}{_Q}", _Q),
+    (f'\\\\\\"password\\\\\\": \\\\\\"{_S}\\\\\\"', _S),
+    (f"https%3A%2F%2Fme%3A{_S}%40h%2F", _S),
+    (f"?x=1%26password%3D{_S}", _S),
+    (f"jdbc:oracle:thin:me/{_S}@h:1521:x", _S),
+    (f"https://{_Q}:x-oauth-basic@github.com/o/r", _Q),
+    (f"https://{_K}:x-oauth-basic@github.com/o/r", _K),
+    (f"https://{_K}:@h/x", _K),
+    (f"root:{_S}@tcp(127.0.0.1:3306)/db", _S),
+    (f"EAAC{fake(100)}", fake(100)),
+    (f"EAAA{fake(60)}", fake(60)),
+    (f"amzn.mws.{_UUID}", _UUID),
+    (f"figd_{fake(40)}", fake(40)),
+    (f"rnd_{fake(32)}", fake(32)),
+    (f"tvly-{fake(32)}", fake(32)),
+    (f"CFPAT-{fake(43)}", fake(43)),
+    (f"dt0c01.{fake(24, _CAPITALS)}.{fake(64, _CAPITALS)}", fake(64, _CAPITALS)),
+    (f"rpa_{fake(44)}", fake(44)),
+    (f"fly FlyV1 fm2_{fake(80)}", fake(80)),
+    (f"FlyV1 fm1r_{fake(80)}", fake(80)),
+    (f"lsv2_pt_{_hex(32)}_{_hex(10)}", _hex(32)),
+    (f"phc_{fake(43)} phx_{fake(43)}", fake(43)),
+    (f"sgp_{_hex(16)}_{_hex(40)}", _hex(40)),
+    (f"CCIPAT_{fake(22)}_{_hex(40)}", _hex(40)),
+    (f"bkua_{_hex(40)}", _hex(40)),
+    (f"fw_{fake(24)}", fake(24)),
+    (f"esecret_{fake(50)}", fake(50)),
+    (f"tgp_v1_{fake(43)}", fake(43)),
+    (f"pcsk_{fake(70)}", fake(70)),
+    (f"jina_{_hex(32)}{fake(28)}", fake(28)),
+    (f"napi_{fake(64)}", fake(64)),
+    (f"nfp_{fake(36)}", fake(36)),
+    (f"cio_{fake(40)}", fake(40)),
+    (f"waka_{_UUID}", _UUID),
+    (f"shippo_live_{_hex(40)}", _hex(40)),
+    (f"rzp_live_{fake(14)}", fake(14)),
+    (f"FLWSECK_TEST-{_hex(32)}-X", _hex(32)),
+    (f"xkeysib-{_hex(64)}-{fake(16)}", _hex(64)),
+    (f"sl.{fake(130)}", fake(130)),
+    (f"duffel_live_{fake(43)}", fake(43)),
+    (f"export \x1b[1mTOKEN\x1b[0m={_S}", _S),
+    (f"ghp_\x1b[31m{fake(36)}\x1b[0m", fake(36)),
+    (f"ghp_{fake(18)}\\\n{fake(36)[18:]}", fake(18)),
+    (f"--password \\\n  {_Q}", _Q),
+    (f"mysql \\\n -u root \\\n -p{_Q}", _Q),
+    (f"TOKEN%3D{_K}", _K),
+    (f"password%3A%20{_S}", _S),
+    (f"Bearer%20{_K}", _K),
+]
+
 # A program, its arguments, and the arguments as they are recorded.
 ARGS = [
     ("tool", ["--password", f"{_S} y z", "x"], ["--password", "[redacted]", "x"]),
@@ -288,6 +452,148 @@ ORDINARY = [
     "node -e 'const key = keys[0]; const token = tokens.next()'",
     "const passport = require('passport'); app.use(auth)",
     "Module.exports.something = NewThing.method.call",
+]
+
+# Texts without a secret, a line each.
+_HARMLESS_LINES = r"""
+git commit -m "password: reset form"
+git commit -m 'token: refresh before expiry'
+git log --grep='IDENTIFIED BY'
+docker pull nginx:1.25@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+docker pull ghcr.io/o/r:v1.2@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+npm i react@npm:preact@10.1/x
+scp a.txt me@host:/tmp/b
+rsync -a src/ me@host:22/dst
+ssh -p 2222 me@host 'ls -la'
+curl -x http://proxy:8080 https://h
+curl --proxy proxy.local:3128 https://h
+curl -b cookies.txt -c cookies.txt https://h
+curl -E cert.pem --key key.pem https://h
+curl -u me https://h
+curl -u : --negotiate https://h
+http -a me h
+sqlplus / as sysdba
+sqlplus /nolog @run.sql
+htpasswd -c .htpasswd me
+vault login -method=oidc
+vault kv get secret/x
+cargo login
+wandb login --relogin
+ngrok http 8080
+gh auth login
+snyk auth
+bw unlock --check
+kubectl create secret generic x --from-file=ca.crt
+gh secret set DEPLOY < key.txt
+echo hello | sudo tee x
+echo passwd | grep x
+cat /etc/passwd | grep me
+su - me -c 'ls'
+passwd me
+ssh-keygen -t ed25519 -f k -C c
+ssh-keygen -N "" -f k
+twine upload dist/*
+yt-dlp -f best https://h/v
+fly deploy -a app
+fly logs -a app
+vercel --prod
+codecov -f coverage.xml
+docker push r/image:tag
+git push -u origin main
+git push --force-with-lease origin feature/token-refresh
+useradd -m -s /bin/bash me
+usermod -aG docker me
+security find-certificate -a
+security list-keychains
+snmpwalk -v2c h
+pdftotext -layout a.pdf
+nmcli dev wifi list
+mysqladmin status
+redis-cli ping
+redis-cli -h h -p 6379 info
+kinit me@REALM
+python -c "print('password')"
+python -c "d['key'] = 'value'"
+python -c "x = {'token': None, 'auth': True}"
+python -c "import secrets; print(secrets.token_hex(8))"
+sed -i 's/password/passphrase/' README.md
+grep -rn "API_KEY" src
+echo "password required"
+echo 'enter the password: '
+printf "%s\n" key
+terraform apply -var region=eu-west-1
+ansible-playbook site.yml -K
+make KEY=value
+make KEY=release-2024
+make SIGN_KEY=
+psql -c "select * from users where password is null"
+psql -c "CREATE ROLE r LOGIN"
+mysql -e "select user, authentication_string from mysql.user"
+aws ssm get-parameter --name /x
+aws ssm put-parameter --name /x --type String --value 5
+composer config --list
+git config user.name me
+git config credential.helper store
+poetry config virtualenvs.in-project true
+pulumi config set aws:region eu-west-1
+cat <xml> </xml>
+echo '<token></token>'
+echo '<title>Password</title>'
+echo '<a href="x">y</a>'
+jest -t 'token'
+ls /run/secrets
+date +%20s%3A
+printf '%20s %3A %40d'
+curl 'https://h/a%20b%3Ac'
+curl 'https://h/?q=a%20key%20b'
+echo AQUARIUS LTAIR EAAAAA
+ls figd_x sgp_y nfp_z cio_a
+cp sl.txt fw_update.bin
+convert in.png -resize 50% out.png
+pip install keyring passlib
+cd keys && ls authkeys
+npm run build:prod@1
+uv run x:y@z
+id me:group@host
+tar czf - . | ssh me@h 'tar xz'
+docker run --rm -p 127.0.0.1:8080:80 me/app:1
+apt-key list
+gpg --list-keys
+gpg --passphrase-fd 0 -d f < pw.txt
+openssl rand -hex 32
+openssl dgst -sha256 -sign key.pem -out sig f
+tree-sitter parse a.c | head
+ping -c 1 h
+7z a -mx9 out.7z dir
+unzip -p a.zip f
+rar a out.rar dir
+hydra --help
+skopeo inspect docker://r/i:t
+podman ps --format json
+ldapsearch -x -b dc=x
+ipmitool -H h -U a sensor
+mosquitto_sub -h h -t topic
+evil-winrm --help
+doctl compute droplet list
+wpa_cli status
+node -e "process.env.API_KEY || exit(1)"
+def check(password: str = None): pass
+token: Optional[str] = None
+signature = inspect.signature(f)
+key = keys[0]
+password = getpass.getpass()
+"""
+HARMLESS = [
+    *_HARMLESS_LINES.strip().splitlines(),
+    "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: b\n",
+    "x:\n  keyName: y\n  password_file: /x\n",
+    "password:\n  type: string\n",
+    "cat <<E > x.py\nclass A:\n    password: str\n    token: Token\nE",
+    "properties:\n  password:\n    type: string\n  token:\n    type: string\n",
+    "secretKeyRef:\n  name: x\n  key: password\n",
+    "docker compose -f a.yml \\\n  up -d",
+    "cc \\\n -o x \\\n -p y",
+    "echo \x1b[1mbold\x1b[0m",
 ]
 
 

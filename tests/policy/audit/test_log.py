@@ -327,3 +327,67 @@ def test_full_disk_is_recorded_as_a_gap(tmp_path):
     assert gap["lost"] == 12_001 - len(found) > 0
     assert [item["seq"] for item in found] == list(range(1, len(found) + 1))
     assert os.listdir(disk) == []
+
+
+async def test_next_worker_reports_what_its_predecessor_has_not_written(tmp_path):
+    progress = []
+
+    def log_of(worker):
+        log = AuditLog(
+            str(tmp_path / "audit"),
+            file_bytes=1024 * 1024,
+            files=2,
+            previous=progress[-1] if progress else None,
+            on_progress=progress.append,
+        )
+        log._worker = worker
+        return log
+
+    async with running(first := log_of(1)):
+        first.record("create")
+    (tmp_path / "audit").rename(tmp_path / "away")
+    (tmp_path / "audit").write_text("")  # a file where the directory is to be
+    async with running(first):
+        for _ in range(3):
+            first.record("started")
+    (tmp_path / "audit").unlink()
+    (tmp_path / "away").rename(tmp_path / "audit")
+    (tmp_path / "audit").chmod(0o700)
+    async with running(second := log_of(2)):
+        second.record("exit")
+    async with running(third := log_of(3)):
+        third.record("exit")
+    found = entries(tmp_path / "audit")
+    assert [(one["worker"], one["seq"], one["event"]) for one in found] == [
+        (1, 1, "create"),
+        (2, 1, "gap"),
+        (2, 2, "exit"),
+        (3, 1, "exit"),
+    ]
+    gap = found[1]
+    assert gap["lost"] == 3
+    assert found[0]["time"] == gap["from"] <= gap["to"] <= gap["time"]
+
+
+async def test_gap_that_a_worker_has_not_written_is_reported_by_the_next_one(tmp_path):
+    (tmp_path / "audit").write_text("")
+    previous = None
+    for worker in (1, 2):
+        progress = []
+        log = AuditLog(
+            str(tmp_path / "audit"),
+            file_bytes=1024 * 1024,
+            files=2,
+            previous=previous,
+            on_progress=progress.append,
+        )
+        log._worker = worker
+        async with running(log):
+            log.record("exit")
+        previous = progress[-1]
+    (tmp_path / "audit").unlink()
+    log = AuditLog(str(tmp_path / "audit"), file_bytes=1024 * 1024, files=2, previous=previous)
+    async with running(log):
+        log.record("exit")
+    gap, _ = entries(tmp_path / "audit")
+    assert gap["lost"] == 3  # the entry of each, and the gap of the second

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acpterm.runtime.redaction import REDACTED, may_have_secret, redact, redact_args
 from acpterm.runtime.redaction.log_events import redact_event
 from acpterm.runtime.redaction.tokens import _LITERALS
-from tests.policy.audit.secrets import ARGS, LINES, ORDINARY, TOKENS, fake, wrapped
+from tests.policy.audit.secrets import ARGS, FORMS, HARMLESS, LINES, ORDINARY, TOKENS, fake, wrapped
 from tests.support.cases import each_case
 
 TEXT_CHARS = 64 * 1024
@@ -18,8 +18,8 @@ TIME_MIN_S = 0.02
 
 
 def test_tables_are_long_enough():
-    assert len(TOKENS) + len(LINES) >= 80
-    assert len(ORDINARY) >= 40
+    assert len(TOKENS) + len(LINES) + len(FORMS) >= 250
+    assert len(ORDINARY) + len(HARMLESS) >= 180
 
 
 @each_case(("prefix", "secret"), TOKENS)
@@ -43,6 +43,17 @@ def test_value_of_a_secret_is_redacted_and_the_rest_is_kept(text, secret, expect
     assert may_have_secret(text)
     assert secret not in redact(text)
     assert expected in redact(text)
+
+
+@each_case(("text", "secret"), FORMS)
+def test_secret_in_a_less_common_form_is_redacted(text, secret):
+    assert may_have_secret(text)
+    assert secret not in redact(text)
+
+
+@each_case("text", HARMLESS)
+def test_text_that_resembles_a_secret_is_not_changed(text):
+    assert redact(text) == text
 
 
 @each_case(("program", "args", "expected"), ARGS)
@@ -124,6 +135,13 @@ ADVERSARIAL = [
         "set a ",
         "set key ",
     ),
+    *("nmcli password ", "htpasswd -b a a ", "vault kv put a=", "secret set -b ", "a:b@c:1 "),
+    *("create secret --from-literal=", "<password ", "<a b='password' ", "key='password' value="),
+    *("auth=('a', ", "identified by '", "sqlplus a/", "redis-cli auth ", "vault login -a "),
+    *("git config .password ", "put-parameter SecureString --value ", "password: a\n", "password="),
+    *("kind: Secret\ndata:\n a: b\n", "assword: send ", "password=<(echo ", "password%3D"),
+    *("password=\\\n", "password\x1b[m=", "a:1:a:a:", "password = '''", "define('password', '"),
+    *(".pgpass a:1:a:a:", "nmcli ", "machine ", "<a", "://a:b@", "a:", "secret set a=", "@", "%20"),
     *("Bearer ", "Authorization: ", "Cookie: a=", "aZ", "aZ-1", "Az.", "/a", "{{", "$(", "<a", "é"),
 ]
 

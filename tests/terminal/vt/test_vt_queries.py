@@ -39,6 +39,45 @@ REMOVED = [
     *(b"\x1b]99;i=1:p=?;\x1b\\", b"\x1b]99;a=report;x\x1b\\", b"\x1b_Ga=q,i=1;AAAA\x1b\\"),
     *(b"\x1bPtmux;\x1b\x1b[c\x1b\\", b"\x1b[?2048h", b"\x1b[?2031h", b"\xc2\x9bc", b"\xc2\x9b6n"),
     *(b"\xc2\x9d11;?\xc2\x9c", b"\xc2\x9a", b"\x1b[1*z", b"\x1bP1;0|17/6c73\x1b\\"),
+    b"\x1b[?1;2c",
+]
+# What is no query, but may not pass either; a row per kind.
+DANGEROUS = [
+    ("resizes or moves the window", b"\x1b[8;24;80t"),
+    ("iconifies the window", b"\x1b[2t"),
+    ("changes the number of columns", b"\x1b[132$|"),
+    ("prints the screen", b"\x1b[i"),
+    ("sends what follows to a printer", b"\x1b[5i"),
+    ("prints every line", b"\x1b[?5i"),
+    ("writes to the status line", b"\x1b[1$}"),
+    ("makes keys send 8-bit controls", b"\x1b G"),
+    ("leaves UTF-8", b"\x1b%@"),
+    ("locks the memory above the cursor", b"\x1bl"),
+    ("writes to the clipboard", b"\x1b]52;c;QUJD\a"),
+    ("notifies (iTerm2)", b"\x1b]9;done\a"),
+    ("runs a program (ConEmu)", b'\x1b]9;7;"calc"\a'),
+    ("notifies (kitty)", b"\x1b]99;i=1;done\x1b\\"),
+    ("notifies (rxvt)", b"\x1b]777;notify;a;b\a"),
+    ("downloads a file (iTerm2)", b"\x1b]1337;File=name=eA==;size=1:eA==\a"),
+    ("opens a page (iTerm2)", b"\x1b]1337;OpenURL=:eA==\a"),
+    ("clears the scrollback (iTerm2)", b"\x1b]1337;ClearScrollback\a"),
+    ("transfers files (kitty)", b"\x1b]5113;ac=send\x1b\\"),
+    ("sets an X property", b"\x1b]3;WM_NAME=x\a"),
+    ("writes a log file", b"\x1b]46;/etc/passwd\a"),
+    ("selects a font", b"\x1b]50;#1\a"),
+    ("calls a function of Emacs", b"\x1b]51;Efind-file x\a"),
+    ("names the next command (VS Code)", b"\x1b]633;E;rm -rf x\a"),
+    ("sets the icon (dtterm)", b"\x1b]Ix\x1b\\"),
+    ("is unknown", b"\x1b]12345;x\a"),
+    ("restores settings (DECRSTS)", b"\x1bP1$tx\x1b\\"),
+    ("defines keys (DECUDK)", b"\x1bP1;0|17/6c73\x1b\\"),
+    ("defines characters (DECDLD)", b"\x1bP1;1;1{ @????\x1b\\"),
+    ("starts tmux's control mode", b"\x1bP1000p%begin\x1b\\"),
+    ("passes through tmux", b"\x1bPtmux;\x1b\x1b]52;c;QQ==\a\x1b\\"),
+    ("draws images (kitty)", b"\x1b_Ga=T;AAAA\x1b\\"),
+    ("is a command (APC)", b"\x1b_x\x1b\\"),
+    ("is a message (PM)", b"\x1b^x\x1b\\"),
+    ("is a string (SOS)", b"\x1bXx\x1b\\"),
 ]
 PASSED = [
     *(
@@ -50,7 +89,6 @@ PASSED = [
     ),
     *(b"\x1b[>4;2m", b"\x1b[>1u\x1b[=5;2u\x1b[<u", b"\x1b[u\x1b[s", b"\x1b[2 q", b"\x1b[22;0t"),
     *(
-        b"\x1b[8;24;80t",
         b"\x1b[!p",
         b'\x1b[1"q',
         b"\x1b[1;5r",
@@ -61,15 +99,14 @@ PASSED = [
     *(b"\x1b]11;rgb:1/2/3\a", b"\x1b]4;1;rgb:1/2/3\x1b\\", b"\x1b]104\a", b"\x1b]7;file://h/p\a"),
     *(
         b"\x1b]9;4;1;50\a",
-        b"\x1b]1337;SetMark\a",
+        b"\x1b]12;red\a\x1b]112\a\x1b]22;text\a",
+        b"\x1bP=1s\x1b\\text\x1bP=2s\x1b\\",
         b"\x1bPq#0;2;0;0;0~-\x1b\\",
-        b"\x1b[3$}",
         b"\x1b7\x1b8",
     ),
     *(
         "日本 é ° 👍🏽\u200d".encode(),
         b"\x1b]P1aabbcc",
-        b"\x1b[?1;2c",
         b"\x1b[>4n",
         b"\xff\x80",
         b"\x9b6n",
@@ -83,6 +120,13 @@ def test_query_is_removed_however_it_is_split(query):
     # The terminator of a removed string may remain: it has no effect on its own.
     assert passed(around).replace(b"\x1b\\", b"") == b"beforeafter"
     assert passed(*single_bytes(around)).replace(b"\x1b\\", b"") == b"beforeafter"
+
+
+@each_case(("what", "data"), DANGEROUS)
+def test_sequence_that_acts_outside_of_the_window_is_removed(what, data):
+    around = b"before" + data + b"after"
+    for found in passed(around), passed(*single_bytes(around)):
+        assert found.replace(b"\x1b\\", b"") == b"beforeafter", what
 
 
 @each_case("data", [data if isinstance(data, bytes) else bytes([data]) for data in PASSED])
