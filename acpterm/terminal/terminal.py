@@ -185,6 +185,7 @@ class Terminal:
             size=size,
             first=Sample(ring.position, monotonic) if ring.position else None,
             known_from=ring.restored_end,
+            last=ring.written_at if ring.restored_end else None,
         )
         is_answered = remote is not None and remote.answers_queries
         on_reply = None if is_answered else _Replies(ring, self.keyboard)
