@@ -39,8 +39,9 @@ class AttachRequest(Wire, omit_defaults=True):
 
     The window has `cols` columns and `rows` rows. With `read_only` the window does not affect the
     terminal's size. With `scrollback` the window begins with the retained output of the main
-    screen, so that its scrollback has it. With `complete` it is sent all output: the program waits
-    for the window instead of some output being skipped.
+    screen, so that its scrollback has it. With `since`, the last `position` that the window was
+    sent by an earlier worker, it continues from there. With `complete` it is sent all output: the
+    program waits for the window instead of some output being skipped.
     """
 
     terminal_id: TerminalName
@@ -49,6 +50,7 @@ class AttachRequest(Wire, omit_defaults=True):
     rows: Cells
     read_only: bool = False
     scrollback: bool = False
+    since: Annotated[int, Meta(ge=0)] | None = None
     complete: bool = False
 
 

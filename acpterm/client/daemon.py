@@ -259,6 +259,28 @@ def read_lock(settings: Settings) -> Lock:
     return Lock(pid, " ".join(lines[1:]).strip() or None)
 
 
+def signal_keeper(settings: Settings, number: int) -> int:
+    """Signal the keeper of a daemon whose worker does not answer; return the keeper's pid.
+
+    Raises `DaemonError` if the keeper is not known or cannot be signalled.
+    """
+    path = agent_socket(settings)
+    pid = read_lock(settings).pid
+    if pid is None:
+        raise DaemonError(
+            f"no worker of the daemon at {path} answers, and {path}.lock does not say which "
+            "process keeps its terminals: end that by its pid"
+        )
+    try:
+        os.kill(pid, number)
+    except OSError as error:
+        raise DaemonError(
+            f"no worker of the daemon at {path} answers, and its keeper (pid {pid}) cannot be "
+            f"signalled: {error.strerror}"
+        ) from error
+    return pid
+
+
 def _check_paths(settings: Settings, alternative: str = "") -> None:
     """Raise `SocketPathError` if the agents' or the user's socket cannot be created at its path.
 

@@ -221,6 +221,16 @@ class KeeperClient:
         """Delete the entry that `put` has stored in the keeper under `key`, if there is one."""
         self._socket.send("delete", key)
 
+    def put_screen(self, name: str, position: int, state: bytes) -> None:
+        """Store the state of a terminal's emulator at a position of its output."""
+        self.put(f"e/{name}", position.to_bytes(8, "big") + state)
+
+    def stored_screen(self, name: str) -> tuple[int, bytes]:
+        """Return what an earlier worker stored last with `put_screen`; `(0, b"")` if nothing."""
+        entry = self.entries.get(f"e/{name}")
+        value = b"" if entry is None else entry.value
+        return int.from_bytes(value[:8], "big"), value[8:]
+
     @property
     def is_flushed(self) -> bool:
         """Whether all messages so far were sent, or the connection to the keeper is lost."""

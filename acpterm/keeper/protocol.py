@@ -15,7 +15,8 @@ From the worker:
     put(key, value) descriptors         store an entry, replacing any entry of that key
     delete(key)
     close(name)                         close the keeper's master of a terminal
-    forget(name)                        drop a terminal with its ring, report and entry "t/NAME"
+    forget(name)                        drop a terminal with its ring, report and entries "t/NAME"
+                                        and "e/NAME"
     restart(request)                    replace this worker by the installed version
     status(text), alive()               for the service manager
     end()                               the daemon shuts down: when this worker exits, the keeper

@@ -30,6 +30,7 @@ versions.
 | `EMULATOR_KILLS` | keeper | how often a worker was killed while `EMULATOR` was set |
 | `MARKED` | keeper | start + 1 of the space that `mark_unread` has filled, else 0 |
 | `SESSION` | keeper, once | the pid of the leader of the terminal's session; 0 if the child is it |
+| `WRITTEN_AT` | keeper | time of the last write in microseconds of `time.monotonic`, or 0 |
 
 If a worker crashed, the keeper leaves `EMULATOR` as it is; after any other end, the keeper clears
 it. But if a worker was killed while `EMULATOR` was set, the keeper first increments
@@ -83,7 +84,8 @@ _MAGIC = int.from_bytes(b"acprng\x00\x01", "little")
     EMULATOR_KILLS,
     MARKED,
     SESSION,
-) = range(21)
+    WRITTEN_AT,
+) = range(22)
 
 EXITED_UNKNOWN = 1 << 32
 # Python 3.13 can map a file without keeping a duplicate of its descriptor.

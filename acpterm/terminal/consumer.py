@@ -20,11 +20,17 @@ is output to consume. `catch_up` consumes a small backlog at once, so that the a
 includes output that the program has already written.
 
 A new terminal size is applied to the emulator at the position in the output at which it was set.
+
+The emulator's state is stored in the keeper (`save`) before the output that follows the previous
+state is released. The next worker's emulator continues from the state that was stored last
+(`restore`), and consumes the output that follows it again. So its screen also has what was drawn
+before the oldest retained output.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -76,15 +82,18 @@ class Consumer:
     """Feeds the output in one terminal's ring to the text, the emulator and the timeline.
 
     Calls `on_change` after each slice of output. `turns` is the lock by which the consumers of a
-    worker take turns; all of them get the same object.
+    worker take turns; all of them get the same object. `save` is called with a position and the
+    emulator's state at this position, for the next worker.
     """
 
     __slots__ = (
+        "_due",
         "_emulator",
         "_on_change",
         "_resync",
         "_ring",
-        "_sizes",
+        "_save",
+        "_saved",
         "_text",
         "_timeline",
         "_turns",
@@ -100,6 +109,7 @@ class Consumer:
         *,
         turns: Turns,
         on_change: Callable[[], None],
+        save: Callable[[int, bytes], None],
     ) -> None:
         self._ring = ring
         self._text = text
@@ -107,13 +117,17 @@ class Consumer:
         self._timeline = timeline
         self._turns = turns
         self._on_change = on_change
-        self._sizes: deque[tuple[int, int, int]] = deque()
+        self._save = save
+        # The position of the state that was saved last.
+        self._saved = 0
+        # What changes at which positions: sizes, and the state of an earlier worker's emulator.
+        self._due: deque[tuple[int, Callable[[], object]]] = deque()
         self._wake = trio.Event()
         self._resync = ring.position > 0
 
     def close(self) -> None:
-        """Never call `on_change` again, and drop the reference to it."""
-        self._on_change = _nothing
+        """Never call `on_change` and `save` again, and drop the references to them."""
+        self._on_change = self._save = _nothing
 
     def wake(self) -> None:
         """Make `run` check the ring for new output."""
@@ -124,8 +138,25 @@ class Consumer:
 
         `position` is reached when all output before it is consumed.
         """
-        self._sizes.append((position, cols, rows))
-        self._apply_sizes()
+        self._at(position, partial(self._resize, cols, rows))
+
+    def restore(self, position: int, state: bytes, on_lost: Callable[[], None]) -> None:
+        """Give the emulator the `state` that was saved at `position`; empty if it is lost.
+
+        Calls `on_lost` if the emulator cannot continue from that state. Must be called before any
+        output is consumed.
+        """
+        self._saved = position if state else 0
+
+        def apply() -> None:
+            if not self._emulator.restore(state):
+                on_lost()
+
+        self._at(position, apply)
+
+    def _at(self, position: int, apply: Callable[[], object]) -> None:
+        self._due.append((position, apply))
+        self._apply_due()
 
     def catch_up(self) -> bool:
         """Consume output now: at most `SLICE_BYTES` bytes, in about `_CATCH_UP_S` seconds.
@@ -182,22 +213,27 @@ class Consumer:
         self._step(SLICE_BYTES)
 
     def _step(self, max_bytes: int) -> None:
-        """Consume at most `max_bytes` bytes of output; then apply the new sizes that are due.
+        """Consume at most `max_bytes` bytes of output; then apply the changes that are due.
 
-        Consumes no output after the position at which the next new terminal size applies.
+        Consumes no output after the position of the next change.
         """
-        if self._sizes:
-            max_bytes = min(max_bytes, max(0, self._sizes[0][0] - self._ring.position))
+        if self._due:
+            max_bytes = min(max_bytes, max(0, self._due[0][0] - self._ring.position))
         data = self._ring.peek(max_bytes)
         if self._resync and data:
             # The output before `data` is lost, so `data` may begin within an escape sequence.
             skipped, self._resync = resync(data), False
             self._timeline.record(skipped, time.monotonic())
+            if self._ring.position == self._saved:
+                # The emulator has the output before `data`.
+                self._emulator.feed(data[:skipped])
             self._ring.advance(skipped)
             data = data[skipped:]
         if data:
-            self._ring.advance(self._feed(data))
-        self._apply_sizes()
+            size = self._feed(data)
+            self._save_state(self._ring.position + size)
+            self._ring.advance(size)
+        self._apply_due()
         self._on_change()
 
     def _feed(self, data: bytes) -> int:
@@ -222,12 +258,20 @@ class Consumer:
             self._text.feed(data[:size])
         return size
 
-    def _apply_sizes(self) -> None:
-        while self._sizes and self._sizes[0][0] <= self._ring.position:
-            _, cols, rows = self._sizes.popleft()
-            self._emulator.resize(cols, rows)
-            self._timeline.record_size(cols, rows, time.monotonic())
+    def _apply_due(self) -> None:
+        while self._due and self._due[0][0] <= self._ring.position:
+            self._due.popleft()[1]()
+
+    def _resize(self, cols: int, rows: int) -> None:
+        self._emulator.resize(cols, rows)
+        self._timeline.record_size(cols, rows, time.monotonic())
+
+    def _save_state(self, position: int) -> None:
+        # Half of what is retained: this leaves time if there is no state within a sequence.
+        if position - self._saved >= self._ring.retained // 2 and (state := self._emulator.state()):
+            self._save(position, state)
+            self._saved = position
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     pass

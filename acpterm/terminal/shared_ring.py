@@ -123,6 +123,11 @@ class SharedRing:
         return int(self._header[layout.HEAD])
 
     @property
+    def written_at(self) -> float | None:
+        """The time of the keeper's last write (`time.monotonic`); None if it is not known."""
+        return self._header[layout.WRITTEN_AT] / 1e6 or None
+
+    @property
     def unread(self) -> int:
         """The number of bytes that the keeper has written and that are not consumed yet."""
         return int(self._header[layout.HEAD]) - self.position

@@ -34,6 +34,7 @@ import math
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -70,6 +71,9 @@ _KILL_TIMEOUT_S: Final = 5.0
 _CLIENT_TIMEOUT_S: Final = 1.0
 # How long the client may pass on output after the program on the other host has ended by itself.
 _CLIENT_DRAIN_S: Final = 0.25
+# How long the PTY has another size to make its program repaint. A program that handles both changes
+# at once sees none.
+_REPAINT_S: Final = 0.1
 
 
 class Terminal:
@@ -181,6 +185,7 @@ class Terminal:
             size=size,
             first=Sample(ring.position, monotonic) if ring.position else None,
             known_from=ring.restored_end,
+            last=ring.written_at if ring.restored_end else None,
         )
         is_answered = remote is not None and remote.answers_queries
         on_reply = None if is_answered else _Replies(ring, self.keyboard)
@@ -196,6 +201,7 @@ class Terminal:
             self.timeline,
             turns=turns,
             on_change=self._after_consuming,
+            save=partial(keeper.put_screen, name),
         )
         self._report: ExitReport | None = None
         self._closed_at = math.inf
@@ -210,6 +216,8 @@ class Terminal:
         self._lifetime_cause: Final = lifetime_cause
         self._unlimited = False
         self._on_exit: Callable[[Terminal], object] = on_exit
+        if ring.restored_end:
+            self._restore_screen()
 
     # Queries and commands
 
@@ -461,6 +469,29 @@ class Terminal:
             await self._master.wait_raw()
             if (self.cols, self.rows) != size:
                 self._master.signal_foreground(signal.SIGWINCH)
+
+    def _restore_screen(self) -> None:
+        position, state = self._keeper.stored_screen(self.id)
+        if position < self.ring.position:
+            # The output between is released.
+            position, state = self.ring.position, b""
+        if position:
+            self._consumer.restore(position, state, self._screen_lost)
+
+    def _screen_lost(self) -> None:
+        if not self._closed.is_set():
+            self._start(self._repaint)
+
+    async def _repaint(self) -> None:
+        """Make the program repaint: change the PTY's size for a short time.
+
+        A program that ignores SIGWINCH does not repaint.
+        """
+        with contextlib.suppress(trio.ClosedResourceError, OSError):
+            if not self._master.closed:
+                self._master.resize(self.cols, self.rows - 1 or 2)
+                await trio.sleep(_REPAINT_S)
+                self.resize(self.cols, self.rows)
 
     async def _await_remote_exit(self, remote: RemoteProgram) -> None:
         """Wait until the client has ended; then query how the remote program ended; set `exit`."""

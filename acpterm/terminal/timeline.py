@@ -69,7 +69,8 @@ class Timeline:
     `size` is the columns and rows when the timeline begins. `first` is the first sample of an
     adopted terminal: output before this sample gets the time of this sample. If `first` is None,
     the timeline begins with the first byte of output. Output before the position `known_from` was
-    written before the adoption, so the real times of that output are unknown.
+    written before the adoption, so the real times of that output are unknown, except that it ended
+    at the time `last`.
     """
 
     __slots__ = (
@@ -94,6 +95,7 @@ class Timeline:
         size: tuple[int, int],
         first: Sample | None = None,
         known_from: int = 0,
+        last: float | None = None,
     ) -> None:
         self.start: Final = start
         #: The times of bytes before this position are unknown.
@@ -101,7 +103,7 @@ class Timeline:
         #: The position of the next byte to be recorded.
         self.end = 0 if first is None else first.position
         #: The time of the last output; None if no output has a known time.
-        self.last: float | None = None
+        self.last = last
         #: Columns and rows before the oldest change of the size that is kept.
         self.size = size
         #: How many times the terminal size has changed.
@@ -122,7 +124,7 @@ class Timeline:
             if len(self._times) > SAMPLES_MAX:
                 self._thin_out()
         self.end += size
-        # Output that an earlier worker had consumed has no known time.
+        # Output from before the adoption was not printed now.
         if self.end > self.known_from:
             self.last = now
 

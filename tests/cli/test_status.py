@@ -6,9 +6,11 @@ import re
 import pytest
 
 from acpterm import __version__
+from acpterm.keeper.process.respawn import DEATHS_MAX
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon, listens, user_socket
+from tests.support.polling import poll
 from tests.support.processes import alive
 
 
@@ -72,3 +74,19 @@ async def test_shutdown_returns_after_the_daemon_and_its_terminals_have_ended(tm
         assert process.process.poll() == 0
         assert not alive(pid)
         assert not listens(path)
+
+
+@pytest.mark.long
+async def test_shutdown_ends_a_daemon_whose_worker_was_given_up(tmp_path):
+    async with daemon(tmp_path) as started:
+        async with started.agent() as (agent, _):
+            one = await agent.create("trap '' TERM; echo $$; sleep 1000")
+            pid = int(await agent.until_output(one, "\n"))
+        for _ in range(DEATHS_MAX):
+            await started.kill_worker()
+        await poll(lambda: "given up" in started.process.logged())
+        assert alive(pid)
+        status, out, err = await run(started.path, "shutdown")
+        ended = f"ended the daemon (pid {started.process.pid}), whose worker did not answer\n"
+        assert (status, out, err) == (0, ended, "")
+        assert not alive(pid)

@@ -403,6 +403,27 @@ def test_attach_shows_what_was_printed_before_in_colour_but_no_full_screen_progr
     assert "\x1b[33m123\n" in pane.history(colours=True)
 
 
+@pytest.mark.parametrize("command", ["attach", "run"])
+@pytest.mark.long
+def test_lines_printed_without_a_worker_are_in_the_scrollback(windows, tmp_path, command):
+    daemon, shell, name = windows.daemon, windows.shell(), f"killed-{command}"
+    program = f"seq 300; until [ -e {tmp_path}/go ]; do sleep .1; done; seq 301 50000; "
+    program += f"touch {tmp_path}/printed; exec sleep 1000"
+    if command == "run":
+        shell.line(f"{OURS} run --name {name} '{program}'")
+    else:
+        daemon.request("terminal/create", name=name, command=program, cols=80, rows=24)
+        shell.line(f"{OURS} attach {name}")
+    shell.until("\n300")
+    worker = daemon.request("status")["workerPid"]
+    os.kill(worker, signal.SIGSTOP)
+    (tmp_path / "go").touch()
+    poll_blocking((tmp_path / "printed").exists)
+    os.kill(worker, signal.SIGKILL)
+    shell.until("\n50000")
+    assert numbers(shell) == list(range(1, 50001))
+
+
 # -- Floods
 
 

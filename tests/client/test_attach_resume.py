@@ -94,9 +94,9 @@ async def is_asked(worker, size=(80, 24)):
     return request
 
 
-async def show(worker, request, data, kind="screen"):
+async def show(worker, request, data, kind="screen", **more):
     encoded = base64.b64encode(data).decode()
-    params = {"token": request["params"]["token"], "kind": kind, "data": encoded}
+    params = {"token": request["params"]["token"], "kind": kind, "data": encoded, **more}
     await worker.notify("_acpterm/terminal/attached", params)
 
 
@@ -200,6 +200,19 @@ async def test_notice_does_not_appear_once_the_program_has_exited(tmp_path):
         assert cancelled["params"]["requestId"] == asked["id"]
         await poll(lambda: window.look() and window.left.is_set())
         assert b"leaves it" not in window.look()
+
+
+@pytest.mark.parametrize("alternate", [False, True])
+async def test_window_continues_from_its_position(tmp_path, alternate):
+    async with attached(tmp_path) as (_, first, host):
+        request = await is_asked(first)
+        assert request["params"]["scrollback"]
+        await show(first, request, b"the picture", position=7, alternate=alternate)
+        await show(first, request, b"output", kind="output", position=13)
+        await first.lose()
+        params = (await is_asked(await host.connected()))["params"]
+        # The last output of a full-screen program does not belong on the main screen.
+        assert params.get("since") == (None if alternate else 13)
 
 
 async def test_window_size_is_current_when_attached_again(tmp_path):

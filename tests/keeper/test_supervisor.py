@@ -49,6 +49,10 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
         first.keeper.put("pipe", b"a value", [writer])
         first.keeper.put("gone", b"x")
         first.keeper.delete("gone")
+        removed = await spawn(first.keeper, "sleep 60; :")
+        for terminal in (flood, removed):
+            first.keeper.put_screen(terminal.name, 1 << 40, b"state")
+        first.keeper.forget(removed.name)
         os.close(writer)
         await first.keeper.flushed()
         await flood.wait_for(lambda self: len(self.output) > 100_000)
@@ -62,7 +66,9 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
         entries = second.keeper.entries
         assert entries["t/" + flood.name].value == b"second record"
         assert entries["t/quiet"].value == b""
-        assert set(entries) == {*(f"t/{name}" for name in terminals), "pipe"}
+        assert second.keeper.stored_screen(flood.name) == (1 << 40, b"state")
+        assert second.keeper.stored_screen("quiet") == (0, b"")
+        assert set(entries) == {*(f"t/{name}" for name in terminals), f"e/{flood.name}", "pipe"}
         [passed] = entries["pipe"].fds
         os.write(passed, b"through it")
         assert os.read(reader, 100) == b"through it"

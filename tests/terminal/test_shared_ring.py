@@ -165,11 +165,12 @@ def test_queries_in_output_that_was_not_consumed_are_left_to_the_next_worker(wri
 class Consuming:
     """A consumer, with the objects that it feeds."""
 
-    def __init__(self, writer, limit=1 << 20):
-        self.ring = writer.ring(retained=100)
+    def __init__(self, writer, limit=1 << 20, *, retained=100, adopted=False):
+        self.ring = writer.ring(retained=retained, adopted=adopted)
         self.text = TextView(limit)
         self.timeline = Timeline(0.0, kept=100, size=(80, 24))
         self.changes = 0
+        self.saved = []
         self.emulator = Emulator(80, 24)
         self.consumer = Consumer(
             self.ring,
@@ -178,6 +179,7 @@ class Consuming:
             self.timeline,
             turns=Turns(),
             on_change=self.count,
+            save=lambda position, state: self.saved.append((position, state, self.ring.start)),
         )
 
     def count(self):
@@ -222,6 +224,35 @@ def test_catch_up_stops_early_when_output_is_expensive_to_emulate(writer):
     writer.write(b"x\x1b[65535b" * 5000)
     assert not consuming.consumer.catch_up()
     assert consuming.ring.unread > SLICE_BYTES // 2
+
+
+def test_emulators_state_is_saved_before_output_after_the_last_one_is_released(writer):
+    consuming = Consuming(writer)
+    for _ in range(50):
+        writer.write(b"\x1b[Hupdate\r\n" * 40)
+        assert consuming.consumer.catch_up()
+    assert consuming.ring.start > 0
+    assert len(consuming.saved) == 50
+    previous = 0
+    for position, _, released in consuming.saved:
+        assert released <= previous
+        previous = position
+
+
+@pytest.mark.parametrize("retained", [0, 100])
+def test_next_workers_emulator_continues_from_the_saved_state(writer, retained):
+    first = Consuming(writer, retained=retained)
+    writer.write(b"\x1b[HHEADER" + b"\x1b[3Hline 3\r\n" * 50)
+    assert first.consumer.catch_up()
+    position, state, _ = first.saved[-1]
+    writer.write(b"\x1b[5Hline 5\r\n\x1b[7Hline 7")
+    second = Consuming(writer, retained=retained, adopted=True)
+    second.consumer.restore(position, state, pytest.fail)
+    for consuming in (first, second):
+        assert consuming.consumer.catch_up()
+    rows = second.emulator.screen().text().split("\n")
+    assert rows == ["HEADER", "", "line 3", "", "line 5", "", "line 7"]
+    assert rows == first.emulator.screen().text().split("\n")
 
 
 async def test_size_is_applied_at_the_position_of_its_change(writer):

@@ -173,11 +173,11 @@ async def test_terminal_records_a_timeline():
 
 def test_output_that_an_earlier_process_consumed_has_no_time():
     first = Sample(position=10, time=5.0)
-    line = Timeline(0.0, kept=1 << 30, size=(80, 24), first=first, known_from=30)
+    line = Timeline(0.0, kept=1 << 30, size=(80, 24), first=first, known_from=30, last=4.0)
     assert line.end == 10
     assert line.slice_at(9) == (5.0, 9, 10)
     line.record(20, 100.0)
-    assert line.last is None
+    assert line.last == 4.0
     assert line.position_at(0.0) == line.position_at(100.0) == line.position_at(200.0) == 30
     line.record(5, 101.0)
     assert line.position_at(50.0) == 30

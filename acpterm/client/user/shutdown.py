@@ -3,13 +3,15 @@
 import contextlib
 import os
 import select
+import signal
 import time
 from typing import Final, NamedTuple
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.daemon import DaemonError
-from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.client.daemon import DaemonError, NoAnswerError, signal_keeper
+from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
+from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 
 # Seconds to wait for the daemon's exit. The daemon itself takes at most five.
@@ -22,28 +24,35 @@ class ShutdownResult(NamedTuple):
 
     pid: int
     """The daemon's process id."""
-    running: int
-    """Number of terminals whose programs were running before the shutdown."""
+    running: int | None
+    """Number of terminals whose programs were running before the shutdown; None if unknown."""
     gone: bool
     """Whether the daemon's process has exited in time."""
 
 
-def end_daemon(client: BlockingClient) -> ShutdownResult:
+def end_daemon(settings: Settings) -> ShutdownResult:
     """Shut the daemon down, and wait at most `_TIMEOUT_S` until its process has exited.
 
-    The daemon is asked for its pid first. If that request fails, `RpcError` or `DaemonError` is
-    raised, and no shutdown is requested.
+    If no worker answers, the keeper is signalled. Raises `RpcError` or `DaemonError` if no shutdown
+    could be requested.
     """
-    status = client.request_no_params("status", StatusResponse)
-    process = _Process(status.pid)
     try:
+        with open_blocking_client(settings, start=False) as client:
+            return _end(client)
+    except NoAnswerError:
+        pid = signal_keeper(settings, signal.SIGTERM)
+        with contextlib.closing(_Process(pid)) as process:
+            return ShutdownResult(pid, None, gone=process.wait(_TIMEOUT_S))
+
+
+def _end(client: BlockingClient) -> ShutdownResult:
+    status = client.request_no_params("status", StatusResponse)
+    with contextlib.closing(_Process(status.pid)) as process:
         # The connection may close before the response arrives, and a daemon that is ending already
         # cancels the request.
         with contextlib.suppress(RpcError, DaemonError):
             client.request_no_params("shutdown", Empty)
         return ShutdownResult(status.pid, status.running, gone=process.wait(_TIMEOUT_S))
-    finally:
-        process.close()
 
 
 class _Process:

@@ -3,7 +3,6 @@
 The programs of terminals continue to run, since the keeper owns them.
 """
 
-import os
 import signal
 import time
 from typing import Final, NamedTuple
@@ -12,7 +11,7 @@ import msgspec
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, StatusResponse
-from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock
+from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock, signal_keeper
 from acpterm.client.errors import LostError
 from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
 from acpterm.client.user.blocking_connection import DeadlineError
@@ -97,19 +96,7 @@ def _start(settings: Settings) -> RestartResult:
     `REPLACE_TIMEOUT_S`; the message says why.
     """
     path = agent_socket(settings)
-    pid = read_lock(settings).pid
-    if pid is None:
-        raise DaemonError(
-            f"no worker of the daemon at {path} answers, and {path}.lock does not say which "
-            "process keeps its terminals: end that by its pid"
-        )
-    try:
-        os.kill(pid, signal.SIGUSR1)
-    except OSError as error:
-        raise DaemonError(
-            f"no worker of the daemon at {path} answers, and its keeper (pid {pid}) cannot be "
-            f"signalled: {error.strerror}"
-        ) from error
+    pid = signal_keeper(settings, signal.SIGUSR1)
     try:
         with open_blocking_client(
             settings, start=False, answer_timeout_s=REPLACE_TIMEOUT_S

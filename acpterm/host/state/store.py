@@ -15,6 +15,7 @@
 | `s/CONNECTION/NUMBER` | `SessionRecord` |
 | `k/CONNECTION/NUMBER/CALL` | `ToolCallRecord` |
 | `t/TERMINAL` | `TerminalRecord`; stored when the program is started, deleted with the terminal |
+| `e/TERMINAL` | the emulator's state (`keeper.client.put_screen`); deleted with the terminal |
 | `l/TERMINAL` | `LaunchRecord` of a terminal that the user created; separate, as it may be large |
 | `q/QUESTION` | `ApprovalRecord` of a question to the user |
 """

@@ -16,7 +16,8 @@ A window is in one of two states. A change of state repaints the whole window:
   since the previous frame; there is at most one every `FRAME_INTERVAL_S` seconds.
 
 A window may ask for *scrollback*: the retained output of the main screen is then sent before the
-first snapshot of the main screen.
+first snapshot of the main screen. A window that was attached to an earlier worker is first sent the
+output since then.
 
 While a full-screen program runs, only the window's alternate screen is painted, and its main screen
 stays unchanged. If the terminal's main screen is blank, painting waits up to `_BLANK_MAX_S` seconds
@@ -121,11 +122,14 @@ class _Attachment:
         self._window = window
         self._token = params.token
         self._is_complete = params.complete
-        self._has_scrollback = params.scrollback
+        self._has_scrollback = params.scrollback or params.since is not None
         self._lacks_scrollback = params.scrollback
         # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
         self._size = 0, 0
+        if params.since is not None:
+            self._position = min(params.since, entry.terminal.ring.end)
+            self._size, window.needs_redraw = window.size, True
         self._frames: Frames | None = None
         self._queries = QueryFilter()
         # Whether the terminal's main screen has been painted on the window's main screen.
@@ -200,7 +204,8 @@ class _Attachment:
             or (behind > BEHIND_BYTES and not self._is_complete)
             or self._window.needs_redraw
         ):
-            return await self._begin(skipped_from=position if behind > BEHIND_BYTES else None)
+            skips = behind > BEHIND_BYTES and not self._is_complete
+            return await self._begin(skipped_from=position if skips else None)
         part = terminal.ring.read(position, CHUNK_BYTES)
         if part.lost:
             return await self._begin(skipped_from=position)
@@ -260,8 +265,7 @@ class _Attachment:
                 self._send_skipped(position - skipped_from)
             elif not alternate and self._position is not None and not self._is_alternate:
                 # The snapshot must not replace output that has yet to scroll off.
-                missing = terminal.ring.read(self._position, max(0, position - self._position))
-                self._send("output", self._queries.feed(missing.data), position)
+                await self._send_missing(self._position, position)
                 if self._has_scrollback and (grown := screen.rows - self._size[1]) > 0:
                     # A window that grows takes as many lines from its scrollback: return them.
                     text = f"{NEUTRAL}\x1b[{screen.rows}H" + "\n" * grown
@@ -291,6 +295,15 @@ class _Attachment:
         for start in range(0, len(data), CHUNK_BYTES):
             await self._user.sender.drain()
             self._send("output", data[start : start + CHUNK_BYTES], UNSET)
+
+    async def _send_missing(self, start: int, end: int) -> None:
+        while start < end:
+            part = self._terminal.ring.read(start, min(CHUNK_BYTES, end - start))
+            if part.lost:
+                self._send_skipped(part.lost)
+            start = part.position + len(part.data)
+            self._send("output", self._queries.feed(part.data), start)
+            await self._user.sender.drain()
 
     def _send_skipped(self, size: int) -> None:
         """Scroll the window's screen off, and a line that says how much output is skipped."""

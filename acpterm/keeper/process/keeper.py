@@ -229,6 +229,7 @@ class Keeper:
                 _kill_group(terminal.child.pid)
             terminal.forget()
         self.store.delete(_record_key(name))
+        self.store.delete(f"e/{name}")
 
     def _exited(self, terminal: Terminal, report: Exit) -> None:
         self._send("exited", terminal.name, *report)

@@ -15,7 +15,7 @@ import os
 import termios
 import time
 
-from acpterm.keeper.ring_file import CONSUMED, HEAD, RESERVED
+from acpterm.keeper.ring_file import CONSUMED, HEAD, RESERVED, WRITTEN_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class Reader:
             after = self._read(master, ring, end, how)
         finally:
             header[RESERVED] = header[HEAD]
+        if header[HEAD] != head:
+            header[WRITTEN_AT] = int(_monotonic() * 1e6)
         return RING_FULL if header[HEAD] == limit else after
 
     def _read(self, master: int, ring: RingFile, end: int, how: int) -> int:

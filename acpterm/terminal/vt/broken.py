@@ -46,6 +46,13 @@ class BrokenEmulator:
         """Ignore the program's next output; return its size in bytes."""
         return len(data)
 
+    def state(self) -> None:
+        """Return None: there is no state."""
+
+    def restore(self, _state: bytes) -> bool:
+        """Ignore the state; return True, since a repaint would change nothing."""
+        return True
+
     def resize(self, cols: int, rows: int) -> None:
         """Change the terminal size."""
         self._cols, self._rows = cols, rows

@@ -58,6 +58,8 @@ _STEP_MAX_BYTES: Final = 64 * 1024
 _STEP_MIN_BYTES: Final = 16
 _CANCEL: Final = b"\x18"
 _RESET: Final = b"\x1bc"
+# What a row shows, dim, whose content is not known.
+_UNKNOWN: Final = "[not known until the program draws it]"
 
 OnReply: TypeAlias = "Callable[[bytes], object]"
 Data: TypeAlias = bytes | bytearray | memoryview
@@ -268,6 +270,34 @@ class Emulator:
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
         return Screen(Dump(data), self._cols, self._rows)
+
+    def state(self) -> bytes | None:
+        """Return the state for `restore`; None within an escape sequence, or if it is too large."""
+        if self._terminal is None or self._cols * self._rows > LINKS_CELLS_MAX:
+            return None
+        library = native()
+        # No state is better than no terminal.
+        with self._at_work, suppress(MemoryError, RuntimeError):
+            return library.dump(self._terminal) if library.is_ground(self._terminal) else None
+        return None
+
+    def restore(self, state: bytes) -> bool:
+        """Continue from what `state` has returned in an earlier worker; return whether it is known.
+
+        If it is empty, or of another version of the library, each row says that it is not known.
+        """
+        self._terminal = None
+        with suppress(EmulatorMissingError):
+            library = native()
+            with self._at_work:
+                self._terminal = library.restore(state) if state else None
+            if self._terminal is None:
+                # Lines that are printed next continue in the last row, and scroll the notices off.
+                rows = "\r\n".join([_UNKNOWN[: self._cols]] * self._rows)
+                self.feed(f"\x1b[2m{rows}\x1b[m\r".encode())
+                return False
+            self.resize(self._cols, self._rows)
+        return True
 
     def _live(self) -> Any:
         """Return the native terminal, created at the first call.

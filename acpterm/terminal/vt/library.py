@@ -19,6 +19,7 @@ typedef uint16_t GhosttyMode;
 typedef uint64_t GhosttyCell;
 typedef struct GhosttyAllocator GhosttyAllocator;
 typedef struct GhosttyTerminalImpl* GhosttyTerminal;
+typedef struct GhosttySnapshotDecoderImpl* GhosttySnapshotDecoder;
 typedef struct GhosttyRenderStateImpl* GhosttyRenderState;
 typedef struct GhosttyRenderStateRowIteratorImpl* GhosttyRenderStateRowIterator;
 typedef struct { const uint8_t* ptr; size_t len; } GhosttyString;
@@ -58,6 +59,10 @@ GhosttyResult ghostty_terminal_get(GhosttyTerminal, int, void*);
 void ghostty_terminal_vt_write(GhosttyTerminal, const uint8_t*, size_t);
 GhosttyResult ghostty_snapshot_encode_alloc(
   GhosttyTerminal, const GhosttyAllocator*, uint8_t**, size_t*);
+GhosttyResult ghostty_snapshot_decoder_new_buf(
+  const GhosttyAllocator*, GhosttySnapshotDecoder*, const uint8_t*, size_t);
+GhosttyResult ghostty_snapshot_decoder_decode(GhosttySnapshotDecoder, GhosttyTerminal*);
+void ghostty_snapshot_decoder_free(GhosttySnapshotDecoder);
 GhosttyResult ghostty_render_state_new(const GhosttyAllocator*, GhosttyRenderState*);
 void ghostty_render_state_free(GhosttyRenderState);
 GhosttyResult ghostty_render_state_update(GhosttyRenderState, GhosttyTerminal);

@@ -134,6 +134,26 @@ class Native:
         """Return a new native terminal, which is freed when it is garbage-collected."""
         holder = self.ffi.new("GhosttyTerminal *")
         self.check(self.lib.ghostty_terminal_new(self.ffi.NULL, holder, cols, rows), "new")
+        return self._owned(holder)
+
+    def restore(self, data: bytes) -> Any:
+        """Return a native terminal in the state that `dump` has returned.
+
+        Returns None if `data` has another format, as that of another version of the library.
+        """
+        lib, decoder = self.lib, self.ffi.new("GhosttySnapshotDecoder *")
+        buffer = self.ffi.from_buffer("uint8_t[]", data)
+        new = lib.ghostty_snapshot_decoder_new_buf(self.ffi.NULL, decoder, buffer, len(data))
+        self.check(new, "decoder")
+        try:
+            holder = self.ffi.new("GhosttyTerminal *")
+            if lib.ghostty_snapshot_decoder_decode(decoder[0], holder):
+                return None
+        finally:
+            lib.ghostty_snapshot_decoder_free(decoder[0])
+        return self._owned(holder)
+
+    def _owned(self, holder: Any) -> Any:
         terminal = self.ffi.gc(holder[0], self.lib.ghostty_terminal_free)
         for option, value in self.options:
             self.check(self.lib.ghostty_terminal_set(terminal, option, value), "set")

@@ -25,7 +25,8 @@ from acpterm.host.state.records import (
 )
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.jsonrpc import RpcError
-from acpterm.keeper.ring_file import HEAD
+from acpterm.keeper.ring_file import CONSUMED, HEAD
+from acpterm.pty.master import window_size
 from acpterm.pty.processes import now
 from acpterm.runtime.exec_context import current
 from acpterm.terminal.shared_ring import WINDOW_BYTES
@@ -351,6 +352,40 @@ async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):
             await agent.initialize(SECRET)
             assert (await agent.output(terminal.name))["output"] == "30 100\n"
             await agent.until_output(terminal.name, "24 80")
+
+
+LOST = """
+trap {trap} WINCH
+paint() {{ printf '\\033[2J\\033[HHEADER\\033[3;1Hline 3'; }}
+paint; printf '\\033[4;1Hline 4'
+while :; do sleep 0.02; done
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("trap", ["paint", "''"])
+async def test_lost_screen_says_so_until_the_program_draws_it(tmp_path, trap):
+    async with daemon(tmp_path) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, LOST.format(trap=trap), record=record().encode())
+        header = terminal.ring.header
+        await poll(lambda: bytes(terminal.ring.data[: header[HEAD]]).endswith(b"line 4"))
+        # The worker has released the output before the last line, and has stored no state.
+        header[CONSUMED] = header[HEAD] - len("\x1b[4;1Hline 4")
+        await leave(worker)
+        async with successor(started) as host, user_of(host) as user:
+            found = await user.terminal_request("screen", terminal.name)
+            if trap == "paint":
+                with trio.fail_after(10):
+                    while "not known" in str(found["rows"]):
+                        await trio.sleep(0.01)
+                        found = await user.terminal_request("screen", terminal.name)
+                assert found["rows"][:3] == ["HEADER", "", "line 3"]
+                await poll(lambda: window_size(terminal.master) == (80, 24))
+            else:
+                assert "[not known until the program draws it]" in found["rows"][0]
+                assert found["rows"][3].startswith("line 4")
+            assert alive(terminal.pid)
 
 
 async def test_released_terminal_is_retained_only_if_shown(tmp_path):

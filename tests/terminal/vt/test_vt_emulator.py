@@ -1,5 +1,6 @@
 """The emulator: its native terminal, sizes, incomplete sequences, and a missing library."""
 
+import json
 import subprocess
 import sys
 import tracemalloc
@@ -16,7 +17,14 @@ from acpterm.terminal.vt.emulator import (
 )
 from acpterm.terminal.vt.library import EmulatorMissingError
 from acpterm.terminal.vt.native import REPLIES_MAX_BYTES
-from acpterm.terminal.vt.paint import tail_snapshot
+from acpterm.terminal.vt.paint import snapshot, tail_snapshot
+from tests.terminal.vt.recording import COLS, ROWS, SESSIONS
+
+APPLICATION = (
+    "shell$ app\r\n\x1b7\x1b[?1049h\x1b[?1000h\x1b[?2004h\x1b[?2048h\x1b[>5u\x1b]2;title\a"
+    "\x1b[HHeader\x1b[3;8r\x1b)0\x0e\x1b[31m\x1b]8;;http://x\x1b\\日本\x1b[?6h"
+).encode()
+QUERIES = b"\x1b[6n\x1b[?2048$p\x1b[?u\x1bP$qr\x1b\\\x1b]11;?\a\x1b8\x1b[?1049l\x1b[6n"
 
 
 def run(program):
@@ -164,6 +172,75 @@ def test_replies_of_one_call_are_bounded():
     Emulator(80, 24, replies.append).feed(b"\x1b[6n" * 100_000)
     assert len(replies) == 1
     assert REPLIES_MAX_BYTES - 20 < len(replies[0]) <= REPLIES_MAX_BYTES
+
+
+@pytest.mark.parametrize("size", [(80, 24), (1, 1), (200, 50)])
+def test_emulator_continues_from_the_state_of_an_earlier_one(size):
+    first, second = [], []
+    emulator, successor = Emulator(*size, first.append), Emulator(*size, second.append)
+    emulator.feed(APPLICATION)
+    first.clear()
+    assert successor.restore(emulator.state())
+    for data in (b"", b"\x1b[7mx", QUERIES):
+        for one in (emulator, successor):
+            one.feed(data)
+        assert snapshot(successor.screen()) == snapshot(emulator.screen())
+        assert successor.screen().held == emulator.screen().held
+    for one in (emulator, successor):
+        one.resize(70, 20)
+    assert second == first
+    assert len(b"".join(first)) > 30
+
+
+@pytest.mark.parametrize("name", ["htop", "vim", "mc", "bash"])
+def test_recorded_program_continues_from_the_state_of_an_earlier_emulator(name):
+    lines = (SESSIONS / f"{name}.cast").read_text().splitlines()[1:]
+    data = "".join(json.loads(line)[2] for line in lines).encode("utf-8", "surrogateescape")
+    whole = Emulator(COLS, ROWS)
+    whole.feed(data)
+    expected = snapshot(whole.screen())
+    restored = 0
+    for at in range(0, len(data), len(data) // 50):
+        first, second = Emulator(COLS, ROWS), Emulator(COLS, ROWS)
+        first.feed(data[:at])
+        if (state := first.state()) is not None:
+            second.restore(state)
+            second.feed(data[at:])
+            assert snapshot(second.screen()) == expected
+            restored += 1
+    assert restored > 10
+
+
+@pytest.mark.parametrize("cut", [b"\x1b", b"\x1b[38;5", b"\x1b]2;ti", "é".encode()[:1], b"\x1bPq"])
+def test_there_is_no_state_within_a_sequence_or_a_character(cut):
+    emulator = Emulator(80, 24)
+    assert emulator.state() is None
+    emulator.feed(b"x" + cut)
+    assert emulator.state() is None
+    emulator.feed(b"\x1b\\")
+    assert emulator.state() is not None
+
+
+def test_state_is_restored_at_the_present_size():
+    emulator, successor = Emulator(80, 24), Emulator(100, 30)
+    emulator.feed(b"one")
+    assert successor.restore(emulator.state())
+    assert successor.screen().text() == "one"
+    assert (successor.screen().cols, successor.screen().rows) == (100, 30)
+
+
+@pytest.mark.parametrize("state", [b"", b"of another version"])
+def test_rows_that_are_not_known_say_so_until_they_are_drawn(state):
+    emulator = Emulator(50, 4)
+    assert not emulator.restore(state)
+    notice = "[not known until the program draws it]"
+    assert emulator.screen().text().split("\n") == [notice] * 4
+    emulator.feed(b"\x1b[2;1H\x1b[Kdrawn")
+    assert emulator.screen().text().split("\n") == [notice, "drawn", notice, notice]
+    for number in range(5):
+        emulator.feed(b"\r\n\x1b[4;1Hline %d" % number)
+    emulator.feed(b"\x1b[H\x1b[J")
+    assert emulator.screen().text() == ""
 
 
 # Without the library

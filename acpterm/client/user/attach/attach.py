@@ -7,8 +7,8 @@ The window's previous content is scrolled into its scrollback before the termina
 first shown.
 
 The connection is lost when the daemon's worker dies. The window is then *waiting* for the next
-worker, for at most `resume_timeout` seconds (a setting): it keeps its content, and is repainted
-afterwards. Keys are not queued in this state, since the user does not see their effect: each key
+worker, for at most `resume_timeout` seconds (a setting): it keeps its content, and continues from
+there. Keys are not queued in this state, since the user does not see their effect: each key
 rings the bell. The bell also rings for input that was sent before the loss and is not confirmed,
 since that input may be lost. The detach keys still work.
 
@@ -29,6 +29,7 @@ from typing import Final
 
 import msgspec
 import trio
+from msgspec import UNSET, UnsetType
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.acp.user_streams import (
@@ -149,6 +150,8 @@ class _Attachment:
         self.has_main = False
         """Whether the terminal's main screen has been shown on the window's main screen."""
         self._is_alternate = False
+        # The position in the program's output up to which the window shows it.
+        self._position: int | UnsetType = UNSET
         self._last_output_at = -math.inf
         self._is_notice_visible = False
 
@@ -191,6 +194,7 @@ class _Attachment:
                 rows,
                 self._read_only,
                 scrollback=not self.has_main,
+                since=None if self._position is UNSET or self._is_alternate else self._position,
                 complete=self._complete,
             )
             with self._client.stream("terminal/attach", request, AttachResponse) as stream:
@@ -204,6 +208,8 @@ class _Attachment:
                     return stream.response
 
     def _show(self, update: AttachedNotification) -> None:
+        if update.kind == "screen" or update.position is not UNSET:
+            self._position = update.position
         if update.kind == "screen":
             self._choose_screen(alternate=update.alternate)
         elif self._is_notice_visible:
