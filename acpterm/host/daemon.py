@@ -106,7 +106,7 @@ async def serve(
         user_socket=sockets.user.path,
         idle_exit_s=idle_exit_s if idle_exit_s < math.inf else None,
         end=end_requested.set,
-        # With a question that waits for ever, a job of CI would only time out.
+        # If a question waited without end, a job of CI would only time out.
         reaches_user=not os.environ.get("CI"),
         web=web,
         sources=sources or {},
