@@ -57,9 +57,10 @@ ACPTERM_ROWS=50 acpterm serve
 
 A daemon that another command starts serves all agents, so it does not take settings from the
 environment of that command, which may be one agent's: only `socket`, `user_socket`, `log_level`,
-`log_format` and `idle_exit`, and the file that `ACPTERM_CONFIG` names. Other settings belong in the
-file, or into the environment of your own `acpterm serve`. `acpterm status` says what the daemon
-uses, and what has set it. With `--embedded` all settings apply, to that one agent.
+`log_format` and `idle_exit`. `ACPTERM_CONFIG` does not count either: such a daemon reads your own
+file, or that of the command's `--config`. Other settings belong in the file, or into the
+environment of your own `acpterm serve`. `acpterm status` says what the daemon uses, and what has
+set it. With `--embedded` all settings apply, to that one agent.
 
 Settings of terminals are those of the daemon, not of the command that connects to it. The daemon's
 worker reads them when it starts. `acpterm restart` starts a new worker, which reads them again,

@@ -50,6 +50,7 @@ class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 @click.command("audit")
 @click.option("--session", metavar="S", help="Print only entries of sessions whose id begins so.")
 @click.option("--agent", metavar="A", help="Print only entries of agents whose name begins so.")
+@click.option("--event", metavar="E", help="Print only entries of this event, such as input.")
 @click.option("--since", type=_Time(), metavar="TIME", help="Print only entries since TIME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the entries as they are in the file.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more entries, until Ctrl-C.")
@@ -58,6 +59,7 @@ def command(
     *,
     session: str | None,
     agent: str | None,
+    event: str | None,
     since: float | None,
     as_json: bool,
     follow: bool,
@@ -83,7 +85,10 @@ def command(
     """
     directory = settings(config).audit_dir or default_audit_dir()
     selection = Selection(
-        since=None if since is None else time_text(since), session=session, agent=agent
+        since=None if since is None else time_text(since),
+        session=session,
+        agent=agent,
+        event=event,
     )
 
     def is_chosen(line: Line) -> bool:

@@ -63,10 +63,11 @@ def command(
 ) -> None:
     """Kill the program of each TERMINAL, and all processes that it has started or left running.
 
-    The processes get SIGTERM, and SIGKILL if they still run after kill_grace seconds. The command
-    waits until the program has ended and prints how it ended; until then acpterm ls shows the
-    terminal as ending. The output can still be read; acpterm rm removes the output too. It is not
-    an error if a program has already ended.
+    The processes get SIGTERM, and SIGKILL if they still run after kill_grace seconds. An
+    interactive shell, which ignores SIGTERM, gets SIGHUP once only it is left. The command waits
+    until the program has ended and prints how it ended; until then acpterm ls shows the terminal as
+    ending. The output can still be read; acpterm rm removes the output too. It is not an error if a
+    program has already ended.
 
     With --signal only that signal is sent, and the command does not wait: the program may continue.
 

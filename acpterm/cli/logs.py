@@ -1,5 +1,7 @@
 """`acpterm logs`: print the output of a terminal."""
 
+from functools import partial
+
 import click
 
 from acpterm.cli._daemon import call
@@ -26,6 +28,7 @@ from acpterm.client.user.output.read import Since
     help="Print only output since: 5m, 10:30, 2026-01-31T10:30, or position @12345.",
 )
 @click.option("--timestamps", is_flag=True, help="Start each line with its time.")
+@click.option("--colour", "--color", is_flag=True, help="Keep the output's colours.")
 @click.option("--raw", is_flag=True, help="Print the raw bytes, with escape sequences.")
 @at_daemon
 def command(
@@ -35,6 +38,7 @@ def command(
     tail: int | None,
     since: Since | None,
     timestamps: bool,
+    colour: bool,
     raw: bool,
     config: str | None,
     socket: str | None,
@@ -46,7 +50,8 @@ def command(
     grows. If the program overwrites a line that is longer than the window, the line is printed
     again, since the old one cannot be erased. Missing output is reported on stderr: only a limited
     amount is retained, and output that cannot be printed as fast as it arrives is skipped. On a
-    terminal, characters that reorder or hide text are printed as escapes.
+    terminal, characters that reorder or hide text are printed as escapes. With --colour, what is
+    retained of the raw output is printed as text with its colours.
 
     TIME is a span before now, such as 90s, 5m, 1h30m or 2d, or a point in time; 10:30 is today, or
     yesterday if 10:30 is still to come today. A position is a number of bytes of output, as acpterm
@@ -61,8 +66,8 @@ def command(
     Exit status: 0, whatever the program's exit status; 1 if there is no such terminal; 2 if the
     command line is wrong; 130 after Ctrl-C.
     """
-    if raw and timestamps:
-        fail("say --raw or --timestamps, not both", 2)
+    if raw + timestamps + colour > 1:
+        fail("say only one of --raw, --timestamps and --colour", 2)
 
     from acpterm.client.user.output.show import (  # noqa: PLC0415  completion does not need them
         print_raw,
@@ -71,7 +76,8 @@ def command(
     )
 
     def print_output(client: BlockingClient) -> None:
-        printer = print_raw if raw else print_stamped if timestamps else print_text
+        text = partial(print_text, colour=colour)
+        printer = print_raw if raw else print_stamped if timestamps else text
         printer(client, terminal, stay=follow, since=since or Since(), tail=tail)
 
     call(config, socket, print_output)

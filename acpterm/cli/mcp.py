@@ -1,5 +1,7 @@
 """`acpterm mcp`: serve the MCP client that spawned it, on stdin and stdout."""
 
+import os
+
 import click
 
 from acpterm.cli._mcp import check_mcp
@@ -42,6 +44,10 @@ def command(
 
     from acpterm.mcp.run import Options, serve  # noqa: PLC0415
 
+    if tools != "pool":
+        # The daemon has settings of its own, and takes from this variable only what is stricter.
+        # The set `pool` has a profile already, which a requested one would replace.
+        profile = profile or os.environ.get("ACPTERM_PROFILE")
     try:
         anyio.run(serve, chosen, Options(tools=tools, profile=profile))
     except OSError as error:

@@ -1,5 +1,7 @@
 """`acpterm status`: show daemon status."""
 
+from typing import Final
+
 import click
 
 from acpterm.acp.user_api import StatusResponse
@@ -9,6 +11,8 @@ from acpterm.client.daemon import DaemonError
 from acpterm.client.user.daemon_status import NoWorker, daemon_status, source
 from acpterm.client.user.format import duration, memory, summary_line, waiting_questions
 from acpterm.jsonrpc import RpcError
+
+_NAME_WIDTH: Final = 16
 
 
 @click.command("status")
@@ -51,15 +55,16 @@ def _no_worker(found: NoWorker) -> str:
 
 
 def _text(status: StatusResponse) -> str:
-    ends = "stays until it is ended"
+    ends = "by acpterm shutdown"
     if status.idle_exit_ms is not None:
-        ends = f"ends when it was not needed for {duration(status.idle_exit_ms / 1000)}"
+        ends = f"when it was not needed for {duration(status.idle_exit_ms / 1000)}"
     used = "?" if status.rss_bytes is None else memory(status.rss_bytes)
     # Do not count the connection of this command.
     users = max(status.users - 1, 0)
     rows = {
         "daemon": f"acpterm {summary_line(status.version)}, pid {status.pid}, "
-        f"runs for {duration(status.uptime_ms / 1000)}, {ends}",
+        f"runs for {duration(status.uptime_ms / 1000)}",
+        "ends": ends,
         "agents' socket": summary_line(status.agent_socket or "none"),
         "your socket": summary_line(status.user_socket or "none"),
         **_http(status),
@@ -74,7 +79,7 @@ def _text(status: StatusResponse) -> str:
         "memory": f"{used}, output held: {memory(status.output_bytes)}",
         "processes": f"known by {summary_line(status.tracking)}",
     }
-    return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
+    return "\n".join(f"{name:<{_NAME_WIDTH}}{value}" for name, value in rows.items())
 
 
 def _http(status: StatusResponse) -> dict[str, str]:
@@ -103,7 +108,7 @@ def _settings(status: StatusResponse) -> dict[str, str]:
     for name, found in status.sources.items():
         by_source.setdefault(found, []).append(name)
     rows = [f"{', '.join(names)} by {found}" for found, names in by_source.items()]
-    return {"settings": summary_line("; ".join(rows))} if rows else {}
+    return {"settings": f"\n{'':{_NAME_WIDTH}}".join(map(summary_line, rows))} if rows else {}
 
 
 def _workers(status: StatusResponse) -> dict[str, str]:

@@ -86,7 +86,8 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     if ignored := sorted(os.environ.keys() - env.keys()):
         sys.stderr.write(
             f"acpterm: the daemon serves all agents and does not take {', '.join(ignored)} from "
-            "this environment: use the settings file, or start the daemon by acpterm serve\n"
+            "this environment: use the settings file or --config, or start the daemon by acpterm "
+            "serve\n"
         )
     env = {name: value for name, value in env.items() if name not in _NOT_PASSED_ON}
     # This process may adopt orphans. The mark keeps its trees from killing the daemon.
@@ -96,8 +97,6 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     # The daemon's working directory is /, so a relative path would be wrong there.
     if config is not None:
         command += ["--config", os.path.abspath(config)]
-    elif named := env.get(f"{ENV_PREFIX}CONFIG"):
-        env[f"{ENV_PREFIX}CONFIG"] = os.path.abspath(named)
     # The daemon may run for months, and its log should stay small.
     env.setdefault(f"{ENV_PREFIX}LOG_LEVEL", "warning")
     try:

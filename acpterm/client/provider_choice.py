@@ -23,7 +23,6 @@ from acpterm.config import (
     on_demand_environment,
 )
 from acpterm.config.edit import set_value
-from acpterm.config.sources import ENV_PREFIX
 from acpterm.jsonrpc import RpcError
 from acpterm.providers.provider import NAMES, Provider, ProviderError, is_place
 from acpterm.providers.registry import make
@@ -98,7 +97,7 @@ async def select(name: str, config: str | None) -> str:
 
 
 def _write(name: str, config: str | None) -> str:
-    path = os.path.abspath(config or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file())
+    path = os.path.abspath(config or default_file())
     try:
         set_value(path, "provider", name)
     except OSError as error:

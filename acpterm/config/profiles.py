@@ -130,7 +130,8 @@ class Profile(Struct, frozen=True, kw_only=True):
         Meta(
             title="What happens to a question while no client can ask the user: no editor, no "
             "prompt, and no `acpterm approvals --follow`. A question waits as long as the agent's "
-            "request, unless the only client that could ask has declined it, or there is no daemon."
+            "request, unless the only client that could ask has declined it, there is no daemon, "
+            "or the daemon was started with the environment variable CI."
         ),
     ] = "wait"
     provider: Annotated[

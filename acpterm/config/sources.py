@@ -8,7 +8,8 @@ the source. The text of an environment variable is converted to the setting's ty
 file are not converted: `"5"` is an error for a number.
 
 A daemon that a command starts serves all agents, so it takes almost nothing from the environment of
-that command, which may be one agent's (`on_demand_environment`).
+that command, which may be one agent's (`on_demand_environment`). So `ACPTERM_CONFIG` does not name
+the file of such a daemon.
 """
 
 import contextlib
@@ -93,7 +94,9 @@ def load_with_sources(
 def on_demand_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` without the settings that a daemon started by a command must not take."""
     ignored = {
-        ENV_PREFIX + name.upper() for name in Settings.__struct_fields__ if name not in _ON_DEMAND
+        ENV_PREFIX + name.upper()
+        for name in (*Settings.__struct_fields__, "config")
+        if name not in _ON_DEMAND
     }
     return {name: value for name, value in environ.items() if name not in ignored}
 

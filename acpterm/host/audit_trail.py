@@ -4,6 +4,7 @@ The output of programs is not recorded, and of input only the number of bytes. `
 redacts secrets.
 """
 
+import re
 from typing import Final
 
 import msgspec
@@ -30,6 +31,11 @@ _EVENTS: Final = {
     "attached": "attach",
     "detached": "detach",
 }
+# Reports of the focus, and answers to queries. CSI 1;2R to 1;8R are F3 with modifiers.
+_SENT_BY_WINDOW: Final = re.compile(
+    rb"(?:\x1b\[(?:[IO]|[?>=][0-9;]*(?:[cnu]|\$y)|[0-9;]*\$y|0n|(?!1;[2-8]R)[0-9]+;[0-9]+R"
+    rb"|(?:[468]|48);[0-9;]*t)|\x1b[P\]][^\x1b\a]*(?:\x1b\\|\a))+"
+)
 
 
 def open_audit_log(
@@ -127,13 +133,14 @@ class AuditTrail:
                 by="user",
             )
 
-    def input(self, entry: TerminalEntry, by: str, size: int, share: str | None = None) -> None:
-        """Record that `size` bytes were typed into a terminal, by `agent`, `user` or `share`.
+    def input(self, entry: TerminalEntry, by: str, data: bytes, share: str | None = None) -> None:
+        """Record that `data` was typed into a terminal, by `agent`, `user` or `share`.
 
-        `share` is the id of the share that the typing visitor uses; None for others.
+        `share` is the id of the share that the typing visitor uses; None for others. What a window
+        sends by itself is not recorded.
         """
-        if self._log is not None:
-            self._log.record("input", **_identity(entry), by=by, bytes=size, share=share)
+        if self._log is not None and (by == "agent" or not _SENT_BY_WINDOW.fullmatch(data)):
+            self._log.record("input", **_identity(entry), by=by, bytes=len(data), share=share)
 
     def share(
         self,

@@ -88,8 +88,8 @@ class DaemonInfo(NamedTuple):
     end: Callable[[], None] = _nothing
     """Request the end of the daemon, and return at once. The daemon closes its host, then exits."""
     reaches_user: bool = True
-    """Whether the user's clients can connect. If not, a question that no client of the agent can
-    ask is refused at once."""
+    """Whether a user may connect and answer questions. If not (in CI, or without a daemon), a
+    question that no client can ask is refused at once."""
     web: WebInterface | None = None
     """The daemon's HTTP server; None if there is none."""
     sources: Mapping[str, str] = MappingProxyType({})

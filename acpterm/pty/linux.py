@@ -192,6 +192,20 @@ def executable_of(pid: int) -> bytes | None:
         return None
 
 
+def ignored_signals(pid: int) -> int:
+    """Return the signals that a process ignores, as bits; 0 if they cannot be read.
+
+    Signal n is bit n - 1. Raises `OSError` if no file descriptor is free.
+    """
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            mask = file.read().partition(b"\nSigIgn:")[2].split(None, 1)[:1]
+    except OSError as error:
+        _raise_if_exhausted(error)
+        return 0
+    return int(mask[0], 16) if mask else 0
+
+
 def has_terminal(pid: int) -> bool:
     """Return whether a process has a controlling terminal; False if this cannot be read."""
     try:

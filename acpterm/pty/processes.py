@@ -95,6 +95,16 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
     return {os.fsencode(name): os.fsencode(value) for name, value in found.items()}
 
 
+def is_interactive_shell(pid: int) -> bool:
+    """Return whether a process ignores signals as an interactive shell with job control does.
+
+    bash, zsh and dash then ignore both SIGTERM and SIGTSTP. Returns False if this cannot be read,
+    as on systems other than Linux. Raises `OSError` if no file descriptor is free.
+    """
+    ignored = linux.ignored_signals(pid) if linux.AVAILABLE else 0
+    return all(ignored >> (number - 1) & 1 for number in (signal.SIGTERM, signal.SIGTSTP))
+
+
 def send(process: ProcStat, number: int) -> bool:
     """Send `process` the signal `number`; return whether it was sent.
 

@@ -116,6 +116,7 @@ async def test_audit_prints_a_line_per_entry(socket):
     [
         ((), ["create", "decision", "input", "exit", "gap", "kill", "later"]),
         (("--agent", "cl"), ["create", "decision", "gap"]),
+        (("--event", "exit"), ["exit", "gap"]),
         (("--agent", "codex"), ["input", "exit", "gap"]),
         (("--session", "s-"), ["create", "decision", "input", "exit", "gap"]),
         (("--session", "s-2"), ["input", "exit", "gap"]),

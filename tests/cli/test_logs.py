@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from acpterm.cli._params import parse_time
+from acpterm.client.user.output.coloured import ColouredStream
 from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
@@ -149,6 +150,44 @@ async def test_logs_prints_text_since_a_position_and_raw_output(path):
         done = await run(path, "logs", terminal, "--since", "@1000")
         assert done.status == 1
         assert "since 1000 is after the end of the output, 16" in done.err
+
+
+COLOURED = (
+    "\x1b[1;31mred\x1b[0m plain \x1b[38;5;82m256\x1b[m \x1b[38:2::1:2:3mtrue\x1b[39m\n"
+    "\x1b[44mtwo\nlines\x1b[49m\n" + "\x1b[32mlong é漢 " * 100 + "\x1b[m\n"
+)
+
+
+async def test_logs_keeps_only_the_colours_with_colour(path, tmp_path):
+    (tmp_path / "coloured").write_text(COLOURED)
+    async with agent_at(path) as agent:
+        title = r"printf '\033]0;title\a\033[?25l'"
+        terminal = await agent.create(f"cat coloured; {title}; cat coloured", cwd=str(tmp_path))
+        await agent.wait(terminal)
+        for option in "--colour", "--color":
+            done = await run(path, "logs", option, terminal)
+            assert done == (0, f"{COLOURED}{COLOURED}\x1b[m", "")
+        done = await run(path, "logs", "--colour", "-n2", terminal)
+        start = "\x1b[38:2::1:2:3m\x1b[39m\x1b[44m"
+        assert done.out == start + "".join(COLOURED.splitlines(keepends=True)[2:]) + "\x1b[m"
+        assert (await run(path, "logs", "--colour", "--raw", terminal)).status == 2
+
+
+@each_case(
+    ("output", "text"),
+    [
+        ("\x1b[31m10%\r\x1b[32m20%\n", "\x1b[m\x1b[31m\x1b[32m20%\n"),
+        ("\x1b[31mabc\x1b[m\rX\n", "X\x1b[m\x1b[31mbc\x1b[m\n"),
+        ("\x1b[31mab\b\x1b[Kc\n", "\x1b[m\x1b[31mac\n"),
+        ("ab\x1b[2K\rc\x1b[3A\x1b]0;t\x1b\\\n", "c\n"),
+    ],
+)
+def test_coloured_stream_overwrites_with_colours_at_every_split(output, text):
+    data = output.encode()
+    for split in range(len(data)):
+        stream = ColouredStream()
+        assert stream.feed(data[:split]) + stream.feed(data[split:]) == text
+        assert stream.line == ""
 
 
 @pytest.mark.long

@@ -17,13 +17,13 @@ async def test_set_changes_nothing_else_in_the_settings(tmp_path):
     before = "# mine\nrows = 50 # lines\n\n[agent_env]\nA = 'b'\n"
     file.write_text(before)
     file.chmod(0o640)
-    status, out, err = await run(NOWHERE, "provider", "set", "bubblewrap", ACPTERM_CONFIG=str(file))
+    status, out, err = await run(NOWHERE, "provider", "set", "bubblewrap", "--config", str(file))
     assert (status, err) == (0, "")
     assert str(file) in out
     assert "acpterm restart" in out
     assert file.read_text() == 'provider = "bubblewrap"\n' + before
     assert file.stat().st_mode & 0o777 == 0o640
-    status, out, _ = await run(NOWHERE, "provider", "get", ACPTERM_CONFIG=str(file))
+    status, out, _ = await run(NOWHERE, "provider", "get", "--config", str(file))
     assert (status, out) == (0, "bubblewrap\n")
     words = ("provider", "set", "local", "--config", str(file), "--json")
     status, out, _ = await run(NOWHERE, *words)
@@ -55,8 +55,8 @@ async def test_set_names_the_first_thing_missing(tmp_path, installed, image, why
         (programs / "podman").symlink_to("/bin/false")
     before = 'image = "busybox"\n' if image else ""
     file.write_text(before)
-    env = {"PATH": str(programs), "ACPTERM_CONFIG": str(file)}
-    status, out, err = await run(NOWHERE, "provider", "set", "podman", **env)
+    words = ("provider", "set", "podman", "--config", str(file))
+    status, out, err = await run(NOWHERE, *words, PATH=str(programs))
     assert (status, out) == (1, "")
     assert err == f"acpterm: the provider is not changed: {why}\n"
     assert file.read_text() == before

@@ -49,6 +49,7 @@ async def test_status_shows_the_state_of_the_daemon(tmp_path):
         assert fields.pop("keeper") == f"pid {process.pid}"
         assert re.fullmatch(r"pid \d+, 0 takeovers", fields.pop("worker"))
         assert fields == {
+            "ends": "by acpterm shutdown",
             "agents' socket": path,
             "your socket": user_socket(path),
             "page": "not served: acpterm open starts it",

@@ -91,9 +91,8 @@ async def test_interrupted_start_leaves_the_terminal(path, tmp_path):
 
 @pytest.mark.long
 async def test_provider_words_are_those_of_acpterm_provider(path, tmp_path):
-    config = tmp_path / "config.toml"
-    env = {"ACPTERM_CONFIG": str(config)}
-    config.write_text("")
+    config = tmp_path / "acpterm" / "config.toml"
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
     done = await run(path, "terminal", "provider", "set", "landlock", **env)
     assert (done.status, config.read_text()) == (0, 'provider = "landlock"\n')
     # The running daemon keeps its own.

@@ -52,10 +52,14 @@ async def test_run_starts_a_daemon_that_outlives_it_when_none_runs(path):
 
 @pytest.mark.long
 async def test_environment_of_the_starter_does_not_set_the_policy_of_all(tmp_path, path):
-    file = tmp_path / "config.toml"
+    file = tmp_path / "acpterm" / "config.toml"
+    file.parent.mkdir()
     file.write_text('provider = "landlock"\nprofile = "confirm"\n')
+    open_file = tmp_path / "open.toml"
+    open_file.write_text('provider = "local"\nprofile = "open"\n')
     weak = {
-        "ACPTERM_CONFIG": str(file),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "ACPTERM_CONFIG": str(open_file),
         "ACPTERM_PROVIDER": "local",
         "ACPTERM_PROFILE": "open",
         "ACPTERM_MCP_ELICITATION_APPROVES": "true",
@@ -65,7 +69,7 @@ async def test_environment_of_the_starter_does_not_set_the_policy_of_all(tmp_pat
     }
     status, _, err = await run(path, "stdio", **weak)
     assert status == 0
-    assert "does not take ACPTERM_AUDIT, ACPTERM_MCP_ELICITATION_APPROVES, ACPTERM_PROFILE, " in err
+    assert "does not take ACPTERM_AUDIT, ACPTERM_CONFIG, ACPTERM_MCP_ELICITATION_APPROVES, " in err
     for again in False, True:
         if again:
             assert (await run(path, "restart", **weak)).status == 0
@@ -80,6 +84,9 @@ async def test_environment_of_the_starter_does_not_set_the_policy_of_all(tmp_pat
         }
         shown = (await run(path, "status")).out
         assert f"provider        landlock, by {file}\n" in shown
+        # One source a line, for a window of 80 columns.
+        assert "\nends            when it was not needed for 7s\n" in shown
+        assert f"\n{'':16}log_level by the environment's ACPTERM_LOG_LEVEL\n" in shown
         for words in ((), ("--json",)):
             assert "landlock" in (await run(path, "provider", "get", *words)).out
     await shut_down(path)

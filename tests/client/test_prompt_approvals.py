@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from acpterm.jsonrpc import RpcError
 from tests.support.asking import asking_variables, ran, recording_script
 from tests.support.commands import run, running
 from tests.support.daemon import daemon
@@ -54,7 +55,7 @@ async def test_rule_decides_without_a_question(tmp_path, rule, is_allowed):
 async def test_command_is_refused_without_a_terminal_and_a_follower(tmp_path):
     env = prompt_environment(tmp_path, **asking_variables(tmp_path))
     _, run = await prompted(tmp_path, ask("echo ask-first"), env=env)
-    assert "not asked: echo ask-first (there is no terminal to ask at)" in run.err
+    assert "not asked: echo ask-first (there is no terminal to ask at: say --allow all)" in run.err
     assert "the user cannot be asked: there is no terminal to ask at" in run.out
 
 
@@ -85,6 +86,14 @@ async def test_command_without_a_terminal_waits_for_acpterm_approve(tmp_path):
             assert "is pending: it may have been answered or withdrawn" in again.err
             follower.interrupt()
             assert await follower.wait() == 0
+
+
+async def test_question_of_a_headless_agent_is_refused_in_ci(tmp_path):
+    env = environment(**asking_variables(tmp_path, unattended="wait"), CI="true")
+    async with daemon(tmp_path, env=env, terminate=True) as served, served.agent() as (agent, _):
+        params = {"sessionId": agent.session, "command": "echo ask-first"}
+        with pytest.raises(RpcError, match="the user cannot be asked"):
+            await agent.request("terminal/create", params)
 
 
 async def test_lists_without_a_daemon_are_empty(tmp_path):

@@ -61,6 +61,19 @@ async def test_input_is_recorded_with_the_agent_and_its_session(settings, record
     assert entry["connection"] == "c1"
 
 
+async def test_what_a_window_sends_by_itself_is_not_typed_by_the_user(settings, recorded):
+    params = {"command": "stty raw; exec cat", "cwd": "/"}
+    async with open_host(settings, current()) as host, user_of(host) as user:
+        terminal = (await user.request("terminal/create", params))["terminalId"]
+        for data in "\x1b[I", "\x1b[O", "\x1b[?62;22c", "\x1b[>1;10;0c", "\x1b[24;80R", "\x1b[0n":
+            await user.terminal_request("write", terminal, data=data)
+        await user.terminal_request("write", terminal, data="\x1b]11;rgb:0/0/0\x1b\\\x1b[I")
+        # A key, and F3 with a modifier.
+        await user.terminal_request("write", terminal, data="\x1b[A\x1b[I")
+        await user.terminal_request("write", terminal, data="\x1b[1;2R")
+    assert [(entry["by"], entry["bytes"]) for entry in recorded("input")] == [("user", 12)]
+
+
 async def test_create_and_restart_by_the_user_are_recorded_with_their_arguments(
     settings, recorded, tmp_path
 ):

@@ -5,6 +5,7 @@ tests of this module.
 """
 
 import functools
+import shutil
 import signal
 from contextlib import ExitStack
 
@@ -215,6 +216,33 @@ async def test_program_gets_grace_after_sigterm(patient, pids_in_files, tmp_path
     waiting = await patient.start("terminal/wait_for_exit", patient.of(terminal))
     await getattr(patient, method)(terminal)
     assert (await patient.result(waiting))["exitCode"] == 7
+    assert (tmp_path / "tidy").exists()
+    await all_gone(pids)
+
+
+@pytest.mark.parametrize("shell", ["bash --norc", "dash -i", "zsh -f"])
+async def test_interactive_shell_ends_at_once(patient, tmp_path, shell):
+    if shutil.which(shell.split()[0]) is None:
+        pytest.skip("there is no such shell")
+    terminal = await patient.create(f"PS1='read''y> ' exec {shell}", cwd=str(tmp_path))
+    await patient.until_output(terminal, "ready> ")
+    await patient.kill(terminal)
+    # zsh catches SIGHUP, and exits.
+    assert (await patient.wait(terminal))["signal"] != "SIGKILL"
+
+
+async def test_job_of_an_interactive_shell_gets_grace_after_sigterm(
+    patient, pids_in_files, tmp_path
+):
+    job = "trap 'sleep 0.15; : >tidy; exit' TERM; say $$; while :; do sleep 0.02; done"
+    (tmp_path / "job").write_text(SAY + job)
+    line = "PS1='read''y> ' exec bash --norc -i"
+    terminal = await patient.create(line, cwd=str(tmp_path))
+    await patient.until_output(terminal, "ready> ")
+    await patient.request("_acpterm/terminal/write", {**patient.of(terminal), "data": "sh job\n"})
+    pids = await pids_in_files(1)
+    await patient.kill(terminal)
+    assert (await patient.wait(terminal))["signal"] == "SIGHUP"
     assert (tmp_path / "tidy").exists()
     await all_gone(pids)
 

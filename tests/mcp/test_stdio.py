@@ -73,6 +73,21 @@ async def test_pool_on_stdio_uses_the_profile_pool(tmp_path):
 
 
 @pytest.mark.long
+async def test_profile_of_the_environment_makes_the_connection_stricter(tmp_path):
+    home = tmp_path / "none" / "acpterm"
+    home.mkdir(parents=True)
+    home.joinpath("config.toml").write_text('[profiles.tight]\nunknown = "deny"\n')
+    env = environment(XDG_CONFIG_HOME=str(home.parent), ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as running:
+        server = parameters(tmp_path, running.path)
+        assert server.env is not None
+        server.env["ACPTERM_PROFILE"] = "tight"
+        async with mcp.Client(server, mode="legacy") as client:
+            result = await call(client, "terminal_bash", command="unheard-of")
+    assert "in the profile 'tight'" in result.text
+
+
+@pytest.mark.long
 async def test_worker_that_is_replaced_is_not_noticed(tmp_path):
     async with (
         daemon(tmp_path) as running,

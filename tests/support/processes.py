@@ -36,8 +36,9 @@ class Process:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return this process's environment without settings of acpterm, updated by `more`."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("ACPTERM_")}
+    """Return this process's environment without settings of acpterm and CI, updated by `more`."""
+    names = [name for name in os.environ if name != "CI" and not name.startswith("ACPTERM_")]
+    env = {name: os.environ[name] for name in names}
     return env | more
 
 

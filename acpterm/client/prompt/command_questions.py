@@ -90,7 +90,8 @@ class CommandQuestions:
         except NoTerminalError:
             reason = "there is no terminal to ask at; --allow all allows every command"
             self._questions.decline(self._host, info.approval_id, reason)
-            self._notice(f"not asked: {one_line(info.command)} (there is no terminal to ask at)")
+            title = one_line(info.command)
+            self._notice(f"not asked: {title} (there is no terminal to ask at: say --allow all)")
             return None
         return str(response["outcome"].get("optionId", "reject_once"))
 

@@ -336,7 +336,7 @@ def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, A
     """
     entry = connection.find_session(params).owned(params.terminal_id, "typed into")
     data = params.data.encode()
-    connection.host.trail.input(entry, "agent", len(data))
+    connection.host.trail.input(entry, "agent", data)
     return terminal_ops.write(entry.terminal, data)
 
 

@@ -138,7 +138,7 @@ def write_once(
     data = _input_of(params)
     if params.token is not None and params.token == entry.write_token:
         return _written(data)
-    user.host.trail.input(entry, by, len(data), share)
+    user.host.trail.input(entry, by, data, share)
     writing = terminal_ops.write(entry.terminal, data)
     entry.write_token = params.token or entry.write_token
     return writing

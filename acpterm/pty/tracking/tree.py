@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 import trio
 
+from acpterm.pty import processes
 from acpterm.pty.linux import ProcStat
 from acpterm.runtime.descriptors import EXHAUSTED, reserve
 
@@ -118,23 +119,37 @@ async def empty(tree: ProcessTree) -> bool:
 async def end(tree: ProcessTree, grace: float) -> None:
     """End all processes of the tree: SIGTERM, and SIGKILL if some are left after `grace` seconds.
 
-    Sends SIGCONT, too, so that stopped processes act on SIGTERM. Returns when no process is
-    left. If cancelled, the remaining processes keep running.
+    Sends SIGCONT, too, so that stopped processes act on SIGTERM. Interactive shells, which ignore
+    SIGTERM, get SIGHUP when only they are left. Returns when no process is left. If cancelled, the
+    remaining processes keep running.
     """
     if await retry_on_oserror(partial(empty, tree)):
         return
     await retry_on_oserror(partial(tree.signal, signal.SIGTERM))
     await retry_on_oserror(partial(tree.signal, signal.SIGCONT))
     with trio.move_on_after(grace):
-        await wait_empty(tree)
+        await wait_empty(tree, _hang_up)
         return
     await tree.kill()
 
 
-async def wait_empty(tree: ProcessTree) -> None:
-    """Wait until no process of the tree runs any more."""
+async def _hang_up(tree: ProcessTree) -> None:
+    """Send SIGHUP to the processes of the tree if all of them are interactive shells."""
+    left = await tree.members()
+    # A shell passes SIGHUP on to its jobs, which must have their time to act on SIGTERM.
+    if all(processes.is_interactive_shell(process.pid) for process in left):
+        for process in left:
+            processes.send(process, signal.SIGHUP)
+
+
+async def wait_empty(
+    tree: ProcessTree, step: Callable[[ProcessTree], Awaitable[None]] | None = None
+) -> None:
+    """Wait until no process of the tree runs any more; until then, call `step` repeatedly."""
     pause = _FIRST_POLL_S
     while not await retry_on_oserror(partial(empty, tree)):
+        if step is not None:
+            await retry_on_oserror(partial(step, tree))
         await trio.sleep(pause)
         pause = min(2 * pause, _LAST_POLL_S)
 

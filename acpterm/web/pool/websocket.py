@@ -111,6 +111,6 @@ class _PoolSocket:
                 message.id, "This terminal is an agent's: promote it to type into it"
             )
         data = message.data.encode()
-        self._user.host.trail.input(entry, "user", len(data))
+        self._user.host.trail.input(entry, "user", data)
         # The input is queued. The next message must not wait until the program has read it.
         terminal_ops.write(entry.terminal, data).close()

@@ -213,15 +213,15 @@ class _Attachment:
         if update.kind == "screen":
             self._choose_screen(alternate=update.alternate)
         elif self._is_notice_visible:
-            # The output may scroll the notice.
+            # The output may scroll the notice. Only an alternate screen had text in its place.
             self._printer.put(f"\x1b7\x1b[{self._terminal.size[1]};1H\x1b[0m\x1b[2K\x1b8".encode())
+            if self._is_alternate:
+                self._repaint()
+        # From now on that line is the program's.
+        self._is_notice_visible = False
         self._printer.put(base64.b64decode(update.data))
         self._has_output.set()
         self._last_output_at = trio.current_time()
-        if update.kind == "screen":
-            self._is_notice_visible = False
-        elif self._is_notice_visible:
-            self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:
         """Prepare the window for a snapshot of the terminal's main or `alternate` screen.
@@ -275,10 +275,14 @@ class _Attachment:
         blank: otherwise the line would scroll off without its text.
         """
         await self._has_output.wait()
-        while trio.current_time() < self._last_output_at + _QUIET_S:  # noqa: ASYNC110  each output delays it
-            await trio.sleep_until(self._last_output_at + _QUIET_S)
-        if not self._is_alternate and not await self._is_last_line_blank():
-            return
+        last = -math.inf
+        while last != self._last_output_at:  # also if output has come while the line was looked up
+            last = self._last_output_at
+            await trio.sleep_until(last + _QUIET_S)
+            if last != self._last_output_at:
+                continue
+            if not self._is_alternate and not await self._is_last_line_blank():
+                return
         cols, rows = self._terminal.size
         is_queued = await self._is_queued()
         line = (f"[{queue_notice(self._info)}] " * is_queued + self._notice)[:cols]

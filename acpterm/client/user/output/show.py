@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.client.user.output import coloured
 from acpterm.client.user.output.blocking_stdout import note, put, window_size
 from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.read import Since, read_output
@@ -29,21 +30,34 @@ def while_stdout_is_read(client: BlockingClient) -> Iterator[None]:
 
 
 def print_text(
-    client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
+    client: BlockingClient,
+    terminal: str,
+    *,
+    stay: bool,
+    since: Since,
+    tail: int | None,
+    colour: bool = False,
 ) -> None:
     """Print a terminal's current text from `since` on, or only the last `tail` lines of this text.
 
     If `stay`, also print the live text that follows, until the program ends. Missing output is
     reported on stderr. If stdout is a terminal, characters that reorder or hide text are printed as
-    escapes. Raises `RpcError` if a request fails, `DaemonError` if the daemon ends, and `OSError`
-    if stdout cannot be written to.
+    escapes. With `colour` the text, of the retained bytes, keeps its colours. Raises `RpcError` if
+    a request fails, `DaemonError` if the daemon ends, and `OSError` if stdout cannot be written to.
     """
-    printed = escape_invisible_text if os.isatty(1) else str
+    escaped = coloured.escape if colour else escape_invisible_text
+    printed = escaped if os.isatty(1) else str
+    first = 0 if colour and since == Since() else since.position
     info = client.terminal_request("get", terminal, TerminalInfo)
     lines = Lines((lambda: window_size()[0]) if os.isatty(1) else None)
     line = ""
     follower = follow_text(
-        client, info.terminal_id, since=since.position, since_time=since.time, stay=stay
+        client,
+        info.terminal_id,
+        since=first,
+        since_time=since.time,
+        stay=stay,
+        stream=coloured.ColouredStream if colour else TextStream,
     )
     with while_stdout_is_read(client):
         for update in follower:
@@ -54,6 +68,9 @@ def print_text(
                 complete = kept[: max(0, len(kept) - len(current))]
                 if kept != text:
                     lost = 0
+                    if colour and complete:
+                        complete = coloured.coloured_tail(text, complete + current)
+                        complete = complete[: len(complete) - len(current)]
                 if not tail:
                     lines.begin(current)
                 tail = None
@@ -63,6 +80,8 @@ def print_text(
             line = current
             put(lines.show(complete, current).encode())
         put(lines.finish(line).encode())
+        if colour:
+            put(b"\x1b[m")
 
 
 def print_raw(

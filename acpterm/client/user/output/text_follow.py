@@ -9,7 +9,7 @@ converted from the daemon's bytes, whichever reaches back further. Later output 
 and converted here.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -97,10 +97,16 @@ class _TextFollower:
     if `parts` begin earlier in the output.
     """
 
-    def __init__(self, parts: Iterator[TimedPart], output: OutputResponse | None) -> None:
+    def __init__(
+        self,
+        parts: Iterator[TimedPart],
+        output: OutputResponse | None,
+        stream: Callable[[], TextStream],
+    ) -> None:
         self._parts = parts
         self._output = output
-        self._stream = TextStream()
+        self._new_stream = stream
+        self._stream = stream()
         # A part that follows the retained text after a gap.
         self._held: TimedPart | None = None
 
@@ -152,7 +158,7 @@ class _TextFollower:
     def _convert(self, part: TimedPart) -> NewLines:
         data, lost = part.data, part.lost
         if lost:
-            self._stream = TextStream()
+            self._stream = self._new_stream()
             skipped = resync(data)
             data, lost = data[skipped:], lost + skipped
         over = self._stream.feed(data)
@@ -166,8 +172,11 @@ def follow_text(
     since: int | None = None,
     since_time: int | None = None,
     stay: bool = True,
+    stream: Callable[[], TextStream] = TextStream,
 ) -> Generator[NewLines, None, None]:
     """Yield a terminal's text: all retained text, or the text from position `since` on.
+
+    Text since a position or a time is converted by a `stream`.
 
     If `since_time` (milliseconds since 1970) is given, begin with the first byte printed at that
     time or later. If `stay`, also yield live text until the program has ended; otherwise stop after
@@ -179,4 +188,4 @@ def follow_text(
         output = client.terminal_request("output", terminal, OutputResponse)
     parts = read_output(client, terminal, since=since, since_time=since_time, stay=stay)
     with closing(parts):
-        yield from _TextFollower(parts, output).run()
+        yield from _TextFollower(parts, output, stream).run()
