@@ -320,7 +320,26 @@ async def test_output_of_an_agents_own_terminal_is_shown_completely(recorded, at
         assert with_proxy.shown(call).startswith("```console\n")
 
 
-def test_transcripts_of_three_agents_are_present():
-    assert len(ALL) == 61
+CLAUDE = [entries for stem, entries in ALL if stem.startswith("claude")]
+
+
+async def test_claude_shows_no_less_than_to_an_editor_without_the_proxy(tmp_path):
+    # The same commands twice: with the output as content, and with terminals of the agent's own.
+    plain, own = json.loads(json.dumps(CLAUDE))
+    own[0]["msg"]["params"]["clientCapabilities"].pop("_meta")
+    play = await replay(own, tmp_path)
+    reads_all(play.editor.all)
+    for kind in TEXT_READERS:
+        without = kind().read(sent_by_agent(plain))
+        with_proxy = kind().read(play.editor.all)
+        calls = dict(zip(without.lines_of_calls(), with_proxy.lines_of_calls(), strict=True))
+        assert len(calls) == 3
+        for before, after in calls.items():
+            # "Run a command" describes a pending call; its terminal takes this place.
+            assert set(before) - set(after) <= {"```", "Run a command"}, kind
+
+
+def test_transcripts_of_four_agents_are_present():
+    assert len(ALL) == 63
     assert {stem for stem, _ in ALL} == {file.stem for file in FILES}
-    assert len(FILES) == 3
+    assert len(FILES) == 4

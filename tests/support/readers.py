@@ -27,12 +27,14 @@ class Reader:
 
     def __init__(self) -> None:
         self.calls: dict[str, Update] = {}
+        self.order: dict[str, None] = {}
 
     def read(self, messages: list[Any]) -> "Reader":
         for message in messages:
             if message.get("method") == "session/update":
                 update = message["params"]["update"]
                 if update["sessionUpdate"] in ("tool_call", "tool_call_update"):
+                    self.order[update["toolCallId"]] = None
                     self.update(update["toolCallId"], update)
         return self
 
@@ -43,6 +45,10 @@ class Reader:
     def shown(self, call: str) -> str:
         known = self.calls.get(call, {})
         return "\n".join(texts(known.get("content")) or raw_text(known.get("rawOutput")))
+
+    def lines_of_calls(self) -> list[tuple[str, ...]]:
+        """Return the lines that each call shows, in the order of the calls."""
+        return [tuple(self.shown(call).splitlines()) for call in self.order]
 
 
 class CodeCompanion(Reader):

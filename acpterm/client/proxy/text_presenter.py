@@ -81,12 +81,12 @@ class TextPresenter:
     """The `presenter.Presenter` for an editor that can show only terminals that it runs itself.
 
     `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when the terminal is first shown. Of each terminal, at most `limit` bytes of text are kept, and
-    the last `lines` lines are shown. `clock` returns the time in seconds. `editor_has_terminals` is
-    true if the editor runs terminals for the agent. In this case, a terminal that the host has not
-    created and the agent has not reported is one that the editor runs: the editor shows this
-    terminal, and the presenter leaves it unchanged. All other terminals are shown as text. `live`
-    is false if the editor appends content: then terminals are shown only once.
+    when the terminal is first shown. `limit` and `lines` are those of `Display`. `clock` returns
+    the time in seconds. `editor_has_terminals` is true if the editor runs terminals for the agent.
+    In this case, a terminal that the host has not created and the agent has not reported is one
+    that the editor runs: the editor shows this terminal, and the presenter leaves it unchanged. All
+    other terminals are shown as text. `live` is false if the editor appends content: then terminals
+    are shown only once.
     """
 
     def __init__(
