@@ -91,11 +91,24 @@ class Avante(Reader):
 
 
 class AgentShell(Reader):
-    """The transcript of agent-shell has the content of the update that ends the call."""
+    """The transcript of agent-shell has the content of the update that ends the call.
+
+    Before it, it has the output that `_meta` has, although agent-shell does not ask for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.printed: dict[str, str] = {}
 
     def update(self, call: str, update: Update) -> None:
+        output = (update.get("_meta") or {}).get("terminal_output", {})
+        self.printed[call] = self.printed.get(call, "") + output.get("data", "")
         if update.get("status") in FINAL:
             self.calls[call] = update
+
+    def shown(self, call: str) -> str:
+        printed = self.printed.get(call, "")
+        return f"{printed}\n{super().shown(call)}" if printed else super().shown(call)
 
 
 class Acpx(Reader):

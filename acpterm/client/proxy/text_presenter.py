@@ -41,6 +41,7 @@ from acpterm.acp.terminal_updates import (
     from_meta,
     from_raw_output,
     from_v2,
+    without_terminals,
 )
 from acpterm.client.proxy.display import Display
 from acpterm.client.session_update import (
@@ -123,11 +124,15 @@ class TextPresenter:
             for change in from_v2(update.kind, update.fields):
                 self._apply(update.session, change)
             return []
-        if update.tool_call is None:
+        if (call := update.tool_call) is None:
             return [line]
         for change in from_meta(update.fields.get("_meta")):
             self._apply(update.session, change)
-        key = update.session, update.tool_call
+        if (meta := without_terminals(update.fields.get("_meta"))) is not None:
+            # agent-shell shows the output in `_meta`, too, and would show all of it twice.
+            update = update.with_meta(meta)
+            line = update.encode()
+        key = update.session, call
         if "content" in update.fields:
             return [self._with_content(key, line, update)]
         return [self._without_content(key, line, update)]
