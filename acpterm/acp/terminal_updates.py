@@ -66,6 +66,21 @@ class Exit(NamedTuple):
 TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
+_META_NAMES: Final = (
+    "terminal_info",
+    "terminal_output",
+    "terminal_output_delta",
+    "terminal_exit",
+)
+
+
+def without_terminals(meta: Raw | None) -> dict[str, Raw] | None:
+    """Return `meta` without the members that `from_meta` reads; None if it has none of them."""
+    found = members(meta)
+    rest = {name: value for name, value in found.items() if name not in _META_NAMES}
+    return rest if len(rest) < len(found) else None
+
+
 def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
     """Yield the terminal updates in `meta`, in the order in which the caller must apply them.
 

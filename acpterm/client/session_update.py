@@ -7,6 +7,7 @@ other members exactly as the agent sent them.
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec import Raw, UnsetType
+from msgspec.json import encode
 
 from acpterm.acp.raw_json import members, text
 from acpterm.jsonrpc import encode_notification
@@ -39,6 +40,11 @@ class Update(NamedTuple):
     def ends_call(self) -> bool:
         """Whether the update is the end of a tool call."""
         return self.kind in TOOL_CALLS and text(self.fields.get("status")) in _FINAL_STATUSES
+
+    def with_meta(self, meta: dict[str, Raw]) -> "Update":
+        """Return the update with `meta` as its `_meta`, without one if `meta` is empty."""
+        rest = {name: value for name, value in self.fields.items() if name != "_meta"}
+        return self._replace(fields={**rest, "_meta": Raw(encode(meta))} if meta else rest)
 
     def encode(self, **fields: Any) -> bytes:
         """Encode the update as a line; `fields` replace its members of the same names.

@@ -399,7 +399,8 @@ def test_raw_output_is_shown_in_full():
     # The streamed output has the same end, so it is not shown twice.
     cut = lines[:300] + "[cut]\n" + lines[-300:]
     (fence,) = own(Shown(lines=5), data=lines, raw={"formatted_output": cut})
-    assert fence.split("\n")[1:3] == ["…", "line 495"]
+    assert lines in fence
+    assert "[cut]" not in fence
 
 
 def test_raw_output_of_a_call_with_a_host_terminal_is_not_shown():
@@ -426,7 +427,7 @@ def test_host_terminal_without_output_is_shown_only_if_it_failed():
 
 
 def display(data, *, lines=40, limit=8192, command="x", end=None):
-    shown = Display(command, limit=limit, lines=lines)
+    shown = Display(command, limit=limit, lines=lines, ours=True)
     shown.feed(data)
     shown.finish(end)
     return shown.fence()

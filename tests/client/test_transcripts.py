@@ -166,6 +166,8 @@ class Play:
                 return
         ends = message.get("params", {}).get("update", {}).get("status") in FINAL
         translated = not self.shows and '"type": "terminal"' in json.dumps(message)
+        if not self.shows:
+            message = without_terminals(message)
 
         def wanted(received):
             if received == message:
@@ -187,6 +189,16 @@ class Play:
             assert more["method"] == "session/update", more
             assert '"type": "terminal"' not in json.dumps(more)
             validate_sent(more, {})
+
+
+def without_terminals(message):
+    """Return a message as an editor that shows no terminals gets it: without those in `_meta`."""
+    message = json.loads(json.dumps(message))
+    update = message.get("params", {}).get("update", {})
+    if meta := update.pop("_meta", None):
+        rest = {name: value for name, value in meta.items() if not name.startswith("terminal_")}
+        update |= {"_meta": rest} if rest else {}
+    return message
 
 
 def without(message):
@@ -320,7 +332,28 @@ async def test_output_of_an_agents_own_terminal_is_shown_completely(recorded, at
         assert with_proxy.shown(call).startswith("```console\n")
 
 
-def test_transcripts_of_three_agents_are_present():
-    assert len(ALL) == 61
+CLAUDE = [entries for stem, entries in ALL if stem.startswith("claude")]
+
+
+async def test_claude_shows_no_less_than_to_an_editor_without_the_proxy(tmp_path):
+    # The same commands twice: with the output as content, and with terminals of the agent's own.
+    plain, own = json.loads(json.dumps(CLAUDE))
+    own[0]["msg"]["params"]["clientCapabilities"].pop("_meta")
+    play = await replay(own, tmp_path)
+    reads_all(play.editor.all)
+    for kind in TEXT_READERS:
+        without = kind().read(sent_by_agent(plain))
+        with_proxy = kind().read(play.editor.all)
+        calls = dict(zip(without.lines_of_calls(), with_proxy.lines_of_calls(), strict=True))
+        assert len(calls) == 3
+        for before, after in calls.items():
+            # "Run a command" describes a pending call; its terminal takes this place.
+            assert set(before) - set(after) <= {"```", "Run a command"}, kind
+            numbers = [line for line in after if line.isdigit()]
+            assert len(numbers) == len(set(numbers)), kind
+
+
+def test_transcripts_of_four_agents_are_present():
+    assert len(ALL) == 63
     assert {stem for stem, _ in ALL} == {file.stem for file in FILES}
-    assert len(FILES) == 3
+    assert len(FILES) == 4

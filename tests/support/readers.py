@@ -27,12 +27,14 @@ class Reader:
 
     def __init__(self) -> None:
         self.calls: dict[str, Update] = {}
+        self.order: dict[str, None] = {}
 
     def read(self, messages: list[Any]) -> "Reader":
         for message in messages:
             if message.get("method") == "session/update":
                 update = message["params"]["update"]
                 if update["sessionUpdate"] in ("tool_call", "tool_call_update"):
+                    self.order[update["toolCallId"]] = None
                     self.update(update["toolCallId"], update)
         return self
 
@@ -43,6 +45,10 @@ class Reader:
     def shown(self, call: str) -> str:
         known = self.calls.get(call, {})
         return "\n".join(texts(known.get("content")) or raw_text(known.get("rawOutput")))
+
+    def lines_of_calls(self) -> list[tuple[str, ...]]:
+        """Return the lines that each call shows, in the order of the calls."""
+        return [tuple(self.shown(call).splitlines()) for call in self.order]
 
 
 class CodeCompanion(Reader):
@@ -85,11 +91,24 @@ class Avante(Reader):
 
 
 class AgentShell(Reader):
-    """The transcript of agent-shell has the content of the update that ends the call."""
+    """The transcript of agent-shell has the content of the update that ends the call.
+
+    Before it, it has the output that `_meta` has, although agent-shell does not ask for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.printed: dict[str, str] = {}
 
     def update(self, call: str, update: Update) -> None:
+        output = (update.get("_meta") or {}).get("terminal_output", {})
+        self.printed[call] = self.printed.get(call, "") + output.get("data", "")
         if update.get("status") in FINAL:
             self.calls[call] = update
+
+    def shown(self, call: str) -> str:
+        printed = self.printed.get(call, "")
+        return f"{printed}\n{super().shown(call)}" if printed else super().shown(call)
 
 
 class Acpx(Reader):

@@ -7,8 +7,10 @@ that cannot show terminals.
 An agent may report the output of its own terminal in the terminal's updates, in the tool call's
 `rawOutput`, or in both. Output that is reported in both is rendered once. A `rawOutput` that
 contains all output from the updates may replace that output (`Display.add_raw_output` has the
-rules). Then the `rawOutput` is rendered in full, as the editor itself would render it. In all other
-cases, only the last lines are rendered.
+rules).
+
+Only the last lines of a terminal are rendered. A `rawOutput`, and an agent's own terminal that has
+ended, are rendered in full: without the proxy, the editor would show that much.
 """
 
 import re
@@ -19,26 +21,26 @@ from acpterm.client.sanitize import escape_invisible_text
 from acpterm.terminal.text.stream import TextView
 
 _COMMAND_CHARS_MAX: Final = 200
-# Bytes kept of a raw output.
-RAW_OUTPUT_BYTES: Final = 256 * 1024
+# Bytes kept of the output of a terminal of the agent's own.
+AGENT_OUTPUT_BYTES: Final = 256 * 1024
 _BACKTICKS: Final = re.compile(r"`+")
 
 
 class Display:
     """One terminal that is shown as text.
 
-    `command` is its command line, None if unknown. At most `limit` bytes of text are kept, and the
-    last `lines` lines are shown. `ours` is true if the host runs the terminal, and false if the
-    agent does. `end` is the program's exit; None while the program runs.
+    `command` is its command line, None if unknown. At most `limit` bytes of text are kept of a
+    terminal of the host, and the last `lines` lines are shown. `ours` is true if the host runs the
+    terminal, and false if the agent does. `end` is the program's exit; None while the program runs.
     """
 
     def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
         self.command = command
         self.end: ProgramExit | None = None
         self._is_ours: Final = ours
-        self._limit: Final = limit
+        self._limit: Final = limit if ours else AGENT_OUTPUT_BYTES
         self._lines: Final = lines
-        self._text = TextView(limit)
+        self._text = TextView(self._limit)
         # Whether the text is a raw output, which is shown in full.
         self._shows_all = False
 
@@ -62,7 +64,7 @@ class Display:
         the kept text by `output`, and show `output` in full. In all other cases, append `output` to
         the kept text.
         """
-        raw = TextView(RAW_OUTPUT_BYTES)
+        raw = TextView(AGENT_OUTPUT_BYTES)
         raw.feed(output.encode(errors="replace"))
         raw.finish()
         complete, shown = raw.text().strip("\n"), self._text.text().strip("\n")
@@ -96,8 +98,7 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        If the output is that of a `rawOutput`, all its lines are shown. An exit status of 0 is not
-        shown.
+        An exit status of 0 is not shown.
 
         A block must have at least one of these: output; an exit status to show, if the host runs
         the terminal; a known command, if `even_silent` is true. Otherwise return None.
@@ -111,7 +112,8 @@ class Display:
         ending = [] if self.end is None else _ending(self.end)
         if not (lines or (self._is_ours and ending) or (even_silent and body)):
             return None
-        max_lines = len(lines) if self._shows_all else self._lines
+        shows_all = self._shows_all or (self.end is not None and not self._is_ours)
+        max_lines = len(lines) if shows_all else self._lines
         if self._text.truncated or len(lines) > max_lines:
             body.append("…")
             # The first line may lack its beginning: drop it unless it is the only one.

@@ -41,6 +41,7 @@ from acpterm.acp.terminal_updates import (
     from_meta,
     from_raw_output,
     from_v2,
+    without_terminals,
 )
 from acpterm.client.proxy.display import Display
 from acpterm.client.session_update import (
@@ -81,12 +82,12 @@ class TextPresenter:
     """The `presenter.Presenter` for an editor that can show only terminals that it runs itself.
 
     `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when the terminal is first shown. Of each terminal, at most `limit` bytes of text are kept, and
-    the last `lines` lines are shown. `clock` returns the time in seconds. `editor_has_terminals` is
-    true if the editor runs terminals for the agent. In this case, a terminal that the host has not
-    created and the agent has not reported is one that the editor runs: the editor shows this
-    terminal, and the presenter leaves it unchanged. All other terminals are shown as text. `live`
-    is false if the editor appends content: then terminals are shown only once.
+    when the terminal is first shown. `limit` and `lines` are those of `Display`. `clock` returns
+    the time in seconds. `editor_has_terminals` is true if the editor runs terminals for the agent.
+    In this case, a terminal that the host has not created and the agent has not reported is one
+    that the editor runs: the editor shows this terminal, and the presenter leaves it unchanged. All
+    other terminals are shown as text. `live` is false if the editor appends content: then terminals
+    are shown only once.
     """
 
     def __init__(
@@ -123,11 +124,15 @@ class TextPresenter:
             for change in from_v2(update.kind, update.fields):
                 self._apply(update.session, change)
             return []
-        if update.tool_call is None:
+        if (call := update.tool_call) is None:
             return [line]
         for change in from_meta(update.fields.get("_meta")):
             self._apply(update.session, change)
-        key = update.session, update.tool_call
+        if (meta := without_terminals(update.fields.get("_meta"))) is not None:
+            # agent-shell shows the output in `_meta`, too, and would show all of it twice.
+            update = update.with_meta(meta)
+            line = update.encode()
+        key = update.session, call
         if "content" in update.fields:
             return [self._with_content(key, line, update)]
         return [self._without_content(key, line, update)]
