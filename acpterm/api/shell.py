@@ -293,7 +293,7 @@ class Shell:
                 return replace(completed, waiting_program=running.waiting_program)
             remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
             if remaining <= 0:
-                is_old = tracker.position <= input_since
+                is_old = until_input and tracker.position <= input_since
                 state: ShellState = "waiting_for_input" if is_old else "running"
                 return completed_of(running.tracker, command, state)
             wait = QUIET_S if report else max(QUIET_S, running.quiet_s)

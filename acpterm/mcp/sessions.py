@@ -56,10 +56,10 @@ class Session:
     read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
     is the last line of output. `argv` is the command as words, if it was given as words. `unread`
     is the incomplete last line that was read, but not returned yet: the next result begins with it.
-    `told_waiting` is the position at which the last result has said that the program waits for
-    input, or is stopped; -1 if it has not, or if input was typed since. `is_idle` says that it was
-    a shell at its prompt, an editor or a pager. `cwd_gone` is the directory in which the program
-    would have started, if that is gone.
+    `reported_waiting` is the position at which the last result has reported that the program waits
+    for input, or is stopped; -1 if it has not, or if input was typed since. `is_idle` says that it
+    was a shell at its prompt, an editor or a pager. `cwd_gone` is the directory in which the
+    program would have started, if that is gone.
     """
 
     id: str
@@ -75,12 +75,12 @@ class Session:
     argv: list[str] | None = None
     unread: str = ""
     cwd_gone: str | None = None
-    told_waiting: int = -1
+    reported_waiting: int = -1
     is_idle: bool = False
 
-    def told(self, *, waits: bool, is_idle: bool = False) -> None:
-        """Record what a result says of the program at `position`: whether it waits."""
-        self.told_waiting = self.position if waits else -1
+    def report_waiting(self, *, waits: bool, is_idle: bool = False) -> None:
+        """Record what a result reports of the program at `position`: whether it waits."""
+        self.reported_waiting = self.position if waits else -1
         self.is_idle = is_idle
 
     @property

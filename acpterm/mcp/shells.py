@@ -185,7 +185,7 @@ class Shells:
         new = output[max(0, named.reported - completed.output_begin) :].decode(errors="ignore")
         named.reported = completed.output_begin + len(output)
         session.position = completed.position
-        session.told(waits=completed.state == "waiting_for_input")
+        session.report_waiting(waits=completed.state == "waiting_for_input")
         if named in self._aside and not self.is_busy(session):
             await self._drop(named)
             await call.sessions.remove(session)

@@ -112,7 +112,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
     info = await session.terminal.info() if is_waiting else None
     session.position = output.position
     is_idle = info is not None and not info.waiting_for_input
-    session.told(waits=is_waiting or output.stopped is not None, is_idle=is_idle)
+    session.report_waiting(waits=is_waiting or output.stopped is not None, is_idle=is_idle)
     session.exit = output.exit
     if session.unread:
         # Text after a gap is not the end of the line before the gap.
@@ -156,7 +156,7 @@ async def type_into(
         now = await session.terminal.read(session.position, max_bytes=1)
         if now.exit is None:
             session.input_position = (await session.terminal.info()).position
-            session.told_waiting = -1
+            session.reported_waiting = -1
         if text:
             with anyio.move_on_after(_TYPE_TIMEOUT_S):
                 await session.terminal.write(text)

@@ -1,8 +1,8 @@
 """`terminal_wait`: wait until a terminal session ends, waits for input, is idle or prints a text.
 
 If several sessions are given, the first such event in any of them ends the wait. A session that
-waits for input as the last result has said already ends the wait only if `for` asks for that, or if
-no other event can come.
+waits for input as the last result has reported already ends the wait only if `for` asks for that,
+or if no other event can come.
 """
 
 from collections.abc import Awaitable, Callable
@@ -145,7 +145,7 @@ async def _first(
     found: list[tuple[Session, Waited | Completed]] = []
     failures: list[AcptermError | ToolError] = []
     nothing_else = conditions.pattern is None and all(
-        each.told_waiting >= 0 and not each.is_idle for each in sessions
+        each.reported_waiting >= 0 and not each.is_idle for each in sessions
     )
 
     async def wait(session: Session, wait_one: _WaitOne, conditions: _Conditions) -> None:
@@ -168,7 +168,7 @@ async def _first(
         for session in sessions:
             own = conditions
             if not conditions.counts_old_input and not nothing_else:
-                own = conditions._replace(input_since=session.told_waiting)
+                own = conditions._replace(input_since=session.reported_waiting)
             is_shell = call.shells.is_busy(session)
             tasks.start_soon(wait, session, _command if is_shell else _program, own)
             if is_shell and (conditions.pattern is not None or conditions.idle is not None):
