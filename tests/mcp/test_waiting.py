@@ -290,9 +290,11 @@ async def test_idle_shells_do_not_end_a_wait_for_any_session(tmp_path):
         await tools.call("terminal_start", command="bash --norc -i", name="sh")
         await tools.call("terminal_start", command=f"read x <{go}; exit 3", name="job")
         listed = await tools.call("terminal_list")
+        early = await tools.call("terminal_wait", timeout_seconds=0.5)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_pipe_when, go)
             waited = await tools.call("terminal_wait")
+    assert "Waited: nothing of this" in early.text
     assert (waited.data["id"], waited.data["exitCode"]) == ("job", 3)
     rows = {each["command"]: each["idle"] for each in listed.data["sessions"]}
     assert rows["shell build"]
