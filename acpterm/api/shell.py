@@ -26,7 +26,7 @@ import anyio
 from msgspec.structs import replace
 
 from acpterm.api.errors import RequestError
-from acpterm.api.results import Completed, Exit
+from acpterm.api.results import Completed, Exit, ShellState
 from acpterm.api.shell_process import (
     PROMPT_TIMEOUT_S,
     QUIET_S,
@@ -108,17 +108,26 @@ class Shell:
             handed_over = await self._hand_over(running, command, began, started_new)
             return await self._follow(running, handed_over, timeout)
 
-    async def wait(self, timeout: float | None = None, *, until_input: bool = True) -> Completed:
+    async def wait(
+        self, timeout: float | None = None, *, until_input: bool = True, input_since: int = -1
+    ) -> Completed:
         """Wait until the running command ends or waits for input, at most `timeout` seconds.
 
         Return the result of the command; its `state` says why the wait has ended. If
-        `until_input` is false, a program that waits for input does not end the wait. Raises
+        `until_input` is false, a program that waits for input does not end the wait, nor does one
+        that waited already when the output ended at the position `input_since`. Raises
         `ShellError` if no command runs, and `ShellBusyError` if another task uses the shell.
         """
         with self._used():
             if self._busy is None or self._running is None:
                 raise ShellError("no command runs in the shell")
-            return await self._follow(self._running, self._busy, timeout, until_input=until_input)
+            return await self._follow(
+                self._running,
+                self._busy,
+                timeout,
+                until_input=until_input,
+                input_since=input_since,
+            )
 
     async def interrupt(self) -> None:
         """Send SIGINT to the running program, as Ctrl-C does. Call `wait` to wait for its end."""
@@ -244,12 +253,13 @@ class Shell:
         timeout: float | None,
         *,
         until_input: bool = True,
+        input_since: int = -1,
     ) -> Completed:
         """Wait for the end of the command, and return its result.
 
-        Return earlier if the shell has ended, if the program waits for input (only with
-        `until_input`), or after `timeout` seconds; `state` of the result says which. A command that
-        the shell has not executed is typed again, once.
+        Return earlier if the shell has ended, if the program waits for input (`until_input` and
+        `input_since` are as in `wait`), or after `timeout` seconds; `state` of the result says
+        which. A command that the shell has not executed is typed again, once.
         """
         deadline = None if timeout is None else anyio.current_time() + timeout
         tracker = running.tracker
@@ -283,13 +293,15 @@ class Shell:
                 return replace(completed, waiting_program=running.waiting_program)
             remaining = _READ_WAIT_MAX_S if deadline is None else deadline - now
             if remaining <= 0:
-                return completed_of(running.tracker, command, "running")
+                is_old = until_input and tracker.position <= input_since
+                state: ShellState = "waiting_for_input" if is_old else "running"
+                return completed_of(running.tracker, command, state)
             wait = QUIET_S if report else max(QUIET_S, running.quiet_s)
             wait = min(wait, _READ_WAIT_MAX_S, remaining)
             if now < input_at:
                 await running.read(min(wait, input_at - now))
             else:
-                await running.read(wait, until_input=True)
+                await running.read(wait, until_input=tracker.position > input_since)
 
     async def _ended(self, running: ShellProcess, command: Command, end: Exit) -> Completed:
         how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"

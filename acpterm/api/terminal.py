@@ -8,7 +8,7 @@ request is then cancelled, and the terminal is not changed, except that a part o
 """
 
 import base64
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import anyio
 from msgspec import UnsetType
@@ -164,7 +164,8 @@ class Terminal:
         *,
         since: int | None = None,
         idle: float | None = None,
-        until_input: bool = False,
+        until_input: bool | Literal["prompt"] = False,
+        input_since: int = -1,
         timeout: float | None = None,
     ) -> Waited:
         """Wait until the program has exited, or one of the given conditions is met.
@@ -172,6 +173,11 @@ class Terminal:
         The conditions: `pattern`, a regular expression, matches the output after the position
         `since` (by default, all retained output); there was no output for `idle` seconds; with
         `until_input`, the program waits for input; `timeout` seconds have passed.
+
+        With ``until_input="prompt"``, a program that waits for input ends the wait only if the
+        output ends with an incomplete line, and nothing has followed for 2 seconds: so a server
+        that reads its stdin does not. A program that waited already when the output ended at the
+        position `input_since` does not end the wait either.
 
         `reason` of the result says which condition was met, and `text` is the output after `since`.
         `pattern` is a string, in which ``^`` and ``$`` match at each line, or an object with the
@@ -183,6 +189,7 @@ class Terminal:
             since=since,
             idle=idle,
             until_input=until_input,
+            input_since=input_since,
             timeout=timeout,
         )
 

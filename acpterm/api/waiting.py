@@ -11,7 +11,7 @@ Nothing is lost when a wait is cancelled or times out: reading does not change t
 import math
 import re
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import anyio
 
@@ -24,6 +24,8 @@ TEXT_CHARS_MAX: Final = 1 << 20
 OVERLAP_CHARS: Final = 64 * 1024
 # A program that waits for input earlier than this may not have read the latest input yet.
 _INPUT_AFTER_S: Final = 0.2
+# A program that reads its stdin beside its work prints more soon; after a prompt, nothing comes.
+_PROMPT_QUIET_S: Final = 2.0
 # The longest wait of one request.
 _READ_WAIT_S: Final = 20.0
 # Without a pattern, not all output of a flood has to be read: pause after each large part.
@@ -72,6 +74,11 @@ class _Seen:
             self._searched = max(0, self._searched - over)
         return has_more
 
+    @property
+    def has_prompt(self) -> bool:
+        """Whether the output ends with an incomplete line."""
+        return bool(self.text.rpartition("\n")[2].strip())
+
     async def search(self, pattern: Searches) -> re.Match[str] | None:
         """Return the first match that begins in the newest output or shortly before, or None."""
         found = pattern.search(self.text, self._searched)
@@ -97,7 +104,8 @@ async def wait_for(
     *,
     since: int | None = None,
     idle: float | None = None,
-    until_input: bool = False,
+    until_input: bool | Literal["prompt"] = False,
+    input_since: int = -1,
     timeout: float | None = None,
 ) -> Waited:
     """Wait for a condition: see `Terminal.wait_for`."""
@@ -107,6 +115,8 @@ async def wait_for(
         idle=math.inf if idle is None else idle,
         input_after=0.0 if until_input else math.inf,
         most=math.inf if timeout is None else timeout,
+        prompt_only=until_input == "prompt",
+        input_since=input_since,
     )
     return await _wait(terminal, compiled, since, limits)
 
@@ -145,40 +155,61 @@ class _Limits:
     - After `least` seconds, the wait ends as soon as there was no output for `idle` seconds.
     - After `input_after` seconds, the wait ends as soon as the program waits for input.
     - After `most` seconds, the wait ends in any case.
+
+    A program that waits for input ends the wait only if there is output after the position
+    `input_since`; with `prompt_only`, only after a prompt (see `Terminal.wait_for`).
     """
 
-    def __init__(self, least: float, idle: float, input_after: float, most: float) -> None:
+    def __init__(
+        self,
+        least: float,
+        idle: float,
+        input_after: float,
+        most: float,
+        *,
+        prompt_only: bool = False,
+        input_since: int = -1,
+    ) -> None:
         self.began: Final = anyio.current_time()
         self.last_output = self.began
         self.end: Final = self.began + most
         self._least = least
         self._idle = idle
         self._input_at = self.began + input_after
+        self._prompt_only = prompt_only
+        self._input_since = input_since
 
-    def watches_input(self, now: float) -> bool:
-        """Return whether, at the time `now`, `input_after` seconds of the wait have passed.
+    def watches_input(self, now: float, seen: _Seen) -> bool:
+        """Return whether the wait ends if the program waits for input at the time `now`."""
+        return now >= self._input_from(seen)
 
-        From then on, the wait ends if the program waits for input.
-        """
-        return now >= self._input_at
+    def _input_from(self, seen: _Seen) -> float:
+        if (seen.since or 0) <= self._input_since:
+            return math.inf
+        if not self._prompt_only:
+            return self._input_at
+        quiet_at = self.last_output + _PROMPT_QUIET_S
+        return max(self._input_at, quiet_at) if seen.has_prompt else math.inf
 
     @property
     def _quiet_at(self) -> float:
         return max(self.began + self._least, self.last_output + self._idle)
 
-    def next_at(self, now: float) -> float:
+    def next_at(self, now: float, seen: _Seen) -> float:
         """Return until which time the next read may wait for output; `now` is the current time."""
         until = min(self._quiet_at, self.end, now + _READ_WAIT_S)
-        return until if self.watches_input(now) else min(until, self._input_at)
+        return until if self.watches_input(now, seen) else min(until, self._input_from(seen))
 
-    def reason(self, output: Output, now: float) -> Reason | None:
+    def reason(self, output: Output, now: float, seen: _Seen) -> Reason | None:
         """Return why the wait ends now, after a read without new output; None if it continues.
 
         `output` is the result of the read.
         """
         if output.exit is not None:
             return "exit"
-        if (output.waiting_for_input or output.stopped) and self.watches_input(now):
+        if output.stopped and now >= self._input_at:
+            return "input"
+        if output.waiting_for_input and self.watches_input(now, seen):
             return "input"
         if now >= self.end:
             return "timeout"
@@ -195,13 +226,13 @@ async def _wait(
             now = anyio.current_time()
             output = await terminal.read(
                 seen.since,
-                wait=max(0.0, limits.next_at(now) - now),
-                until_input=limits.watches_input(now),
+                wait=max(0.0, limits.next_at(now, seen) - now),
+                until_input=limits.watches_input(now, seen),
             )
             has_more = seen.add(output)
             now = anyio.current_time()
             if not has_more:
-                if (reason := limits.reason(output, now)) is not None:
+                if (reason := limits.reason(output, now, seen)) is not None:
                     return seen.result(reason)
                 continue
             limits.last_output = now

@@ -51,6 +51,7 @@ class NamedShell:
         session.command = command
         session.cwd = readable(completed.cwd) if completed.cwd else session.cwd
         session.position = session.input_position = completed.position
+        session.report_waiting(waits=completed.state == "waiting_for_input")
         session.prompt = completed.output.rpartition("\n")[2].strip()
         return session
 

@@ -56,7 +56,10 @@ class Session:
     read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
     is the last line of output. `argv` is the command as words, if it was given as words. `unread`
     is the incomplete last line that was read, but not returned yet: the next result begins with it.
-    `cwd_gone` is the directory in which the program would have started, if that is gone.
+    `reported_waiting` is the position at which the last result has reported that the program waits
+    for input, or is stopped; -1 if it has not, or if input was typed since. `is_idle` says that it
+    was a shell at its prompt, an editor or a pager. `cwd_gone` is the directory in which the
+    program would have started, if that is gone.
     """
 
     id: str
@@ -72,6 +75,13 @@ class Session:
     argv: list[str] | None = None
     unread: str = ""
     cwd_gone: str | None = None
+    reported_waiting: int = -1
+    is_idle: bool = False
+
+    def report_waiting(self, *, waits: bool, is_idle: bool = False) -> None:
+        """Record what a result reports of the program at `position`: whether it waits."""
+        self.reported_waiting = self.position if waits else -1
+        self.is_idle = is_idle
 
     @property
     def uptime(self) -> float:

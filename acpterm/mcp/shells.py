@@ -153,13 +153,20 @@ class Shells:
         return completed
 
     async def wait(
-        self, call: "Call", session: Session, timeout_s: float, *, until_input: bool = True
+        self,
+        call: "Call",
+        session: Session,
+        timeout_s: float,
+        *,
+        until_input: bool = True,
+        input_since: int = -1,
     ) -> tuple[Completed, str] | None:
         """Wait for the command in the shell of `session`; return its result and its new output.
 
         The wait ends when the command ends, after `timeout_s`, or when the program waits for input,
-        unless `until_input` is false. Return None if `is_busy(session)` is false. Raises
-        `ToolError` if another call waits for the same command during all this time.
+        unless `until_input` is false; `input_since` is as in `Shell.wait`. Return None if
+        `is_busy(session)` is false. Raises `ToolError` if another call waits for the same
+        command during all this time.
         """
         await self._sweep(call, await call.sessions.client())
         named = next((each for each in self._all() if each.session is session), None)
@@ -171,11 +178,14 @@ class Shells:
             if not self.is_busy(session):
                 return None
             remaining = max(0.0, deadline - anyio.current_time())
-            completed = await named.shell.wait(remaining, until_input=until_input)
+            completed = await named.shell.wait(
+                remaining, until_input=until_input, input_since=input_since
+            )
         output = completed.output.encode()
         new = output[max(0, named.reported - completed.output_begin) :].decode(errors="ignore")
         named.reported = completed.output_begin + len(output)
         session.position = completed.position
+        session.report_waiting(waits=completed.state == "waiting_for_input")
         if named in self._aside and not self.is_busy(session):
             await self._drop(named)
             await call.sessions.remove(session)
@@ -193,6 +203,10 @@ class Shells:
     def is_busy(self, session: Session) -> bool:
         """Return whether `session` is the terminal of a shell that is running a command."""
         return any(each.session is session and each.shell.busy for each in self._all())
+
+    def name_of(self, session: Session) -> str | None:
+        """Return the name of the shell whose terminal is `session`; None if there is none."""
+        return next((name for name, each in self._shells.items() if each.session is session), None)
 
     async def close(self) -> None:
         """End all shells."""

@@ -6,7 +6,7 @@ result. So output that came while no call was waiting is in the next result.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, Literal
 
 import anyio
 
@@ -56,7 +56,8 @@ async def wait_until(
     *,
     pattern: ModelPattern | None = None,
     idle: float | None = None,
-    until_input: bool = True,
+    until_input: bool | Literal["prompt"] = True,
+    input_since: int = -1,
     timeout_s: float,
 ) -> Waited:
     """Wait until the program exits or another condition is met; the result says which.
@@ -65,8 +66,8 @@ async def wait_until(
 
     - `pattern` matches the output since the last input (if `pattern` is not None).
     - There was no output for `idle` seconds (if `idle` is not None).
-    - The program waits for input, or is stopped for lack of the terminal (if `until_input` is
-      true).
+    - The program waits for input, or is stopped for lack of the terminal (`until_input` and
+      `input_since` are as in `Terminal.wait_for`).
     - `timeout_s` seconds have passed, or `call` has blocked as long as a tool call may
       (`Call.remaining` is 0).
     """
@@ -76,6 +77,7 @@ async def wait_until(
         since=session.input_position if pattern is not None else session.position,
         idle=idle,
         until_input=until_input,
+        input_since=input_since,
         timeout=call.limited(timeout_s),
     )
 
@@ -107,8 +109,10 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
     since = session.position
     text, lost, output = await read_all(session.terminal, since)
     is_waiting = bool(output.waiting_for_input)
-    hides_input = is_waiting and (await session.terminal.info()).hides_input
+    info = await session.terminal.info() if is_waiting else None
     session.position = output.position
+    is_idle = info is not None and not info.waiting_for_input
+    session.report_waiting(waits=is_waiting or output.stopped is not None, is_idle=is_idle)
     session.exit = output.exit
     if session.unread:
         # Text after a gap is not the end of the line before the gap.
@@ -125,7 +129,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         lost=lost,
         exit=output.exit,
         is_waiting=is_waiting,
-        hides_input=hides_input,
+        hides_input=info is not None and info.hides_input,
         stopped=output.stopped,
         waiting_program=output.waiting_program,
         prompt=session.prompt,
@@ -152,6 +156,7 @@ async def type_into(
         now = await session.terminal.read(session.position, max_bytes=1)
         if now.exit is None:
             session.input_position = (await session.terminal.info()).position
+            session.reported_waiting = -1
         if text:
             with anyio.move_on_after(_TYPE_TIMEOUT_S):
                 await session.terminal.write(text)

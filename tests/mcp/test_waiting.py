@@ -221,6 +221,88 @@ async def test_terminal_wait_says_which_condition_came(tmp_path, command, argume
     assert f"Waited: {expected}\n" in result.text
 
 
+# A server that reads its stdin while it starts, as vite, nodemon and jest do.
+SERVER = """
+python3 -c "
+import os, threading
+def serve():
+    open('{go}').read()
+    print('listening on 5173', flush=True)
+threading.Thread(target=serve).start()
+print('starting', flush=True)
+input()"
+"""
+
+
+async def _pipe_when(path):
+    """Let the server of `SERVER` print, once it has opened the pipe."""
+    async with await anyio.open_file(path, "w") as pipe:
+        await pipe.write("go")
+
+
+@pytest.mark.parametrize("shell", [False, True])
+async def test_wait_for_a_text_does_not_end_at_a_server_that_reads_its_stdin(tmp_path, shell):
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    command = SERVER.format(go=go)
+    async with mcp_tools(tmp_path) as tools:
+        if shell:
+            first = await tools.call("terminal_bash", command=command, session="s")
+        else:
+            first = await tools.call("terminal_start", command=command)
+        assert first.data["state"] == "waiting_for_input"
+        for wait in ({}, {"for": ["exit", "text"]}):
+            waited = await tools.call(
+                "terminal_wait",
+                sessionId="term-1",
+                pattern="listening",
+                timeout_seconds=0.5,
+                **wait,
+            )
+            # A shell's result has no such line.
+            assert shell or "Waited: nothing of this" in waited.text
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_pipe_when, go)
+            found = await tools.call("terminal_wait", sessionId="term-1", pattern="listening")
+    assert "Waited: the pattern matched" in found.text
+
+
+@pytest.mark.long
+async def test_wait_for_a_text_ends_at_a_new_prompt(tmp_path):
+    script = "read x; printf 'Overwrite? '; read y; sleep 60"
+    async with mcp_tools(tmp_path, **QUICK) as tools:
+        await tools.call("terminal_start", command=script)
+        await tools.call("terminal_continue", sessionId="term-1", keys=["Enter"], wait_for=r"\n")
+        found = await tools.call("terminal_wait", sessionId="term-1", pattern="written")
+        again = await tools.call(
+            "terminal_wait", sessionId="term-1", pattern="written", timeout_seconds=0.3
+        )
+    assert found.data["state"] == "waiting_for_input"
+    assert "Waited: it waits for input" in found.text
+    assert "Waited: nothing of this" in again.text
+
+
+async def test_idle_shells_do_not_end_a_wait_for_any_session(tmp_path):
+    go = tmp_path / "go"
+    os.mkfifo(go)
+    async with mcp_tools(tmp_path, **QUICK) as tools:
+        await tools.call("terminal_bash", command="cd /", session="build")
+        await tools.call("terminal_start", command="bash --norc -i", name="sh")
+        await tools.call("terminal_start", command=f"read x <{go}; exit 3", name="job")
+        listed = await tools.call("terminal_list")
+        early = await tools.call("terminal_wait", timeout_seconds=0.5)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_pipe_when, go)
+            waited = await tools.call("terminal_wait")
+    assert "Waited: nothing of this" in early.text
+    assert (waited.data["id"], waited.data["exitCode"]) == ("job", 3)
+    rows = {each["command"]: each["idle"] for each in listed.data["sessions"]}
+    assert rows["shell build"]
+    assert rows["bash --norc -i"]
+    assert not any(each["waitingForInput"] for each in listed.data["sessions"])
+    assert "| Idle    |" in listed.text
+
+
 async def test_terminal_wait_returns_the_first_of_several_sessions(tmp_path):
     script = f"until test -e {tmp_path}/go; do sleep 0.05; done; exit 7"
     async with mcp_tools(tmp_path, **QUICK) as tools:

@@ -1,6 +1,7 @@
 """`write_stdin`: type text, if any, into a terminal session; wait; return the new output.
 
-The wait ends when the session's program exits or waits for input, or at a time limit.
+The wait ends when the session's program exits or waits for input, or at a time limit. If an earlier
+result has reported already that the program waits for input, that does not end it.
 """
 
 from typing import Annotated, Final
@@ -45,7 +46,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         wait_ms = min(wait_ms, YIELD_MAX_MS) - YIELD_MIN_MS
     else:
         wait_ms = min(max(wait_ms, POLL_MIN_MS), POLL_MAX_MS)
-    await wait_until(call, session, timeout_s=wait_ms / 1000)
+    await wait_until(call, session, input_since=session.reported_waiting, timeout_s=wait_ms / 1000)
     view = await read_new(call, session)
     waited = anyio.current_time() - began
     return await chunk_reply(call, session, view, params.max_output_tokens, waited)

@@ -24,10 +24,11 @@ class Listed(Struct, kw_only=True):
     """A session in the list: its command, and whether its program runs or waits for input."""
 
     id: str
-    command: str
+    command: Annotated[str, Meta(description="its command, or the name of its idle shell")]
     position: Annotated[int, Meta(description="up to where its output was read, in bytes")]
     running: bool
     waitingForInput: bool | None  # noqa: N815
+    idle: Annotated[bool, Meta(description="whether it is a shell at its prompt, or an editor")]
     uptime: Annotated[float, Meta(description="seconds since its start")]
     cwd: str
     background: Annotated[list[str], Meta(description="what its command has left running")]
@@ -45,7 +46,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     listed: list[Listed] = []
     for session in call.sessions.listed():
         try:
-            found = await _listed(session)
+            found = await _listed(call, session)
         except RequestError:  # the user has removed the terminal
             call.sessions.forget(session)
             continue
@@ -68,7 +69,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             each.id,
             _short(each.command),
             each.position,
-            "Yes" if each.running or each.background else "No",
+            "Idle" if each.idle else "Yes" if each.running or each.background else "No",
             f"{each.uptime:.0f}s",
         )
         for each in listed
@@ -83,15 +84,21 @@ async def _execute(call: Call, params: Params) -> Reply:
     )
 
 
-async def _listed(session: Session) -> Listed:
+async def _listed(call: Call, session: Session) -> Listed:
     now = await session.terminal.read(session.position, max_bytes=1)
     session.exit = now.exit
+    asks = now.waiting_for_input
+    if asks:
+        asks = (await session.terminal.info()).waiting_for_input
+    shell = call.shells.name_of(session)
+    is_free = shell is not None and not call.shells.is_busy(session)
     return Listed(
         id=session.id,
-        command=session.command,
+        command=f"shell {shell}" if is_free else session.command,
         position=session.position,
         running=now.exit is None,
-        waitingForInput=now.waiting_for_input,
+        waitingForInput=False if is_free else asks,
+        idle=is_free or (bool(now.waiting_for_input) and not asks),
         uptime=round(session.uptime, 3),
         cwd=session.cwd,
         background=[background_line(each) for each in now.exit.background] if now.exit else [],

@@ -1,6 +1,8 @@
 """`terminal_wait`: wait until a terminal session ends, waits for input, is idle or prints a text.
 
-If several sessions are given, the first such event in any of them ends the wait.
+If several sessions are given, the first such event in any of them ends the wait. A session that
+waits for input as the last result has reported already ends the wait only if `for` asks for that,
+or if no other event can come.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,8 +38,8 @@ class Params(Struct, kw_only=True):
         list[Condition] | Condition | None,
         Meta(
             description="What to wait for: exit, input (the program waits for input), idle (no "
-            "output for idle_seconds), text (pattern matches). By default exit, input, and text "
-            "if there is a pattern"
+            "output for idle_seconds), text (pattern matches). By default exit, input that is new "
+            "since the last result, and text if there is a pattern"
         ),
     ] = field(name="for", default=None)
     pattern: Annotated[
@@ -55,8 +57,10 @@ class Params(Struct, kw_only=True):
 class _Conditions(NamedTuple):
     pattern: ModelPattern | None
     idle: float | None
-    until_input: bool
+    until_input: bool | Literal["prompt"]
     timeout: float
+    counts_old_input: bool
+    input_since: int = -1
 
 
 _WaitOne: TypeAlias = Callable[[Call, Session, _Conditions], Awaitable[Waited | Completed]]
@@ -109,14 +113,21 @@ def _conditions(call: Call, params: Params) -> _Conditions:
     return _Conditions(
         pattern=pattern if "text" in wanted else None,
         idle=params.idle_seconds if "idle" in wanted else None,
-        until_input="input" in wanted,
+        # A server may read its stdin all the time, and print the text later.
+        until_input=("prompt" if "text" in wanted and not given else "input" in wanted),
         timeout=call.limited(timeout),
+        counts_old_input="input" in (given or ()),
     )
 
 
 async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Session]:
     if not identifiers:
-        if active := call.sessions.active():
+        idle_shells = [
+            each
+            for each in call.sessions.active()
+            if call.shells.name_of(each) is not None and not call.shells.is_busy(each)
+        ]
+        if active := [each for each in call.sessions.active() if each not in idle_shells]:
             return active
         raise ToolError("there is no session to wait for: start one with terminal_start")
     names = [identifiers] if isinstance(identifiers, str) else identifiers
@@ -133,6 +144,9 @@ async def _first(
     """
     found: list[tuple[Session, Waited | Completed]] = []
     failures: list[AcptermError | ToolError] = []
+    nothing_else = conditions.pattern is None and all(
+        each.reported_waiting >= 0 and not each.is_idle for each in sessions
+    )
 
     async def wait(session: Session, wait_one: _WaitOne, conditions: _Conditions) -> None:
         try:
@@ -152,11 +166,14 @@ async def _first(
 
     async with anyio.create_task_group() as tasks:
         for session in sessions:
+            own = conditions
+            if not conditions.counts_old_input and not nothing_else:
+                own = conditions._replace(input_since=session.reported_waiting)
             is_shell = call.shells.is_busy(session)
-            tasks.start_soon(wait, session, _command if is_shell else _program, conditions)
+            tasks.start_soon(wait, session, _command if is_shell else _program, own)
             if is_shell and (conditions.pattern is not None or conditions.idle is not None):
                 # `_command` waits for the command's end and for input, this task for output.
-                only_output = conditions._replace(until_input=False)
+                only_output = own._replace(until_input=own.until_input == "prompt" and "prompt")
                 tasks.start_soon(wait, session, _program, only_output)
     if not found:
         raise failures[0]
@@ -170,6 +187,7 @@ async def _program(call: Call, session: Session, conditions: _Conditions) -> Wai
         pattern=conditions.pattern,
         idle=conditions.idle,
         until_input=conditions.until_input,
+        input_since=conditions.input_since,
         timeout_s=conditions.timeout,
     )
 
@@ -181,7 +199,11 @@ async def _command(call: Call, session: Session, conditions: _Conditions) -> Wai
     more, wait for the session as `_program` does.
     """
     found = await call.shells.wait(
-        call, session, conditions.timeout, until_input=conditions.until_input
+        call,
+        session,
+        conditions.timeout,
+        until_input=conditions.until_input is True,
+        input_since=conditions.input_since,
     )
     return await _program(call, session, conditions) if found is None else found[0]
 
