@@ -160,18 +160,45 @@ async def test_notice_is_erased_when_the_daemon_ends_before_it_sends_the_final_s
     assert window.over.exit_status.exit_code == 3
 
 
-async def test_key_and_output_remove_the_notice_before_its_time_is_over(tmp_path, monkeypatch):
+ERASED = b"\x1b7\x1b[24;1H\x1b[0m\x1b[2K\x1b8"
+
+
+@asynccontextmanager
+async def with_notice(tmp_path, monkeypatch, *, alternate):
+    """Attach a window that shows its notice; yield it, the daemon's end, and the request."""
     monkeypatch.setattr("acpterm.client.user.attach.attach.NOTICE_S", math.inf)
     async with attached(tmp_path) as (window, worker, _):
         request = await is_asked(worker)
-        await show(worker, request, b"the picture")
-        await answer_screen(worker)
+        await show(worker, request, b"the picture", alternate=alternate)
+        if not alternate:
+            await answer_screen(worker)
         await window.shows(b"C-\\ leaves it]")
-        await show(worker, request, b"output", kind="output")
-        await worker.expect("_acpterm/terminal/window")
+        yield window, worker, request
+
+
+async def test_key_removes_the_notice_before_its_time_is_over(tmp_path, monkeypatch):
+    async with with_notice(tmp_path, monkeypatch, alternate=False) as (window, worker, _):
         window.type(b"a")
         await worker.expect("_acpterm/terminal/window")
         await worker.expect("_acpterm/terminal/write")
+
+
+async def test_output_removes_the_notice_once_and_never_its_own_lines(tmp_path, monkeypatch):
+    async with with_notice(tmp_path, monkeypatch, alternate=False) as (window, worker, request):
+        await show(worker, request, b"a line, in two", kind="output")
+        await show(worker, request, b" pieces", kind="output")
+        await window.shows(ERASED + b"a line, in two pieces")
+        window.type(b"a")
+        await worker.expect("_acpterm/terminal/write")
+
+
+async def test_output_on_the_alternate_screen_restores_the_line_of_the_notice(
+    tmp_path, monkeypatch
+):
+    async with with_notice(tmp_path, monkeypatch, alternate=True) as (window, worker, request):
+        await show(worker, request, b"output", kind="output")
+        await worker.expect("_acpterm/terminal/window")
+        await window.shows(ERASED + b"output")
 
 
 async def test_notice_hides_no_line_that_may_scroll_off(tmp_path, monkeypatch):

@@ -343,9 +343,10 @@ async def test_nothing_is_announced_or_answered_in_version_2():
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
-    path = tmp_path / "config.toml"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    path = tmp_path / "acpterm" / "config.toml"
+    path.parent.mkdir()
     path.write_text("rows = 50\n")
-    monkeypatch.setenv("ACPTERM_CONFIG", str(path))
     return path
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import trio
 
 from acpterm.pty import processes
+from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking.tree import retry_on_oserror
 
 # The errors if a group was removed: on opening one of its files, and on reading an open file.
@@ -139,6 +140,11 @@ class CgroupTree:
                 _raise_unless_gone(error)
         # A process of a pid namespace that is not visible here is listed as 0.
         return [pid for pid in found if pid > 0]
+
+    async def members(self) -> list[ProcStat]:
+        """Return the running processes in the group and its subgroups."""
+        found = map(processes.identity, self.pids())
+        return [process for process in found if process and not process.zombie]
 
     async def _is_empty_now(self) -> bool:
         await trio.lowlevel.checkpoint()

@@ -22,6 +22,8 @@ T = TypeVar("T")
 # `wait_empty` polls at intervals that grow from the first value to the second.
 _FIRST_POLL_S = 0.005
 _LAST_POLL_S = 0.1
+# How long after SIGTERM it is first checked whether only interactive shells are left.
+_HANG_UP_S = 0.05
 _RETRY_S = 0.05
 # A scan blocks the event loop for about this time before it lets other tasks run.
 _SLICE_S = 0.001
@@ -127,9 +129,14 @@ async def end(tree: ProcessTree, grace: float) -> None:
         return
     await retry_on_oserror(partial(tree.signal, signal.SIGTERM))
     await retry_on_oserror(partial(tree.signal, signal.SIGCONT))
+    pause = _HANG_UP_S
     with trio.move_on_after(grace):
-        await wait_empty(tree, _hang_up)
-        return
+        while True:
+            with trio.move_on_after(pause):
+                await wait_empty(tree)
+                return
+            await retry_on_oserror(partial(_hang_up, tree))
+            pause *= 2  # each look reads all processes of the system
     await tree.kill()
 
 
@@ -142,14 +149,10 @@ async def _hang_up(tree: ProcessTree) -> None:
             processes.send(process, signal.SIGHUP)
 
 
-async def wait_empty(
-    tree: ProcessTree, step: Callable[[ProcessTree], Awaitable[None]] | None = None
-) -> None:
-    """Wait until no process of the tree runs any more; until then, call `step` repeatedly."""
+async def wait_empty(tree: ProcessTree) -> None:
+    """Wait until no process of the tree runs any more."""
     pause = _FIRST_POLL_S
     while not await retry_on_oserror(partial(empty, tree)):
-        if step is not None:
-            await retry_on_oserror(partial(step, tree))
         await trio.sleep(pause)
         pause = min(2 * pause, _LAST_POLL_S)
 

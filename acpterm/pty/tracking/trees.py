@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.pty import processes
 from acpterm.pty.limits import NO_LIMITS, ResourceLimits
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking.cgroup import Cgroups
@@ -93,9 +92,8 @@ class CombinedTree:
 
     async def members(self) -> list[ProcStat]:
         """Return the running processes of the tree, inside and outside the control group."""
-        inside = [processes.identity(pid) for pid in self._group.pids()]
-        found = {p.pid: p for p in (*inside, *await self._descent.members()) if p and not p.zombie}
-        return list(found.values())
+        found = (*await self._group.members(), *await self._descent.members())
+        return list({process.pid: process for process in found}.values())
 
     async def signal(self, number: int) -> None:
         """Send the signal `number` to the tree's processes inside and outside the control group.
