@@ -67,6 +67,8 @@ class Shell:
         self._is_in_use = False
         self._n = 0
         self._cwd = options.cwd
+        self.last_terminal: Terminal | None = None
+        """The terminal of the last shell process, also after it has ended."""
 
     @property
     def kind(self) -> str:
@@ -171,6 +173,7 @@ class Shell:
         self._running = running = await start_shell(
             self._client, self._kind, self._options, self._env
         )
+        self.last_terminal = running.terminal
         return running, had_shell
 
     async def _hand_over(

@@ -36,15 +36,13 @@ class NamedShell:
     def record(self, sessions: Sessions, command: str, completed: Completed) -> Session:
         """Record the command and its result in the shell and its session; return the session.
 
-        If the shell has a new terminal, add a session for this terminal to `sessions`. Raises
-        `ToolError` if the shell ended before it had a session.
+        If the shell has a new terminal, add a session for this terminal to `sessions`.
         """
-        terminal = self.shell.terminal
+        # The command may have ended its shell: `terminal` is None then.
+        terminal = self.shell.last_terminal
+        assert terminal is not None  # noqa: S101  a command has run
         session = self.session
-        if terminal is None:
-            if session is None:
-                raise ToolError(f"the shell has ended: {completed.detail}")
-        elif session is None or session.terminal.id != terminal.id:
+        if session is None or session.terminal.id != terminal.id:
             session = self.session = sessions.add(terminal, command, completed.cwd or "")
         self.cwd = completed.cwd or self.cwd
         self.reported = completed.output_begin + len(completed.output.encode())

@@ -52,6 +52,28 @@ async def test_claude_bash_keeps_directory_and_variables(tmp_path):
     assert result.text == "/usr\nvalue\n"
 
 
+@pytest.mark.parametrize("before", [(), ("true",)], ids=["first", "later"])
+async def test_command_that_ends_its_shell_has_its_output_and_exit_code(tmp_path, before):
+    async with mcp_tools(tmp_path) as tools:
+        for command in before:
+            await tools.call("terminal_bash", session="build", command=command)
+        ended = await tools.call("terminal_bash", session="build", command="echo out; exit 3")
+        after = await tools.call("terminal_bash", session="build", command="echo on")
+        listed = await tools.call("terminal_list")
+    assert not ended.is_error
+    assert (ended.data["exitCode"], ended.data["output"]) == (3, "out\n")
+    assert "the shell has ended" in ended.state
+    assert after.data["output"] == "on\n"
+    assert len(listed.data["sessions"]) == 1
+
+
+async def test_first_claude_bash_that_ends_its_shell_has_its_output(tmp_path):
+    async with mcp_tools(tmp_path, "claude") as tools:
+        result = await tools.call("Bash", command="echo out; exit 3")
+    assert "out\n" in result.text
+    assert result.data["exitCode"] == 3
+
+
 @pytest.mark.exhaustive
 async def test_claude_bash_that_takes_too_long_leaves_a_new_shell_for_the_next(
     tmp_path, monkeypatch
