@@ -31,10 +31,11 @@ _EVENTS: Final = {
     "attached": "attach",
     "detached": "detach",
 }
-# Reports of the focus, and answers to queries. CSI 1;2R to 1;8R are F3 with modifiers.
+# Reports of the focus, and answers to queries. CSI 1;2R to 1;8R are F3 with modifiers. No answer
+# has control characters: a shell would execute lines between them.
 _SENT_BY_WINDOW: Final = re.compile(
     rb"(?:\x1b\[(?:[IO]|[?>=][0-9;]*(?:[cnu]|\$y)|[0-9;]*\$y|0n|(?!1;[2-8]R)[0-9]+;[0-9]+R"
-    rb"|(?:[468]|48);[0-9;]*t)|\x1b[P\]][^\x1b\a]*(?:\x1b\\|\a))+"
+    rb"|(?:[468]|48);[0-9;]*t)|\x1b[P\]][^\x00-\x1f\x7f]*(?:\x1b\\|\a))+"
 )
 
 

@@ -208,6 +208,7 @@ class Connection:
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_WITHDRAW_TIMEOUT_S, shield=True):
                 await self.notify("notifications/cancelled", {"requestId": id_}, about)
+            self._peer.give_up(id_)  # a client does not answer what is cancelled
             raise
         finally:
             del self._answers[id_]

@@ -79,13 +79,15 @@ class Job:
             finally:
                 self.question = None
 
-    def answer(self, responses: dict[str, Any]) -> None:
+    def answer(self, responses: Any) -> None:
         """End the waiting call of `ask`, which then returns the client's answer.
 
-        `responses` are the `input_responses` of the request in which the client answers.
+        `responses` are the `inputResponses` of the request in which the client answers. If they are
+        malformed, there is no answer.
         """
+        found = responses.get(_KEY) if isinstance(responses, dict) else None
         try:
-            self._answer = msgspec.convert(responses.get(_KEY), types.ElicitResult)
+            self._answer = msgspec.convert(found, types.ElicitResult)
         except msgspec.ValidationError:
             self._answer = None
         self._answered.set()
@@ -121,7 +123,7 @@ class Jobs:
     ) -> types.CallToolResult | dict[str, Any]:
         """Begin or continue a job; return the result of the job, or its next question.
 
-        `params` are the params of a request. If they have no `request_state`, a new job does
+        `params` are the params of a request. If they have no `requestState`, a new job does
         `work`. Otherwise the request answers the question of the job that has this state, and the
         job continues. Raises `RpcError` if no job has the state in `params`.
         """
@@ -130,11 +132,11 @@ class Jobs:
             job = Job()
             self._group.start_soon(job.run, work)
         else:
-            found = self._asking.pop(state, None)
+            found = self._asking.pop(state, None) if isinstance(state, str) else None
             if found is None:
                 raise RpcError(INVALID_PARAMS, "the call of this requestState is over: call again")
             job = found
-            job.answer(params.get("inputResponses") or {})
+            job.answer(params.get("inputResponses"))
         try:
             outcome = await job.wait()
         except BaseException:

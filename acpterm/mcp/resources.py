@@ -110,8 +110,8 @@ class Resources:
         if (watch := self._subscribed.pop(uri, None)) is not None:
             self._unwatch(watch)
 
-    async def listen(self, sessions: Sessions, request: Request) -> dict[str, Any]:
-        """Serve one stream of notifications until the client ends it (protocol of 2026).
+    async def listen(self, sessions: Sessions, request: Request) -> None:
+        """Serve one stream of notifications until it is cancelled (protocol of 2026).
 
         Raises `RpcError` if the client subscribes to a resource that does not exist.
         """
@@ -138,7 +138,6 @@ class Resources:
                 await anyio.sleep_forever()
             finally:
                 self._listeners.discard(listener)
-        return meta
 
     async def _notify_of_sessions(self, sessions: Sessions) -> None:
         """Notify the client each time that sessions are added or removed, until cancelled."""

@@ -25,6 +25,7 @@ from acpterm.mcp.tool_sets import policy_profile
 from acpterm.runtime.blocking_io import read_some, take_descriptors, write_fully
 
 _CHUNK = 64 * 1024
+_ANSWERS_QUEUE_MAX = 64
 
 
 class Options(Struct, kw_only=True):
@@ -54,7 +55,8 @@ async def serve(settings: Settings, options: Options) -> None:
             settings=settings,
         )
 
-    lines, queued = anyio.create_memory_object_stream[bytes](0)
+    # What is queued when the client closes stdin is still written.
+    lines, queued = anyio.create_memory_object_stream[bytes](_ANSWERS_QUEUE_MAX)
 
     async def send(line: bytes, about: Id) -> None:
         del about
@@ -67,9 +69,15 @@ async def serve(settings: Settings, options: Options) -> None:
         async with open_server(
             options.tools, settings, connect, cwd, send=send, on_error=on_error
         ) as connection:
-            read = partial(anyio.to_thread.run_sync, read_some, reads, _CHUNK)
-            while data := await read(abandon_on_cancel=True):
+            while data := await _read(reads):
                 await connection.receive(data)
+
+
+async def _read(fd: int) -> bytes:
+    # This process could not end while a thread reads, if the client has closed only its stdout.
+    with suppress(OSError):  # stdin is a file
+        await anyio.wait_readable(fd)
+    return await anyio.to_thread.run_sync(read_some, fd, _CHUNK, abandon_on_cancel=True)
 
 
 async def _write(

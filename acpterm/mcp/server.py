@@ -123,8 +123,8 @@ class TerminalServer:
         self._resources.unsubscribe(request.text("uri"))
         return {}
 
-    async def _listen(self, request: Request) -> dict[str, Any]:
-        return await self._resources.listen(self._sessions_of(request), request)
+    async def _listen(self, request: Request) -> None:
+        await self._resources.listen(self._sessions_of(request), request)
 
     async def _call_tool(self, request: Request) -> types.CallToolResult | dict[str, Any]:
         name, arguments = request.text("name"), request.params.get("arguments")

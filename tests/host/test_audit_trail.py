@@ -71,7 +71,9 @@ async def test_what_a_window_sends_by_itself_is_not_typed_by_the_user(settings, 
         # A key, and F3 with a modifier.
         await user.terminal_request("write", terminal, data="\x1b[A\x1b[I")
         await user.terminal_request("write", terminal, data="\x1b[1;2R")
-    assert [(entry["by"], entry["bytes"]) for entry in recorded("input")] == [("user", 12)]
+        # No answer of a window has a line, which a shell would execute.
+        await user.terminal_request("write", terminal, data="\x1b]x\nrm x\n\a")
+    assert [(entry["by"], entry["bytes"]) for entry in recorded("input")] == [("user", 22)]
 
 
 async def test_create_and_restart_by_the_user_are_recorded_with_their_arguments(

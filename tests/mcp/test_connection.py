@@ -3,12 +3,17 @@
 import json
 from contextlib import asynccontextmanager
 
+import anyio
 import pytest
 import trio
 
 from acpterm.api.errors import DaemonError
 from acpterm.config import Settings
+from acpterm.jsonrpc import RpcError
+from acpterm.mcp.connection import Question
+from acpterm.mcp.questions import Jobs
 from acpterm.mcp.server import open_server
+from acpterm.mcp.types import CallToolResult, TextContent
 from tests.support.depth import DEADLINE_S
 
 MODERN = {
@@ -93,6 +98,19 @@ async def test_unknown_version_of_a_request_is_an_error_with_those_that_are_serv
 async def test_wrong_request_is_an_error(method, params, code):
     async with serving() as peer:
         assert (await peer.ask(method, **params, _meta=MODERN))["code"] == code
+
+
+async def test_malformed_answer_is_none_and_a_malformed_state_is_an_error():
+    async def work(ask):
+        return CallToolResult(content=[TextContent(str(await ask(Question("?", {}))))])
+
+    async with anyio.create_task_group() as group:
+        jobs = Jobs(group)
+        state = (await jobs.serve({}, work))["requestState"]
+        with pytest.raises(RpcError):
+            await jobs.serve({"requestState": [state]}, work)
+        result = await jobs.serve({"requestState": state, "inputResponses": ["x"]}, work)
+    assert result.content == [TextContent("None")]
 
 
 @pytest.mark.parametrize("params", [[], {"requestId": []}, {"requestId": 7}])

@@ -189,6 +189,30 @@ async def test_client_that_closes_both_pipes_in_a_call_leaves_no_error(tmp_path)
     assert (status, stderr) == (0, b"")
 
 
+@pytest.mark.long
+def test_requests_before_the_end_of_stdin_are_answered(tmp_path):
+    requests = b"".join(request(number, "tools/list") for number in range(2, 12))
+    with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
+        out, _ = process.communicate(INITIALIZE + requests, timeout=30)
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [*range(1, 12)]
+
+
+@pytest.mark.long
+def test_client_that_only_closes_stdout_ends_the_server(tmp_path):
+    with spawn(tmp_path, str(tmp_path / "none.sock")) as process:
+        process.stdin.write(INITIALIZE)
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(request(2, "tools/list"))
+        process.stdin.flush()
+        try:
+            assert process.wait(DEADLINE_S) == 0
+        finally:
+            process.kill()
+        assert process.stderr.read() == b""
+
+
 def test_missing_package_is_an_error_that_says_what_to_install(tmp_path):
     script = (
         "import importlib.util as u, sys\n"

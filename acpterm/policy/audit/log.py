@@ -22,6 +22,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -174,16 +175,15 @@ class AuditLog:
         previous, self._previous = self._previous, None
         if previous is None:
             return
-        try:
+        lost, since = previous.seq + previous.inherited, previous.inherited_from
+        # A log that cannot be read, or that a program has changed, must not stop the worker.
+        with suppress(OSError, ValueError):
             last = await run_blocking(
                 partial(last_of, self._directory, previous.worker), abandon_on_cancel=True
             )
-        except OSError:
-            last = None
-        if last is None:
-            lost, since = previous.seq + previous.inherited, previous.inherited_from
-        else:
-            lost, since = previous.seq - last.seq, datetime.fromisoformat(last.time).timestamp()
+            if last is not None:
+                since = datetime.fromisoformat(last.time).timestamp()
+                lost = previous.seq - last.seq
         if lost <= 0:
             return
         self._inherited, self._inherited_from = lost, since or previous.at

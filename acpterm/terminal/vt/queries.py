@@ -250,8 +250,8 @@ class QueryFilter:
         digits, semicolon, rest = content.partition(b";")
         if not digits.isdigit():
             # The palette sequences of the Linux console have no terminator.
-            return digits[:1] in b"PR" if digits or is_whole else None
-        number = int(digits[:9])
+            return digits[:1] in (b"P", b"R") if digits or is_whole else None
+        number = _number(digits)
         if not semicolon and not is_whole:
             return None
         if number == _CLIPBOARD:
@@ -269,6 +269,11 @@ def _decide_clipboard(rest: bytes, *, is_whole: bool) -> bool | None:
     if written:
         return not written.startswith(b"?")
     return bool(semicolon) if is_whole else None
+
+
+def _number(digits: bytes) -> int:
+    # Terminals ignore zeros in front, however many. Python would refuse thousands of digits.
+    return int(digits.lstrip(b"0")[:9] or b"0")
 
 
 def _executed(body: bytes) -> bytes:
@@ -292,7 +297,7 @@ def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
         return _executed(body)
     private, parameters, between = known.groups()
     kind = private + between + final
-    numbers = [int(item[:9]) if item.isdigit() else 0 for item in parameters.split(b";")]
+    numbers = [_number(item) if item.isdigit() else 0 for item in parameters.split(b";")]
     passed = numbers[0] in _PASSED_WINDOW_OPERATIONS if kind == b"t" else kind in _PASSED_CSI
     if not passed:
         return _executed(body)

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from acpterm.policy.audit import log as log_module
-from acpterm.policy.audit.log import QUEUE_MAX, AuditLog
+from acpterm.policy.audit.log import QUEUE_MAX, AuditLog, Progress
 from acpterm.policy.audit.texts import TEXT_CHARS
 from tests.policy.audit.secrets import fake
 from tests.policy.audit.support import audit_log, entries, running
@@ -367,6 +367,16 @@ async def test_next_worker_reports_what_its_predecessor_has_not_written(tmp_path
     gap = found[1]
     assert gap["lost"] == 3
     assert found[0]["time"] == gap["from"] <= gap["to"] <= gap["time"]
+
+
+async def test_malformed_entry_of_the_previous_worker_does_not_stop_the_next_one(tmp_path):
+    file = tmp_path / "audit" / "audit.jsonl"
+    file.parent.mkdir(mode=0o700)
+    file.write_text('{"time":"never","event":"exit","worker":1,"seq":2}\n')
+    log = AuditLog(str(file.parent), file_bytes=1024 * 1024, files=2, previous=Progress(1, 3, 1.0))
+    async with running(log):
+        log.record("exit")
+    assert [one["event"] for one in entries(file.parent)] == ["exit", "gap", "exit"]
 
 
 async def test_gap_that_a_worker_has_not_written_is_reported_by_the_next_one(tmp_path):
