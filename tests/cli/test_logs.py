@@ -190,6 +190,17 @@ def test_coloured_stream_overwrites_with_colours_at_every_split(output, text):
         assert stream.line == ""
 
 
+@pytest.mark.parametrize("redraw", ["\r\033[32m%d\033[m of many", "\b\b\b\b%d", "\033[2K\r%d"])
+def test_coloured_line_that_is_redrawn_for_ever_takes_little_memory(redraw):
+    short, whole = ColouredStream(), ColouredStream()
+    for number in range(1000, 1400):
+        short.feed((redraw % number).encode())
+    whole.feed("".join(redraw % number for number in range(1000, 1400)).encode())
+    assert short.line == whole.line
+    assert "1399" in short.line
+    assert len(short._pending) < 2000
+
+
 @pytest.mark.long
 async def test_logs_follow_exits_with_0_when_its_pipe_has_no_reader(path):
     async with agent_at(path) as agent:

@@ -25,7 +25,7 @@ from acpterm.config import Settings
 from acpterm.runtime.exec_context import current
 from acpterm.runtime.send_queue import SendQueue
 from tests.acp.validate import validate_sent
-from tests.support.readers import FINAL, TEXT_READERS, Acpx, Reader, Zed
+from tests.support.readers import FINAL, TEXT_READERS, Acpx, Marimo, Reader, Zed
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
 # Timeouts for messages that must come, and for responses that only the recording may have.
@@ -340,8 +340,8 @@ async def test_claude_shows_no_less_than_to_an_editor_without_the_proxy(tmp_path
     plain, own = json.loads(json.dumps(CLAUDE))
     own[0]["msg"]["params"]["clientCapabilities"].pop("_meta")
     play = await replay(own, tmp_path)
-    reads_all(play.editor.all)
-    for kind in TEXT_READERS:
+    # marimo appends what is sent again while a call runs; the proxy knows it by its name.
+    for kind in (kind for kind in TEXT_READERS if kind is not Marimo):
         without = kind().read(sent_by_agent(plain))
         with_proxy = kind().read(play.editor.all)
         calls = dict(zip(without.lines_of_calls(), with_proxy.lines_of_calls(), strict=True))

@@ -26,6 +26,9 @@ _SET: Final = (
     r"(?<![\w-])(?:set|setenv|add)\s{1,4}+(?:-\w+\s{1,4}+){0,3}+([^\s\"'=]{2,200}+)\s{1,4}+"
 )
 _INDENTATION_MAX: Final = 80
+# A longer value without quotes is redacted unseen: the names in it would be judged with all that
+# follows them, each time again.
+_JUDGED_MAX: Final = 512
 
 
 def redact_named(text: str, lower: str) -> str:
@@ -102,6 +105,8 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
         return None
     last_group = value.lastindex or 0
     is_quoted = bool(value[last_group - 1])
+    if not is_quoted and len(value[last_group]) > _JUDGED_MAX:
+        return value.span(last_group)
     is_tight = separator in ("=", ":=") or not sign
     previous = text[match.start() - 1 : match.start()]
     is_header = sign == ":" and "-" in name and (previous in "\"'\n" or separator == ":")

@@ -140,6 +140,7 @@ ADVERSARIAL = [
     *("auth=('a', ", "identified by '", "sqlplus a/", "redis-cli auth ", "vault login -a "),
     *("git config .password ", "put-parameter SecureString --value ", "password: a\n", "password="),
     *("kind: Secret\ndata:\n a: b\n", "assword: send ", "password=<(echo ", "password%3D"),
+    *("KEY=", "KEY=use", "secret=[", "piKey=f"),
     *("password=\\\n", "password\x1b[m=", "a:1:a:a:", "password = '''", "define('password', '"),
     *(".pgpass a:1:a:a:", "nmcli ", "machine ", "<a", "://a:b@", "a:", "secret set a=", "@", "%20"),
     *("Bearer ", "Authorization: ", "Cookie: a=", "aZ", "aZ-1", "Az.", "/a", "{{", "$(", "<a", "é"),

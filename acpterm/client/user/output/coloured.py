@@ -19,8 +19,11 @@ _MOVES: Final = re.compile(f"[\b\r{ERASE_RIGHT}{ERASE_LEFT}{ERASE_LINE}]")
 _RESET: Final = re.compile("0*(?:;.*)?")
 # Programs that never reset would otherwise let the style grow without end.
 _STYLE_MAX: Final = 64
+# A line in which the cursor moves is shortened to what it shows, first at this length.
+_SHORTENED_MIN: Final = 512
 
 _Style: TypeAlias = tuple[str, ...]
+_Cells: TypeAlias = list[tuple[str, _Style]]
 
 
 class ColouredStream(TextStream):
@@ -31,6 +34,7 @@ class ColouredStream(TextStream):
         self._cut = b""
         self._pending = ""
         self._style: _Style = ()
+        self._shorten_at = _SHORTENED_MIN
 
     @property
     def line(self) -> str:
@@ -47,6 +51,9 @@ class ColouredStream(TextStream):
         for line in lines:
             text, self._style = self._coloured(line, self._style)
             over.append(f"{text}\n")
+        if len(self._pending) > self._shorten_at and _MOVES.search(self._pending):
+            self._pending = _shortened(self._pending, self._style)
+            self._shorten_at = max(_SHORTENED_MIN, 2 * len(self._pending))
         return "".join(over)
 
     def _coloured(self, line: str, style: _Style) -> tuple[str, _Style]:
@@ -61,8 +68,23 @@ class ColouredStream(TextStream):
 
 def _overwritten(line: str, style: _Style) -> tuple[str, _Style]:
     """Return what `ColouredStream._coloured` returns, for a line in which the cursor moves."""
-    cells: list[tuple[str, _Style]] = []
-    shown, column = style, 0
+    cells, _, end = _cells(line, style)
+    return _text([*cells, ("", end)], style), end
+
+
+def _shortened(line: str, style: _Style) -> str:
+    """Return a line that shows the same as `line`, and ends at the same column and style."""
+    cells, column, end = _cells(line, style)
+    if column > len(cells):  # after an erasure: no move leads there
+        return line
+    text = _text([*cells, ("", end)], style).replace("\x1b[", _MARK)
+    return text + "\b" * (len(cells) - column)
+
+
+def _cells(line: str, style: _Style) -> tuple[_Cells, int, _Style]:
+    """Return the cells that `line` leaves, the cursor's column, and the style at the end."""
+    cells: _Cells = []
+    column = 0
     for token in _TOKEN.finditer(line):
         if token[1] is not None:
             style = _changed(style, token[1])
@@ -78,13 +100,17 @@ def _overwritten(line: str, style: _Style) -> tuple[str, _Style]:
             cells += [(" ", style)] * (column - len(cells))
             cells[column : column + 1] = [(token[0], style)]
             column += 1
+    return cells, column, style
+
+
+def _text(cells: _Cells, shown: _Style) -> str:
     parts = []
-    for char, of_char in [*cells, ("", style)]:
+    for char, of_char in cells:
         if of_char != shown:
             parts += ["\x1b[m", *of_char]
             shown = of_char
         parts.append(char)
-    return "".join(parts), style
+    return "".join(parts)
 
 
 def _changed(style: _Style, parameters: str) -> _Style:
