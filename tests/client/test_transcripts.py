@@ -340,6 +340,7 @@ async def test_claude_shows_no_less_than_to_an_editor_without_the_proxy(tmp_path
     plain, own = json.loads(json.dumps(CLAUDE))
     own[0]["msg"]["params"]["clientCapabilities"].pop("_meta")
     play = await replay(own, tmp_path)
+    reads_all(play.editor.all)
     # marimo appends what is sent again while a call runs; the proxy knows it by its name.
     for kind in (kind for kind in TEXT_READERS if kind is not Marimo):
         without = kind().read(sent_by_agent(plain))
