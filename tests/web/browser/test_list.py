@@ -211,8 +211,11 @@ def test_fragment_that_is_not_encoded_correctly_shows_the_list(page, daemon):
 
 def test_what_a_command_has_left_running_is_shown_and_killed(page, agent):
     terminal = agent.create("sh", "-c", "sleep 600 & exit 3")
-    row = page.row("exited 3, 1 runs on")
+    row = page.row("exited 3, 1 still running")
     row.wait_for()
+    assert row.locator(".dot").get_attribute("data-state") == "background"
+    page.page.get_by_label("Show", exact=True).select_option("running")
+    assert page.rows == ["sleep 600 & exit 3"]
     page.show_terminal(terminal)
     assert "sleep 600 (pid " in page.view.locator(".term-meta").inner_text()
     page.button("Kill the program").click()

@@ -9,7 +9,7 @@ import { addShortcuts } from "./keys.js";
 import { openNewTerminal } from "./new_terminal.js";
 import { sessionKey } from "./store.js";
 import { oneLine } from "./text.js";
-import { byState, dotOf, isWaiting, needsUser, NOTHING, row, shortId } from "./words.js";
+import { byState, dotOf, isRunning, isWaiting, needsUser, NOTHING, row, shortId } from "./words.js";
 
 const TICK_MS = 1000;
 const COLUMNS = [
@@ -39,7 +39,7 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
   }
   const wanted = filter.toLowerCase();
   for (const info of terminals.values()) {
-    if (shown === "running" && info.state !== "running") continue;
+    if (shown === "running" && !isRunning(info)) continue;
     if (shown === "waiting" && !isWaiting(info)) continue;
     if (wanted) {
       const words = Object.values(row(info, shortId(info.terminalId), now)).join("  ");
@@ -49,7 +49,7 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
   }
   for (const group of groups.values()) {
     group.session = sessions.get(group.key) ?? null;
-    group.running = group.terminals.filter((info) => info.state === "running").length;
+    group.running = group.terminals.filter(isRunning).length;
     group.queued = group.terminals.filter((info) => info.state === "queued").length;
     group.waiting = group.terminals.filter(needsUser).length;
     // Sorting is stable, so otherwise the daemon's order, by age, remains.
@@ -224,7 +224,7 @@ export function mount(container, { rpc, store, navigate }) {
 
   function renderHead(found) {
     const all = [...store.terminals.values()];
-    const running = all.filter((info) => info.state === "running").length;
+    const running = all.filter(isRunning).length;
     const queued = all.filter((info) => info.state === "queued").length;
     const waiting = all.filter(needsUser).length;
     const counts = [[running, "running"], [queued, "queued"], [waiting, "waiting"]];

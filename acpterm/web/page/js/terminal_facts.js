@@ -15,7 +15,7 @@ export function factsOf(info, now) {
     Size: `${info.cols}x${info.rows}`,
     Age: duration(Math.max(0, now - info.createdAt / 1000)),
     Ran: status ? `${duration(status.wallMs / 1000)}${status.endedBy === "exited" ? "" : `, ended ${endedBy(status)}`}` : null,
-    "Runs on": backgroundText(info) || null,
+    "Still running": backgroundText(info) || null,
     Directory: info.cwd ? summaryLine(info.cwd) : null,
     Pid: info.pid == null ? null : String(info.pid),
     "Tool calls": info.toolCalls?.length ? String(info.toolCalls.length) : null,
