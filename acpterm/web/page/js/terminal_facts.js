@@ -8,7 +8,7 @@ export function factsOf(info, now) {
   const facts = {
     Owner: info.owner,
     Agent: info.agent ? summaryLine(info.agent) : null,
-    Level: info.level,
+    Level: info.level === "unknown" ? null : info.level,
     Where: where(info),
     Stopped: info.stopped && !status ? `${info.stopped.hint} (pid ${info.stopped.pid})` : null,
     Isolation: (info.isolation ?? "none") === "none" ? null : info.isolation,

@@ -58,6 +58,12 @@ export function isRunning(terminal) {
   return terminal.state === "running" || backgroundNumber(terminal) > 0;
 }
 
+/** Return whether a terminal has ended for all who use it, as for `acpterm rm --exited`. */
+export function isOver(terminal) {
+  const isLeft = terminal.state === "released" || (terminal.state === "exited" && terminal.owner === "user");
+  return isLeft && !isRunning(terminal);
+}
+
 /** Compare two terminals by state: running ones first. */
 export function byState(one, other) {
   const rank = (terminal) => ORDER.indexOf(backgroundNumber(terminal) ? "queued" : terminal.state);
