@@ -151,7 +151,7 @@ def test_filter_gets_each_key_that_is_typed_at_once_from_every_view(page, daemon
         field.press("Escape")
     # A screen that is there later does not take the keys.
     held = []
-    page.page.route("**/vendor/**", lambda route: held.append(route))
+    page.page.route("**/vendor/**", lambda route: held.extend([route]))
     page.go(f"#/terminal/{terminal}")
     page.until(lambda: held)
     page.press("/")
@@ -182,7 +182,8 @@ def test_level_is_shown_if_a_command_is_dangerous(page, agent, daemon):
     page.row("sleep 2000").wait_for()
     page.row("sleep 1000").wait_for()
     words = page.page.locator("#list").inner_text()
-    assert "unknown" not in words and "Level" not in words
+    assert "unknown" not in words
+    assert "Level" not in words
 
 
 def test_program_is_killed_in_its_row(page, agent, daemon):
@@ -211,7 +212,8 @@ def test_all_that_have_ended_are_removed_after_one_question(page, agent, daemon)
     page.until(lambda: len(page.rows) == 3)
     page.button("Remove ended").wait_for(state="hidden")
     left = {info["terminalId"] for info in daemon.request("terminal/list", all=True)["terminals"]}
-    assert agents in left and len(left) == 3
+    assert agents in left
+    assert len(left) == 3
 
 
 def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
