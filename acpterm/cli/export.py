@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 import click
 
-from acpterm.acp.user_api import ScreenResponse, TerminalInfo
+from acpterm.acp.user_api import ScreenRequest, ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import terminal_argument
@@ -26,6 +26,9 @@ _ENDINGS: Final = {
     ".svg": "svg",
 }
 
+# Rows above the screen: what the daemon returns at most.
+_HISTORY_MAX: Final = 10_000
+
 
 @click.command("export")
 @terminal_argument()
@@ -40,12 +43,13 @@ _ENDINGS: Final = {
 def command(
     terminal: str, *, form: str | None, output: str, config: str | None, socket: str | None
 ) -> None:
-    """Export TERMINAL to a file: as a recording, text, or an HTML page or a picture of its screen.
+    """Export TERMINAL to a file: as a recording, text, an HTML page, or a picture of its screen.
 
     An asciicast contains all retained output with its times; asciinema can play it, and so can
     acpterm replay. If the terminal was recorded (the setting record) and the recording contains
     more, the recording is written unchanged; its unreadable lines are reported. Text is that of
-    acpterm logs; html and svg show the current screen.
+    acpterm logs. html shows the screen and the rows above it, at most 10,000, in colour; svg shows
+    the current screen.
 
     Without --format, FILE's extension selects the format: .cast means asciicast, .txt and .log mean
     text, .html and .htm mean html, and .svg means svg. Any other extension requires --format. An
@@ -122,7 +126,8 @@ def _write_export(
     if form == "text":
         lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)
         return _missing_warning(lost) if lost else None
-    screen = client.terminal_request("screen", terminal, ScreenResponse)
+    history = _HISTORY_MAX if form == "html" else 0
+    screen = client.call("terminal/screen", ScreenRequest(terminal, history), ScreenResponse)
     info = client.terminal_request("get", terminal, TerminalInfo)
     file.write(picture.render(screen, info.command, as_page=form == "html").encode())
     return None

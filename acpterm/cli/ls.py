@@ -7,7 +7,7 @@ from acpterm.cli._daemon import call_running
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._tables import fitting_text, items, text_of
-from acpterm.client.user.format import in_list_order, is_waiting
+from acpterm.client.user.format import background_number, in_list_order, is_waiting
 
 
 @click.command("ls")
@@ -64,7 +64,7 @@ def command(
         return [
             info
             for info in found
-            if (info.state in ACTIVE or not running)
+            if (info.state in ACTIVE or background_number(info) or not running)
             and (is_waiting(info) or not waiting)
             and (agent is None or agent.casefold() in (info.agent or "").casefold())
             and (session is None or (info.session_id or "").startswith(session))

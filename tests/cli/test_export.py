@@ -113,6 +113,16 @@ async def test_screen_is_exported_as_a_page_or_a_picture(path):
         assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
 
 
+async def test_page_has_the_rows_above_the_screen_in_colour(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("seq 100; printf '\\033[31mred\\033[m\\n'; seq 900")
+        await agent.wait(terminal)
+        page = (await run(path, "export", terminal, "--format", "html")).out
+        rows = page.partition("<pre>")[2].partition("</pre>")[0].split()
+        expected = [*map(str, range(1, 101)), "<span", 'style="color:#cc3b3b">red</span>']
+        assert rows == [*expected, *map(str, range(1, 901))]
+
+
 @pytest.mark.long
 async def test_recording_is_exported_when_it_has_more_output(tmp_path):
     directory = tmp_path / "recordings"

@@ -475,9 +475,12 @@ async def test_ls_kill_and_wait_show_what_a_command_has_left_running(path):
         assert await run(path, "wait", short) == (
             3,
             "",
-            f"[1 process runs on: sleep 600 (pid {pid}); to end that: acpterm kill {short}]\n",
+            (
+                f"[1 process still running: sleep 600 (pid {pid}); "
+                f"to end that: acpterm kill {short}]\n"
+            ),
         )
-        assert states((await run(path, "ls")).out) == ["exited 3, 1 runs on"]
+        assert states((await run(path, "ls", "--running")).out) == ["exited 3, 1 still running"]
         how = f"had exited with 3 already; ended sleep 600 (pid {pid})"
         assert (await run(path, "kill", short)).out == f"{short}: {how}\n"
         assert states((await run(path, "ls")).out) == ["exited 3"]

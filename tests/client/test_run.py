@@ -294,7 +294,10 @@ def test_run_tells_what_the_command_has_left_running(daemon):
     status, out, err = run(daemon, "--rm", "--name", name, "sleep 600 & echo $!")
     assert (status, err) == (
         0,
-        f"[1 process runs on: sleep 600 (pid {int(out)}); to end that: acpterm kill {name}]\n",
+        (
+            f"[1 process still running: sleep 600 (pid {int(out)}); "
+            f"to end that: acpterm kill {name}]\n"
+        ),
     )
     daemon.request("terminal/kill", terminalId=name)
     assert not alive(int(out))

@@ -94,7 +94,7 @@ def _what(event: EventNotification) -> str:
         return words if status.ended_by == "exited" else f"{words}  ({ended_by(status)})"
     if event.event == "background":
         left = ", ".join(map(background_line, background(terminal)))
-        return f"{left} runs on" if left else "nothing runs on"
+        return f"still running: {left}" if left else "nothing is running any more"
     if event.event in ("attached", "detached"):
         return f"{terminal.attached} attached"
     if event.event == "resized":

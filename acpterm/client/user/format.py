@@ -91,12 +91,14 @@ def is_waiting(info: TerminalInfo) -> bool:
 def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
     """Sort terminals: first those that wait, then by state, and newest first.
 
-    Newest means created last, or for a program that has ended, ended last.
+    Newest means created last, or for a program that has ended, ended last. Ended ones of which
+    something still runs are the first of the ended ones.
     """
 
     def rank(info: TerminalInfo) -> tuple[bool, int, int]:
         newest = -(info.exited_at or info.created_at)
-        return not is_waiting(info), _ORDER.index(info.state), newest
+        position = _ORDER.index("queued" if background_number(info) else info.state)
+        return not is_waiting(info), position, newest
 
     # Of two terminals of the same millisecond, the daemon lists the older one first.
     newest_first = list(terminals)[::-1]
@@ -149,8 +151,8 @@ def state(terminal: TerminalInfo, now: float) -> str:
     """Return the state of a terminal as text, such as `running` or `exited 0, released 5m ago`.
 
     The text says whether the program is queued, is running, waits for input, is stopped or is
-    ending, or how it ended; what runs on, as in `exited 0, 1 runs on :5173`; and, if the terminal
-    was released, how long before `now` (in seconds since 1970).
+    ending, or how it ended; what it has left running, as in `exited 0, 1 still running on :5173`;
+    and, if the terminal was released, how long before `now` (in seconds since 1970).
     """
     status = terminal.exit_status
     if status is None:
@@ -164,7 +166,7 @@ def state(terminal: TerminalInfo, now: float) -> str:
         how += reason(status)
     if number := background_number(terminal):
         ports = " ".join(f":{port}" for each in background(terminal) for port in each.ports)
-        return f"{how}, {number} {'runs' if number == 1 else 'run'} on {ports}".rstrip()
+        return f"{how}, {number} still running{ports and f' on {ports}'}"
     if terminal.state != "released" or how == "released":
         return how
     when = ago(terminal.released_at, now)
@@ -194,10 +196,10 @@ def background_notice(info: TerminalInfo) -> str | None:
     number = background_number(info)
     if not number:
         return None
-    processes = "1 process runs" if number == 1 else f"{number} processes run"
+    processes = "1 process" if number == 1 else f"{number} processes"
     first = background_line(background(info)[0])
     listed = first if number == 1 else f"{first} and others"
-    return f"{processes} on: {listed}; to end that: acpterm kill {title(info)}"
+    return f"{processes} still running: {listed}; to end that: acpterm kill {title(info)}"
 
 
 def ago(moment: int | None, now: float) -> str:

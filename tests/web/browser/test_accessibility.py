@@ -78,7 +78,7 @@ def test_search_in_a_terminal(shown, daemon):
 def test_dialog_of_a_terminal(shown, daemon):
     shown.show_terminal(create(daemon, "sh", "-c", "echo ready; read x"))
     shown.until_drawn("ready")
-    shown.page.get_by_role("button", name="Kill").click()
+    shown.button("Kill the program").click()
     shown.page.get_by_role("dialog").wait_for()
     check(shown)
 

@@ -69,6 +69,26 @@ def test_answer_that_is_given_elsewhere_removes_the_question(approvals, daemon, 
     approvals.button("Allow once").wait_for(state="hidden")
 
 
+def test_list_has_buttons_to_answer(page, agent):
+    asked = ask(agent)
+    page.button("Allow once").focus()
+    page.press("Enter")
+    agent.result(asked)
+    page.button("Allow once").wait_for(state="hidden")
+    asked = ask(agent, args=["another"])
+    page.button("Deny").focus()
+    page.press("Enter")
+    with pytest.raises(AssertionError, match="refused"):
+        agent.result(asked)
+
+
+def test_long_command_is_answered_only_where_it_can_be_read(page, agent):
+    asked = ask(agent, args=["x" * 400])
+    page.page.get_by_role("link", name="Read and answer").click()
+    page.button("Allow once").click()
+    agent.result(asked)
+
+
 def test_list_links_to_the_pending_approval(page, agent):
     asked = ask(agent)
     page.page.get_by_text("Approval needed").click()

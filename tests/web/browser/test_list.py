@@ -21,6 +21,16 @@ COUNT_DRAWN = """() => {
   new MutationObserver(records => records.forEach(record => { window.drawn += count(record); }))
     .observe(document.querySelector("#list"), { childList: true, subtree: true });
 }"""
+# Types keys without a frame between them.
+TYPE_AT_ONCE = """text => {
+  document.activeElement.blur();
+  for (const key of text) {
+    const target = document.activeElement;
+    const isFree = target.dispatchEvent(
+      new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+    if (isFree && target.matches("input")) document.execCommand("insertText", false, key);
+  }
+}"""
 
 
 def test_terminal_appears_when_an_agent_creates_it(page, agent):
@@ -128,6 +138,84 @@ def test_change_of_a_list_of_200_terminals_draws_one_row(page, daemon):
     assert page.page.evaluate("drawn") == 20
 
 
+def test_filter_gets_each_key_that_is_typed_at_once_from_every_view(page, daemon):
+    terminal = daemon.info(daemon.create("sleep", "2000"))["terminalId"]
+    page.row("sleep 2000").wait_for()
+    field = page.page.get_by_label("Filter terminals")
+    for route in ("#/", "#/audit", "#/policy"):
+        page.go(route)
+        page.page.locator(f'.nav [href="{route}"][aria-current]').wait_for()
+        page.page.evaluate(TYPE_AT_ONCE, "/n2000")
+        assert field.input_value() == "n2000", route
+        assert urlsplit(page.page.url).fragment in ("", "/")
+        field.press("Escape")
+    # A screen that is there later does not take the keys.
+    held = []
+    page.page.route("**/vendor/**", lambda route: held.extend([route]))
+    page.go(f"#/terminal/{terminal}")
+    page.until(lambda: held)
+    page.press("/")
+    page.page.keyboard.type("20")
+    page.page.route("**/vendor/**", lambda route: route.continue_())
+    for route in held:
+        route.continue_()
+    page.screen.wait_for()
+    page.view.locator(".term-state:not(:empty)").wait_for(state="attached")
+    page.page.keyboard.type("00")
+    assert field.input_value() == "2000"
+
+
+def test_count_says_what_it_counts(page, agent, daemon):
+    agent.create("sh", "-c", "read x")
+    daemon.create("sleep", "1000")
+    daemon.create("sh", "-c", "exit 3")
+    summary = page.page.locator(".list-summary")
+    page.until(lambda: summary.inner_text() == "2 running, 1 ended, 1 waits for you")
+    page.page.get_by_label("Filter terminals").fill("1000")
+    page.until(lambda: summary.inner_text() == "1 of 3 shown")
+    assert page.page.locator(".nav .badge").first.get_attribute("aria-label") == "1 waiting"
+
+
+def test_level_is_shown_if_a_command_is_dangerous(page, agent, daemon):
+    agent.create("sleep", "1000")
+    daemon.create("sleep", "2000")
+    page.row("sleep 2000").wait_for()
+    page.row("sleep 1000").wait_for()
+    words = page.page.locator("#list").inner_text()
+    assert "unknown" not in words
+    assert "Level" not in words
+
+
+def test_program_is_killed_in_its_row(page, agent, daemon):
+    agent.create("sleep", "1000")
+    row = page.row("sleep 1000")
+    row.hover()
+    row.get_by_role("button", name="Kill sleep 1000").click()
+    page.confirm("Kill")
+    page.row("ended by SIG").wait_for()
+    row.hover()
+    assert row.get_by_role("button").count() == 0
+    assert "terminal" not in page.page.url
+
+
+def test_all_that_have_ended_are_removed_after_one_question(page, agent, daemon):
+    for status in (0, 3, 4):
+        daemon.create("sh", "-c", f"exit {status}")
+    daemon.create("sleep", "1000")
+    agents = agent.create("sh", "-c", "exit 5")
+    daemon.create("sh", "-c", "sleep 600 & exit 6")
+    for state in ("exited 0", "exited 3", "exited 4", "exited 5", "exited 6, 1 still running"):
+        page.row(state).wait_for()
+    page.button("Remove ended").click()
+    assert "3 terminals" in page.page.get_by_role("dialog").inner_text()
+    page.confirm("Remove")
+    page.until(lambda: len(page.rows) == 3)
+    page.button("Remove ended").wait_for(state="hidden")
+    left = {info["terminalId"] for info in daemon.request("terminal/list", all=True)["terminals"]}
+    assert agents in left
+    assert len(left) == 3
+
+
 def test_list_can_be_used_with_the_keyboard_alone(page, daemon):
     for seconds in (1000, 2000):
         daemon.create("sleep", str(seconds))
@@ -211,8 +299,11 @@ def test_fragment_that_is_not_encoded_correctly_shows_the_list(page, daemon):
 
 def test_what_a_command_has_left_running_is_shown_and_killed(page, agent):
     terminal = agent.create("sh", "-c", "sleep 600 & exit 3")
-    row = page.row("exited 3, 1 runs on")
+    row = page.row("exited 3, 1 still running")
     row.wait_for()
+    assert row.locator(".dot").get_attribute("data-state") == "background"
+    page.page.get_by_label("Show", exact=True).select_option("running")
+    assert page.rows == ["sleep 600 & exit 3"]
     page.show_terminal(terminal)
     assert "sleep 600 (pid " in page.view.locator(".term-meta").inner_text()
     page.button("Kill the program").click()

@@ -57,7 +57,7 @@ def test_queued_terminal_is_shown_with_its_place_and_then_with_its_node(page, cr
     row.wait_for()
     assert row.locator(".cell-state").inner_text() == "queued"
     assert row.locator(".cell-where").inner_text() == "slurm:box"
-    assert page.page.locator("#list .list-summary").inner_text() == "0 running, 1 queued"
+    assert page.page.locator("#list .list-summary").inner_text() == "1 queued"
     page.show_terminal(terminal)
     state = page.view.locator(".term-state")
     assert state.inner_text() == "queued"

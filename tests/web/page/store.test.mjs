@@ -114,6 +114,18 @@ test("terminals are grouped by session: those that wait first, then connected ag
   assert.equal(groupTerminals(all, sessions, { shown: "running" }).flatMap((group) => group.terminals).includes(idle), false);
 });
 
+test("what an ended terminal has left running is running", () => {
+  const exitStatus = { exitCode: 0, signal: null };
+  const over = terminal({ state: "exited", exitStatus });
+  const left = terminal({ state: "released", exitStatus, background: [{ pid: 1, command: "vite", ports: [] }] });
+  const runs = terminal();
+  const all = stateOf(over, left, runs).terminals;
+  const [group] = groupTerminals(all, new Map());
+  assert.deepEqual(group.terminals, [runs, left, over]);
+  assert.equal(group.running, 2);
+  assert.deepEqual(groupTerminals(all, new Map(), { shown: "running" })[0].terminals, [runs, left]);
+});
+
 test("filter searches the words of the rows", () => {
   const named = terminal({ name: "Web" });
   const all = stateOf(terminal(), named, terminal({ level: "dangerous" })).terminals;

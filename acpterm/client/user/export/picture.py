@@ -79,12 +79,16 @@ class Run(NamedTuple):
 
 
 def render(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
-    """Render a screen as SVG or, if `as_page`, as HTML.
+    """Render a screen as SVG or, if `as_page`, as HTML with the rows above it that are there.
 
     The picture has the screen's title, or the title `command` if the screen has none.
     """
     title = one_line(screen.title or command)
-    return page(screen.rows, title) if as_page else svg(screen.rows, screen.cols, title)
+    return (
+        page([*(screen.history or ()), *screen.rows], title)
+        if as_page
+        else svg(screen.rows, screen.cols, title)
+    )
 
 
 def plain(row: str) -> str:

@@ -4,24 +4,27 @@
 // place, so that changes of 200 terminals cost little, and a row keeps the focus when it moves.
 // One row has the tab stop, which the arrow keys move, as in `acpterm ls --watch`.
 
+import { Asked } from "./asked.js";
 import { el, newId, setAttribute, setChildren, setText } from "./dom.js";
 import { addShortcuts } from "./keys.js";
 import { openNewTerminal } from "./new_terminal.js";
+import { levelBadge } from "./shown.js";
 import { sessionKey } from "./store.js";
+import { killProgram, removeEnded } from "./terminal_actions.js";
 import { oneLine } from "./text.js";
-import { byState, dotOf, isWaiting, needsUser, NOTHING, row, shortId } from "./words.js";
+import { byState, dotOf, isActive, isOver, isRunning, isWaiting, needsUser, NOTHING, row, shortId } from "./words.js";
 
 const TICK_MS = 1000;
 const COLUMNS = [
   ["state", "State"],
   ["command", "Command"],
   ["owner", "Owner"],
-  ["level", "Level"],
   ["where", "Where"],
   ["size", "Size"],
   ["age", "Age"],
   ["output", "Output"],
   ["id", "ID"],
+  ["actions", ""],
 ];
 const SHOWN = { all: "All", running: "Running", waiting: "Waiting" };
 const COMMAND_MAX = 300;
@@ -39,7 +42,7 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
   }
   const wanted = filter.toLowerCase();
   for (const info of terminals.values()) {
-    if (shown === "running" && info.state !== "running") continue;
+    if (shown === "running" && !isRunning(info)) continue;
     if (shown === "waiting" && !isWaiting(info)) continue;
     if (wanted) {
       const words = Object.values(row(info, shortId(info.terminalId), now)).join("  ");
@@ -49,7 +52,7 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
   }
   for (const group of groups.values()) {
     group.session = sessions.get(group.key) ?? null;
-    group.running = group.terminals.filter((info) => info.state === "running").length;
+    group.running = group.terminals.filter(isRunning).length;
     group.queued = group.terminals.filter((info) => info.state === "queued").length;
     group.waiting = group.terminals.filter(needsUser).length;
     // Sorting is stable, so otherwise the daemon's order, by age, remains.
@@ -65,7 +68,8 @@ export function groupTerminals(terminals, sessions, { shown = "all", filter = ""
 
 /** A row of a terminal. */
 class Row {
-  constructor() {
+  /** `onKill(info)` is called if the user presses the button to kill the program. */
+  constructor(onKill) {
     this.cells = Object.fromEntries(
       COLUMNS.map(([name]) => [name, el("span", { role: "cell", class: `cell cell-${name}` })]),
     );
@@ -75,11 +79,14 @@ class Row {
     this.link = el("a", { class: "row-link", tabindex: "-1" });
     this.name = el("span", { class: "row-name" });
     this.command = el("span", { class: "row-command" });
-    this.link.append(this.name, this.command);
+    this.danger = levelBadge("dangerous");
+    this.link.append(this.name, this.danger, this.command);
     this.cells.command.append(this.link);
+    this.kill = el("button", { class: "button button-danger row-kill", type: "button", tabindex: "-1", onclick: () => onKill(this.info) }, "Kill");
+    this.cells.actions.append(this.kill);
     this.element = el("div", { role: "row", class: "row" }, Object.values(this.cells));
     this.element.addEventListener("click", (event) => {
-      if (!event.target.closest("a") && !getSelection().toString()) this.link.click();
+      if (!event.target.closest("a, button") && !getSelection().toString()) this.link.click();
     });
   }
 
@@ -90,11 +97,15 @@ class Row {
     setAttribute(this.link, "href", `#/terminal/${encodeURIComponent(info.terminalId)}`);
     this.element.classList.toggle("row-waits", needsUser(info));
     setAttribute(this.dot, "data-state", dotOf(info));
-    const level = info.level ?? NOTHING;
-    setText(this.cells.level, level);
-    setAttribute(this.cells.level, "data-level", level);
+    this.danger.hidden = info.level !== "dangerous";
+    this.kill.hidden = !isActive(info) && !isRunning(info);
+    setAttribute(this.kill, "aria-label", `Kill ${oneLine(info.name || info.command, 60)}`);
     setText(this.cells.owner, info.owner);
     setAttribute(this.cells.owner, "data-owner", info.owner);
+  }
+
+  setStop(isStop) {
+    this.link.tabIndex = this.kill.tabIndex = isStop ? 0 : -1;
   }
 
   tick(now) {
@@ -106,7 +117,6 @@ class Row {
     setAttribute(this.link, "title", command);
     for (const name of ["where", "size", "age", "output", "id"]) setText(this.cells[name], words[name]);
     this.cells.where.classList.toggle("is-nothing", words.where === NOTHING);
-    this.cells.level.classList.toggle("is-nothing", !this.info.level);
   }
 }
 
@@ -169,7 +179,8 @@ export function mount(container, { rpc, store, navigate }) {
     Object.entries(SHOWN).map(([value, text]) => el("option", { value }, text)),
   );
   const summary = el("p", { class: "list-summary muted", role: "status" });
-  const approvals = el("a", { class: "approvals-banner", href: "#/approvals", hidden: true });
+  const asked = new Asked(rpc);
+  const removal = el("button", { class: "button", type: "button", onclick: () => removeEnded({ rpc, store }) }, "Remove ended");
   const table = el(
     "div",
     { role: "table", class: "table-terminals", "aria-label": "Terminals" },
@@ -177,7 +188,7 @@ export function mount(container, { rpc, store, navigate }) {
       "div",
       { role: "rowgroup", class: "table-head" },
       el("div", { role: "row", class: "row row-head" }, COLUMNS.map(([name, text]) =>
-        el("span", { role: "columnheader", class: `cell cell-${name}` }, text))),
+        el("span", { role: "columnheader", class: `cell cell-${name}`, "aria-label": text ? null : "Actions" }, text))),
     ),
   );
   const head = table.firstChild;
@@ -187,10 +198,10 @@ export function mount(container, { rpc, store, navigate }) {
     el("div", { class: "list-head" },
       el("h1", { class: "list-title" }, "Terminals"),
       summary,
-      el("div", { class: "toolbar" }, filter, choice,
+      el("div", { class: "toolbar" }, filter, choice, removal,
         el("button", { class: "button", type: "button", onclick: () => openNewTerminal({ rpc, store, navigate }) }, "New terminal")),
     ),
-    approvals,
+    asked.element,
     empty,
     table,
   );
@@ -205,7 +216,7 @@ export function mount(container, { rpc, store, navigate }) {
       if (!groups.has(group.key)) groups.set(group.key, new Group());
       const one = groups.get(group.key);
       one.show(group, group.terminals.map((info) => {
-        if (!rows.has(info.terminalId)) rows.set(info.terminalId, new Row());
+        if (!rows.has(info.terminalId)) rows.set(info.terminalId, new Row((one) => killProgram({ rpc, store, navigate, info: one })));
         const item = rows.get(info.terminalId);
         item.show(info);
         item.tick(now);
@@ -224,20 +235,17 @@ export function mount(container, { rpc, store, navigate }) {
 
   function renderHead(found) {
     const all = [...store.terminals.values()];
-    const running = all.filter((info) => info.state === "running").length;
+    const running = all.filter(isRunning).length;
     const queued = all.filter((info) => info.state === "queued").length;
     const waiting = all.filter(needsUser).length;
-    const counts = [[running, "running"], [queued, "queued"], [waiting, "waiting"]];
-    const words = counts.filter(([count], at) => at === 0 || count).map((one) => one.join(" "));
-    setText(summary, words.join(", "));
-    summary.classList.toggle("is-waiting", waiting > 0);
-    const questions = [...store.approvals.values()];
-    approvals.hidden = questions.length === 0;
-    if (questions.length) {
-      const first = oneLine(questions[0].command, 120);
-      const more = questions.length > 1 ? ` and ${questions.length - 1} more` : "";
-      setText(approvals, `Approval needed: ${first}${more}`);
-    }
+    const ended = all.length - running - queued;
+    const counts = [[running, "running"], [queued, "queued"], [ended, "ended"], [waiting, waiting === 1 ? "waits for you" : "wait for you"]];
+    const words = counts.filter(([count]) => count).map((one) => one.join(" "));
+    const isPart = Boolean(filter.value.trim()) || shown !== "all";
+    setText(summary, isPart ? `${order.length} of ${all.length} shown` : words.join(", "));
+    summary.classList.toggle("is-waiting", !isPart && waiting > 0);
+    removal.hidden = !all.some(isOver);
+    asked.show(store.approvals);
     const isEmpty = found.length === 0;
     table.hidden = isEmpty;
     empty.hidden = !isEmpty || !store.isLoaded;
@@ -247,9 +255,9 @@ export function mount(container, { rpc, store, navigate }) {
   }
 
   function setStop(id) {
-    if (stop !== id && rows.has(stop)) rows.get(stop).link.tabIndex = -1;
+    if (stop !== id && rows.has(stop)) rows.get(stop).setStop(false);
     stop = id;
-    if (rows.has(stop)) rows.get(stop).link.tabIndex = 0;
+    if (rows.has(stop)) rows.get(stop).setStop(true);
   }
 
   function focusRow(at) {
@@ -292,7 +300,8 @@ export function mount(container, { rpc, store, navigate }) {
 
   const focusFilter = () => {
     if (container.hidden || !container.offsetParent) navigate("#/");
-    requestAnimationFrame(() => filter.focus());
+    // At once: what is typed next is for the filter.
+    filter.focus();
   };
   addShortcuts("List of terminals", [
     { keys: "/", label: "Filter; Escape clears the filter", run: focusFilter },

@@ -46,9 +46,14 @@ let wasOpen = false;
 // Whether the login has ended: then the page only shows a notice.
 let isEnded = false;
 
-/** Show another view: `navigate("#/approvals")`. */
+/** Show another view at once: `navigate("#/approvals")`. */
 function navigate(hash) {
   location.hash = hash;
+  moved();
+}
+
+function moved() {
+  if (current?.hash !== location.hash) show({ isMoved: true });
 }
 
 /** Return the view and its params: "#/terminal/ID" is ["terminal", ["ID"]]. */
@@ -62,12 +67,12 @@ function route() {
   return ["terminals", []];
 }
 
-/** Show the view of the fragment; `event` is the event of its change, if it has changed. */
-async function show(event = null) {
+/** Show the view of the fragment, which has changed if `isMoved`. */
+async function show({ isMoved = false } = {}) {
   if (isEnded || (location.hash && !location.hash.startsWith("#/"))) return;
   const [name, params] = route();
   const view = VIEWS[name];
-  const shown = (current = { name, params });
+  const shown = (current = { name, params, hash: location.hash });
   unmount();
   unmount = () => {};
   viewPane.replaceChildren();
@@ -88,7 +93,7 @@ async function show(event = null) {
     const module = await view.load();
     if (current === shown) {
       unmount = module.mount(viewPane, { rpc, store, navigate, params }) ?? unmount;
-      if (event) keepFocus();
+      if (isMoved) keepFocus();
     }
   } catch (error) {
     console.error(error);
@@ -230,7 +235,7 @@ async function startUser() {
   announceQuestions(store);
   const { mount } = await import("./list.js");
   mount(listPane, { rpc, store, navigate });
-  window.addEventListener("hashchange", show);
+  window.addEventListener("hashchange", moved);
   watchLogin("login");
   follow();
   await show();

@@ -127,7 +127,8 @@ class TerminalView {
     this._ends.push(this._rpc.onState((value) => this._showConnection(value)));
     this._showConnection(this._rpc.state);
     this._update();
-    if (!document.querySelector("dialog[open]")) emulator.term.focus();
+    // Unless the user types elsewhere meanwhile, as into the filter.
+    if (!document.querySelector("dialog[open], input:focus")) emulator.term.focus();
   }
 
   stop() {

@@ -5,6 +5,7 @@
 
 import { confirm, notifyError } from "./dialog.js";
 import { visible } from "./text.js";
+import { isOver } from "./words.js";
 
 /** Make the user the owner of an agent's terminal. */
 export async function takeOver(context) {
@@ -60,6 +61,22 @@ export async function removeTerminal(context) {
     context.store.refresh();
     context.navigate("#/");
   });
+}
+
+/** Remove all terminals that have ended, and their output. */
+export async function removeEnded({ rpc, store }) {
+  const ended = [...store.terminals.values()].filter(isOver).map((info) => info.terminalId);
+  const isConfirmed = await confirm({
+    title: ended.length === 1 ? "Remove the terminal that has ended?" : `Remove the ${ended.length} terminals that have ended?`,
+    text: "Their output is removed, too. Those that an agent may still read stay.",
+    action: "Remove",
+    danger: true,
+  });
+  if (!isConfirmed) return;
+  const results = await Promise.allSettled(ended.map((id) => rpc.request("_acpterm/terminal/release", { terminalId: id })));
+  store.refresh();
+  const failed = results.find((result) => result.status === "rejected");
+  if (failed) notifyError(failed.reason);
 }
 
 async function request({ rpc, info }, method, onResult = () => {}) {

@@ -53,14 +53,26 @@ export function isActive(terminal) {
   return terminal.state === "running" || terminal.state === "queued";
 }
 
+/** Return whether a terminal's program runs, or something that an ended one has left. */
+export function isRunning(terminal) {
+  return terminal.state === "running" || backgroundNumber(terminal) > 0;
+}
+
+/** Return whether a terminal has ended for all who use it, as for `acpterm rm --exited`. */
+export function isOver(terminal) {
+  const isLeft = terminal.state === "released" || (terminal.state === "exited" && terminal.owner === "user");
+  return isLeft && !isRunning(terminal);
+}
+
 /** Compare two terminals by state: running ones first. */
 export function byState(one, other) {
-  return ORDER.indexOf(one.state) - ORDER.indexOf(other.state);
+  const rank = (terminal) => ORDER.indexOf(backgroundNumber(terminal) ? "queued" : terminal.state);
+  return rank(one) - rank(other);
 }
 
 /**
- * Return the state of a terminal: running, queued, or how it ended; what runs on; if released, how
- * long ago.
+ * Return the state of a terminal: running, queued, or how it ended; what is still running; if
+ * released, how long ago.
  */
 export function state(terminal, now) {
   const status = terminal.exitStatus;
@@ -78,7 +90,7 @@ export function state(terminal, now) {
   const number = backgroundNumber(terminal);
   if (number) {
     const ports = background(terminal).flatMap((each) => each.ports).map((port) => ` :${port}`);
-    return `${how}, ${number} ${number === 1 ? "runs" : "run"} on${ports.join("")}`;
+    return `${how}, ${number} still running${ports.length ? ` on${ports.join("")}` : ""}`;
   }
   if (terminal.state !== "released" || how === "released") return how;
   const when = ago(terminal.releasedAt, now);
@@ -192,7 +204,7 @@ export function shortId(id) {
 export function dotOf(info) {
   if (info.state === "running") return info.waitingForInput ? "waits" : "running";
   if (info.state === "queued") return "queued";
-  if (backgroundNumber(info)) return "running";
+  if (backgroundNumber(info)) return "background";
   const status = info.exitStatus;
   return status && status.exitCode === 0 ? "done" : status ? "failed" : "ended";
 }
