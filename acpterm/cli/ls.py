@@ -12,7 +12,7 @@ from acpterm.client.user.format import background_number, in_list_order, is_wait
 
 @click.command("ls")
 @click.option("-a", "--all", "everything", is_flag=True, help="Include released terminals.")
-@click.option("-r", "--running", is_flag=True, help="List only terminals whose program runs.")
+@click.option("-r", "--running", is_flag=True, help="List only terminals in which something runs.")
 @click.option("--waiting", is_flag=True, help="List only terminals that wait for input.")
 @click.option("--agent", metavar="NAME", help="List only an agent's: NAME is in its name.")
 @click.option("--session", metavar="ID", help="List only a session's: its id begins with ID.")
