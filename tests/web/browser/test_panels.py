@@ -44,3 +44,9 @@ def test_decision_for_a_command_is_shown_while_it_is_typed(visit):
     for text, decision in (("true", "Allowed"), ("printf x", "Asked")):
         command.fill(text)
         page.view.get_by_text(decision, exact=True).first.wait_for()
+
+
+def test_policy_shows_the_profile_and_the_provider_in_use_and_what_has_set_them(visit, daemon):
+    source = daemon.request("status")["sources"]["profile"]
+    text = f"In use: profile asking, by {source}; provider local, by default."
+    visit("#/policy").view.get_by_text(text).wait_for()

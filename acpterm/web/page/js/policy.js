@@ -45,6 +45,7 @@ export function mount(container, { rpc, params = [] }) {
   });
   const profile = el("select", { class: "field", onchange: check }, el("option", { value: "" }, "that of the directory"));
   const about = el("p", { class: "muted", id: newId("about") });
+  const inUse = el("p", { class: "muted" });
   const outcome = el("section", { class: "outcome", "aria-label": "Decision", "aria-live": "polite" });
   const examples = el("div", { class: "toolbar" }, el("span", { class: "muted" }, "Examples:"), EXAMPLES.map((text) =>
     el("button", { class: "button", type: "button", onclick: () => {
@@ -60,7 +61,7 @@ export function mount(container, { rpc, params = [] }) {
         el("div", { class: "policy-options" },
           el("label", { class: "labelled" }, "Directory", directory),
           el("label", { class: "labelled" }, "Profile", profile)),
-        about, examples),
+        about, inUse, examples),
       outcome),
   );
 
@@ -107,6 +108,9 @@ export function mount(container, { rpc, params = [] }) {
       );
       profile.value = chosen;
       showProfile();
+      const status = await rpc.request("_acpterm/status");
+      const used = ["profile", "provider"].map((name) => `${name} ${status[name]}, by ${status.sources[name] ?? "default"}`);
+      setText(inUse, `In use: ${visible(used.join("; "))}.`);
     } catch (error) {
       if (!(error instanceof LostError)) setText(about, visible(error.message));
     }
