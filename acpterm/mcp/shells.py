@@ -148,7 +148,7 @@ class Shells:
         if completed is None:
             raise ToolError(
                 f"the command was not run in the shell: the user has not answered whether {command}"
-                " may run, or the shell is not ready; call again"
+                " may run (the user can: acpterm approvals), or the shell is not ready; call again"
             )
         return completed
 

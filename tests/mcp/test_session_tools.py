@@ -66,8 +66,10 @@ async def test_terminal_bash_tells_what_runs_on_and_terminal_stop_ends_it(tmp_pa
             result.state,
         )
         assert result.data["background"] == [{"pid": pid, "command": "sleep 600", "ports": []}]
-        (listed,) = (await tools.call("terminal_list")).data["sessions"]
+        found = await tools.call("terminal_list")
+        (listed,) = found.data["sessions"]
         assert listed["background"] == [f"sleep 600 (pid {pid})"]
+        assert found.state.startswith("[1 running")
         assert alive(pid)
         await tools.call("terminal_stop", sessionId=session)
         assert not alive(pid)

@@ -61,7 +61,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             text="No active terminal sessions.",
             data=Sessions(status=status, sessions=[]),
         )
-    running = sum(each.running for each in listed)
+    running = sum(each.running or bool(each.background) for each in listed)
     waiting = [each.id for each in listed if each.waitingForInput]
     waits = f", {', '.join(waiting)} waiting for input" if waiting else ""
     rows = [
