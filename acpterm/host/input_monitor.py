@@ -33,7 +33,7 @@ def input_wait(entry: TerminalEntry) -> InputWait:
         return InputWait(False)
     pid = terminal.waiting_process()
     if pid:
-        found = waiter.waiter_of(pid)
+        found = waiter.waiter_of(pid, reads_lines=terminal.reads_lines)
         return InputWait(True, found.sentence, is_idle=not found.asks)
     # While a program waits, a stopped one is a job of a shell.
     return InputWait(None if pid is None else False, None, terminal.stopped_program())

@@ -131,16 +131,17 @@ class Master:
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
     @property
-    def hides_input(self) -> bool:
-        """Whether the PTY reads whole lines without echo, as at a prompt for a password.
+    def reads_lines(self) -> bool:
+        """Whether the PTY is in line mode, which programs that edit a line themselves turn off.
 
-        False for programs that edit the line themselves: they turn off the echo and the line mode.
         False if the PTY is closed.
         """
-        if self.closed:
-            return False
-        modes = termios.tcgetattr(self.fd)[3]
-        return bool(modes & termios.ICANON) and not modes & termios.ECHO
+        return not self.closed and bool(termios.tcgetattr(self.fd)[3] & termios.ICANON)
+
+    @property
+    def hides_input(self) -> bool:
+        """Whether the PTY reads whole lines without echo, as at a prompt for a password."""
+        return self.reads_lines and not self.echoes
 
     def waiting_process(self, quiet: float = 0.0, program: int | None = None) -> int | None:
         """Return the pid of a process that waits for input, as `detect.waiting_process` does."""

@@ -331,6 +331,11 @@ class Terminal:
         self._changed.unpark_all()
 
     @property
+    def reads_lines(self) -> bool:
+        """Whether the PTY is in line mode, in which no program edits the line."""
+        return self._master.reads_lines
+
+    @property
     def hides_input(self) -> bool:
         """Whether the PTY is in line mode without echo, as at a prompt for a password."""
         return self._master.hides_input

@@ -357,6 +357,10 @@ async def test_second_prompt_that_follows_at_once_is_an_event():
         await settled("bash is at its prompt")
         assert published == ["waiting", "resumed", "waiting", "resumed"]
         assert host.state.terminal_info(entry).waiting_for_input is False
+        # The same process asks by `read`.
+        await user.terminal_request("write", created["terminalId"], data="read -p 'three? ' x\r")
+        await settled("bash waits for input")
+        assert host.state.terminal_info(entry).waiting_for_input is True
 
 
 async def test_program_is_not_held_after_its_reader_disconnected():

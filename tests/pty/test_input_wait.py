@@ -482,5 +482,11 @@ def test_shell_at_its_prompt_and_an_editor_ask_nothing(monkeypatch, argv, asks):
     assert waiter.waiter_of(1).asks is asks
 
 
+def test_shell_that_edits_lines_asks_in_line_mode(monkeypatch):
+    for name, asks in (("bash", True), ("zsh", True), ("dash", False), ("sh", False)):
+        monkeypatch.setattr(waiter, "read_once", lambda *_, name=name: f"{name}\0-i\0".encode())
+        assert waiter.waiter_of(1, reads_lines=True).asks is asks
+
+
 def sentence(pid):
     return waiter.waiter_of(pid).sentence

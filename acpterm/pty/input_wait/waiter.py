@@ -19,6 +19,8 @@ _PAGERS: Final = frozenset(("less", "lv", "more", "most", "pager"))
 _SHELLS: Final = frozenset(
     ("ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "xonsh", "zsh")
 )
+# At their prompt they edit the line themselves; in line mode they run `read`.
+_EDITING_SHELLS: Final = frozenset(("bash", "fish", "ksh", "mksh", "tcsh", "xonsh", "zsh"))
 _CMDLINE_BYTES_MAX: Final = 4096
 _NAME_CHARS_MAX: Final = 40
 
@@ -33,8 +35,8 @@ class Waiter(NamedTuple):
     """Whether it asks something: a shell at its prompt, an editor and a pager do not."""
 
 
-def waiter_of(pid: int) -> Waiter:
-    """Return what is known of the process that waits."""
+def waiter_of(pid: int, *, reads_lines: bool = False) -> Waiter:
+    """Return what is known of the process that waits. `reads_lines`: the PTY is in line mode."""
     try:
         argv = read_once(f"/proc/{pid}/cmdline", _CMDLINE_BYTES_MAX).split(b"\0")
     except OSError:
@@ -46,7 +48,8 @@ def waiter_of(pid: int) -> Waiter:
     # Debian's vim is `vim.basic`.
     files = [word for word in argv[1:] if word and not word.startswith((b"-", b"+"))]
     if name.partition(".")[0] not in _EDITORS | _PAGERS:
-        if name in _SHELLS and _has_prompt(argv[1:]):
+        runs_read = reads_lines and name in _EDITING_SHELLS
+        if name in _SHELLS and _has_prompt(argv[1:]) and not runs_read:
             return Waiter(f"{name} is at its prompt", False)
         return Waiter(f"{name} waits for input")
     return Waiter(f"{name} waits on {_name(files[-1])}" if files else f"{name} waits", False)
