@@ -4,7 +4,6 @@
 daemon ends the agent's terminals; terminals of the user live on.
 """
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -24,6 +23,7 @@ from acpterm.api.transport import (
     open_user,
 )
 from acpterm.config import ConfigError, Settings, load
+from acpterm.runtime.exec_context import current_directory
 
 DEFAULT_AGENT: Final = "acpterm"
 
@@ -72,7 +72,7 @@ async def connect(
         opened = await open_agent(settings, introduced)
     else:
         opened = await open_user(settings)
-    place = Place(session if is_agent else None, cwd, os.getcwd(), profile, provider)
+    place = Place(session if is_agent else None, cwd, current_directory(), profile, provider)
     async with _serving(opened, settings, place, asks) as client:
         yield client
 

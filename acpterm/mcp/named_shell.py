@@ -33,6 +33,13 @@ class NamedShell:
         """The number of commands so far."""
         self.cwd = cwd
 
+    def moved(self, completed: Completed) -> None:
+        """Record the directory in which a command has left the shell."""
+        if completed.cwd:
+            self.cwd = completed.cwd
+            if self.session is not None:
+                self.session.cwd = readable(completed.cwd)
+
     def record(self, sessions: Sessions, command: str, completed: Completed) -> Session:
         """Record the command and its result in the shell and its session; return the session.
 
@@ -44,10 +51,9 @@ class NamedShell:
         session = self.session
         if session is None or session.terminal.id != terminal.id:
             session = self.session = sessions.add(terminal, command, completed.cwd or "")
-        self.cwd = completed.cwd or self.cwd
+        self.moved(completed)
         self.reported = completed.output_begin + len(completed.output.encode())
         session.command = command
-        session.cwd = readable(completed.cwd) if completed.cwd else session.cwd
         session.position = session.input_position = completed.position
         session.report_waiting(waits=completed.state == "waiting_for_input")
         session.prompt = completed.output.rpartition("\n")[2].strip()

@@ -23,6 +23,7 @@ from acpterm.mcp.server import open_server
 from acpterm.mcp.tool_set_names import ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
 from acpterm.runtime.blocking_io import read_some, take_descriptors, write_fully
+from acpterm.runtime.exec_context import current_directory
 
 _CHUNK = 64 * 1024
 _ANSWERS_QUEUE_MAX = 64
@@ -42,7 +43,7 @@ async def serve(settings: Settings, options: Options) -> None:
         # of its session.
         with suppress(OSError):
             os.chdir(directory)
-    cwd = os.getcwd()
+    cwd = current_directory()
     reads, writes = take_descriptors()
 
     def connect(agent: str, asks: Asks | None) -> AbstractAsyncContextManager[Client]:

@@ -184,6 +184,7 @@ class Shells:
         output = completed.output.encode()
         new = output[max(0, named.reported - completed.output_begin) :].decode(errors="ignore")
         named.reported = completed.output_begin + len(output)
+        named.moved(completed)
         session.position = completed.position
         session.report_waiting(waits=completed.state == "waiting_for_input")
         if named in self._aside and not self.is_busy(session):

@@ -38,7 +38,7 @@ def current() -> ExecContext:
     os.umask(umask)
     return ExecContext(
         env=dict(os.environ),
-        cwd=_current_directory(),
+        cwd=current_directory(),
         umask=umask,
         rlimits=tuple((limit, *resource.getrlimit(limit)) for limit in _resources()),
     )
@@ -66,8 +66,9 @@ def _resources() -> list[int]:
     return sorted(set(RLIMITS.values()))
 
 
-def _current_directory() -> str:
+def current_directory() -> str:
+    """Return this process's directory; if it was removed, the path that it had, or `/`."""
     try:
         return os.getcwd()
-    except OSError:  # it was removed
-        return "/"
+    except OSError:
+        return os.environ.get("PWD") or "/"

@@ -33,7 +33,7 @@ async def test_busy_shell_is_waited_for_and_has_the_exit_code(tmp_path):
         result = await tools.call(
             "terminal_bash",
             session="build",
-            command=f"until test -e {tmp_path}/go; do sleep 0.05; done; exit_code=7; (exit 7)",
+            command=f"cd /usr; until test -e {tmp_path}/go; do sleep 0.05; done; (exit 7)",
             timeout_seconds=0.5,
         )
         assert result.data["state"] == "running"
@@ -43,6 +43,7 @@ async def test_busy_shell_is_waited_for_and_has_the_exit_code(tmp_path):
         (tmp_path / "go").touch()
         waited = await tools.call("terminal_wait", sessionId=result.data["id"])
     assert waited.data["exitCode"] == 7
+    assert 'exit code 7, in /usr · terminal_bash {"session":"build","command":…}' in waited.state
 
 
 async def test_claude_bash_keeps_directory_and_variables(tmp_path):

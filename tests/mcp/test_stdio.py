@@ -117,10 +117,10 @@ async def test_daemon_that_has_ended_is_started_again_by_the_next_call(tmp_path)
     assert again.data["output"] == "back\n"
 
 
-def spawn(tmp_path, path: str) -> subprocess.Popen:
+def spawn(tmp_path, path: str, *prefix: str) -> subprocess.Popen:
     server = parameters(tmp_path, path)
     return subprocess.Popen(
-        [server.command, *server.args],
+        [*prefix, server.command, *server.args],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -141,6 +141,17 @@ INITIALIZE = request(
     capabilities={},
     clientInfo={"name": "raw", "version": "1"},
 )
+
+
+def test_server_starts_in_a_directory_that_is_gone(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    with spawn(
+        tmp_path, str(tmp_path / "none.sock"), "sh", "-c", script, "sh", str(gone)
+    ) as process:
+        out, err = process.communicate(INITIALIZE, timeout=30)
+    assert json.loads(out)["result"]["serverInfo"]["name"] == "acpterm", err
 
 
 @pytest.mark.long

@@ -90,13 +90,18 @@ def _command_reply(call: Call, session: Session, completed: Completed) -> Reply:
 
     `completed` has the command's state and output.
     """
-    is_waiting = completed.state == "waiting_for_input"
-    tool = "terminal_continue" if is_waiting else "terminal_wait"
+    shell = call.shells.name_of(session)
+    if completed.state == "waiting_for_input":
+        next_call = call_text("terminal_continue", sessionId=session.id, stdin=...)
+    elif call.shells.is_busy(session) or shell is None:
+        next_call = call_text("terminal_wait", sessionId=session.id)
+    else:
+        next_call = call_text("terminal_bash", session=shell, command=...)
     return command_reply(
         session,
         completed,
         crop(completed.output, call.settings.crop_output),
-        next_call=call_text(tool, sessionId=session.id),
+        next_call=next_call,
         heading=exit_heading(session, completed),
     )
 

@@ -125,7 +125,8 @@ def test_question_survives_the_worker(approvals, daemon, agent):
 def test_keys_reach_the_answers(page, agent):
     asked = ask(agent)
     # The second key must follow soon. Requests run concurrently: the second one may be asked first.
-    page.until(lambda: page.button("Deny").count() or page.page.keyboard.type("gp"))
+    hash_ = "location.hash === '#/approvals'"
+    page.until(lambda: page.page.evaluate(hash_) or page.page.keyboard.type("gp"))
     denied = ask(agent)
     page.button("Deny").nth(1).wait_for()
     focused = "document.activeElement.textContent"
