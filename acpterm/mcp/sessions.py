@@ -269,6 +269,16 @@ class Sessions:
             del self._sessions[session.id]
             self._notify()
 
+    async def stop(self, session: Session) -> None:
+        """Remove a session as `remove`; raise `ToolError` if the user owns its terminal."""
+        with suppress(RequestError):  # the host has released it already
+            if (await session.terminal.info()).owner != "agent":
+                raise ToolError(
+                    f"{session.id} was not ended: the user owns it, since it was promoted; its "
+                    "output can still be read"
+                )
+        await self.remove(session)
+
     async def remove(self, session: Session) -> None:
         """Remove a session and release its terminal; end its processes and its background."""
         self.forget(session)

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from acpterm.config.tools import ToolsFor
-from tests.support.mcp import mcp_tools
+from tests.support.mcp import QUICK, mcp_tools
 from tests.support.processes import alive
 from tests.support.user import user_of
 
@@ -74,6 +74,22 @@ async def test_terminal_bash_tells_what_runs_on_and_terminal_stop_ends_it(tmp_pa
         await tools.call("terminal_stop", sessionId=session)
         assert not alive(pid)
         assert not (await tools.call("terminal_list")).data["sessions"]
+
+
+@pytest.mark.parametrize(
+    ("tools_set", "start", "stop"),
+    [("session", "terminal_start", "terminal_stop"), ("claude", "Bash", "KillShell")],
+)
+async def test_terminal_that_the_user_took_over_is_not_stopped(tmp_path, tools_set, start, stop):
+    async with mcp_tools(tmp_path, tools_set, **QUICK) as tools, user_of(tools.host) as user:
+        more = {"run_in_background": True} if start == "Bash" else {}
+        await tools.call(start, command="sleep 600", **more)
+        (terminal,) = await user.list()
+        await user.terminal_request("promote", terminal["terminalId"])
+        result = await tools.call(stop, sessionId=terminal["name"])
+        assert result.is_error
+        assert "was not ended: the user owns it" in result.text
+        assert alive(terminal["pid"])
 
 
 async def test_later_output_of_what_runs_on_is_read_by_position(tmp_path):

@@ -23,7 +23,7 @@ class Killed(Struct, kw_only=True):
 
 async def _execute(call: Call, params: Params) -> Reply:
     session = await call.get(params.shell_id)
-    await call.sessions.remove(session)
+    await call.sessions.stop(session)
     killed = Killed(
         message=f"Successfully killed shell: {session.id} ({session.command})",
         shell_id=session.id,

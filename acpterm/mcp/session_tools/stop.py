@@ -33,7 +33,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             data=Stopped(id=params.session_id, status=status, terminated=True),
         )
     session = await call.get(params.session_id)
-    await call.sessions.remove(session)
+    await call.sessions.stop(session)
     status = f"[stopped after {session.uptime:.1f} s · its id is no longer valid]"
     return Reply(
         state=status,
