@@ -273,6 +273,10 @@ class UserSignalRequest(Wire):
     signal: Annotated[str, Meta(description="the name of a signal, such as SIGINT")]
 
 
+HISTORY_ROWS_MAX: Final = 10_000
+"""The maximum number of rows above the screen that a response has."""
+
+
 class ScreenRequest(UserTerminalRequest, omit_defaults=True):
     """The params of ``_acpterm/terminal/screen``.
 

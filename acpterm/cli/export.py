@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 import click
 
-from acpterm.acp.user_api import ScreenRequest, ScreenResponse, TerminalInfo
+from acpterm.acp.user_api import HISTORY_ROWS_MAX, ScreenRequest, ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import terminal_argument
@@ -25,9 +25,6 @@ _ENDINGS: Final = {
     ".htm": "html",
     ".svg": "svg",
 }
-
-# Rows above the screen: what the daemon returns at most.
-_HISTORY_MAX: Final = 10_000
 
 
 @click.command("export")
@@ -126,7 +123,7 @@ def _write_export(
     if form == "text":
         lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)
         return _missing_warning(lost) if lost else None
-    history = _HISTORY_MAX if form == "html" else 0
+    history = HISTORY_ROWS_MAX if form == "html" else 0
     screen = client.call("terminal/screen", ScreenRequest(terminal, history), ScreenResponse)
     info = client.terminal_request("get", terminal, TerminalInfo)
     file.write(picture.render(screen, info.command, as_page=form == "html").encode())

@@ -2,12 +2,12 @@
 
 import io
 import os
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
 
-from acpterm.acp.user_api import ScreenRequest, ScreenResponse, TerminalInfo
+from acpterm.acp.user_api import HISTORY_ROWS_MAX, ScreenRequest, ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
@@ -16,8 +16,6 @@ from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.files import write_to
-
-_ALL_ROWS: Final = 10_000
 
 
 class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -28,10 +26,10 @@ class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since c
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of rows; fail if `value` is none."""
         if value == "-":
-            return _ALL_ROWS
+            return HISTORY_ROWS_MAX
         if not str(value).isdecimal():
             self.fail(f"{value!r} is not a number of rows: say one, or - for all", param, ctx)
-        return min(int(value), _ALL_ROWS)
+        return min(int(value), HISTORY_ROWS_MAX)
 
 
 @click.command("screen")

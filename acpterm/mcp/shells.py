@@ -205,9 +205,16 @@ class Shells:
         """Return whether `session` is the terminal of a shell that is running a command."""
         return any(each.session is session and each.shell.busy for each in self._all())
 
-    def name_of(self, session: Session) -> str | None:
-        """Return the name of the shell whose terminal is `session`; None if there is none."""
-        return next((name for name, each in self._shells.items() if each.session is session), None)
+    def idle_name(self, session: Session) -> str | None:
+        """Return the name of the idle shell whose terminal is `session`; None if there is none."""
+        return next(
+            (
+                name
+                for name, each in self._shells.items()
+                if each.session is session and not each.shell.busy
+            ),
+            None,
+        )
 
     async def close(self) -> None:
         """End all shells."""

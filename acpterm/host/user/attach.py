@@ -197,14 +197,9 @@ class _Attachment:
         """Send the next chunk of output, or a snapshot; return whether more is to be sent now."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
-        behind = BEHIND_BYTES + 1 if position is None else terminal.ring.end - position
-        if (
-            position is None
-            or self._size != size
-            or (behind > BEHIND_BYTES and not self._is_complete)
-            or self._window.needs_redraw
-        ):
-            skips = behind > BEHIND_BYTES and not self._is_complete
+        behind = 0 if position is None else terminal.ring.end - position
+        skips = behind > BEHIND_BYTES and not self._is_complete
+        if position is None or self._size != size or skips or self._window.needs_redraw:
             return await self._begin(skipped_from=position if skips else None)
         part = terminal.ring.read(position, CHUNK_BYTES)
         if part.lost:

@@ -90,8 +90,8 @@ async def _listed(call: Call, session: Session) -> Listed:
     asks = now.waiting_for_input
     if asks:
         asks = (await session.terminal.info()).waiting_for_input
-    shell = call.shells.name_of(session)
-    is_free = shell is not None and not call.shells.is_busy(session)
+    shell = call.shells.idle_name(session)
+    is_free = shell is not None
     return Listed(
         id=session.id,
         command=f"shell {shell}" if is_free else session.command,

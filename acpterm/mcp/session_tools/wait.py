@@ -90,10 +90,10 @@ def _command_reply(call: Call, session: Session, completed: Completed) -> Reply:
 
     `completed` has the command's state and output.
     """
-    shell = call.shells.name_of(session)
+    shell = call.shells.idle_name(session)
     if completed.state == "waiting_for_input":
         next_call = call_text("terminal_continue", sessionId=session.id, stdin=...)
-    elif call.shells.is_busy(session) or shell is None:
+    elif shell is None:
         next_call = call_text("terminal_wait", sessionId=session.id)
     else:
         next_call = call_text("terminal_bash", session=shell, command=...)
@@ -127,13 +127,9 @@ def _conditions(call: Call, params: Params) -> _Conditions:
 
 async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Session]:
     if not identifiers:
-        idle_shells = [
-            each
-            for each in call.sessions.active()
-            if call.shells.name_of(each) is not None and not call.shells.is_busy(each)
-        ]
-        if active := [each for each in call.sessions.active() if each not in idle_shells]:
-            return active
+        active = call.sessions.active()
+        if awaited := [each for each in active if call.shells.idle_name(each) is None]:
+            return awaited
         raise ToolError("there is no session to wait for: start one with terminal_start")
     names = [identifiers] if isinstance(identifiers, str) else identifiers
     return [await call.get(name) for name in names]

@@ -8,7 +8,7 @@
 // When a card disappears, the next card moves under the pointer, so a click just after that is
 // ignored. Keys act only on the question that has the focus.
 
-import { announce, notify } from "./dialog.js";
+import { announce, notify, Settling } from "./dialog.js";
 import { el, newId, setText } from "./dom.js";
 import { addShortcuts } from "./keys.js";
 import { LostError } from "./rpc.js";
@@ -18,8 +18,6 @@ import { duration } from "./words.js";
 
 const TICK_MS = 1000;
 const LEAVE_MS = 1800;
-// How long clicks are ignored after a card has disappeared.
-const SETTLE_MS = 600;
 const ANSWERED_MAX = 20;
 const SOON_S = 30;
 const REASON_MAX = 2000;
@@ -166,7 +164,7 @@ function fact(name, value) {
 export function mount(container, { rpc }) {
   const cards = new Map();
   const answered = [];
-  let settledAt = 0;
+  const settling = new Settling();
 
   const list = el("div", { class: "questions" });
   const summary = el("p", { class: "muted", role: "status" });
@@ -224,7 +222,7 @@ export function mount(container, { rpc }) {
     if (cards.get(id) !== card) return;
     cards.delete(id);
     card.element.remove();
-    settledAt = performance.now() + SETTLE_MS;
+    settling.begin();
     render();
   }
 
@@ -243,10 +241,7 @@ export function mount(container, { rpc }) {
   }
 
   async function answer(card, decision, scope, { isPointer = false } = {}) {
-    if (isPointer && performance.now() < settledAt) {
-      notify("The list has just changed: look again, then press the button.");
-      return;
-    }
+    if (isPointer && settling.refuses()) return;
     const { approvalId, command } = card.question;
     card.setSending(true);
     const reason = decision === "deny" && card.reason.value.trim() ? { reason: card.reason.value.trim() } : {};

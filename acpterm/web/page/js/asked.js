@@ -2,7 +2,7 @@
 //
 // "Always", and a reason to deny, are in the view of the questions (approvals.js).
 
-import { announce, notify } from "./dialog.js";
+import { announce, notify, Settling } from "./dialog.js";
 import { el, setChildren } from "./dom.js";
 import { codeOf, levelBadge } from "./shown.js";
 import { oneLine } from "./text.js";
@@ -10,15 +10,13 @@ import { oneLine } from "./text.js";
 const SHOWN_MAX = 3;
 // A longer command is answered where all of it can be read.
 const COMMAND_MAX = 300;
-// After a change another question may be under the pointer: a click that soon is ignored.
-const SETTLE_MS = 600;
 
-/** Questions with buttons; `element` is to be shown. */
+/** The questions, in `element`. */
 export class Asked {
   constructor(rpc) {
     this._rpc = rpc;
     this._rows = new Map();
-    this._changedAt = 0;
+    this._settling = new Settling();
     this._more = el("a", { href: "#/approvals" });
     this.element = el("section", { class: "asked", "aria-label": "Approval needed", hidden: true });
   }
@@ -27,7 +25,7 @@ export class Asked {
   show(approvals) {
     const shown = [...approvals.values()].slice(0, SHOWN_MAX);
     const rows = new Map(shown.map((question) => [question.approvalId, this._rows.get(question.approvalId) ?? this._row(question)]));
-    if ([...rows.keys()].join() !== [...this._rows.keys()].join()) this._changedAt = performance.now();
+    if ([...rows.keys()].join() !== [...this._rows.keys()].join()) this._settling.begin();
     this._rows = rows;
     const more = approvals.size - shown.length;
     this._more.textContent = `${more} more`;
@@ -52,10 +50,7 @@ export class Asked {
 
   async _answer({ approvalId, command }, decision, event) {
     // `detail` is 0 if a key has pressed the button.
-    if (event.detail > 0 && performance.now() < this._changedAt + SETTLE_MS) {
-      notify("The list has just changed: look again, then press the button.");
-      return;
-    }
+    if (event.detail > 0 && this._settling.refuses()) return;
     try {
       await this._rpc.request("_acpterm/approval/answer", { approvalId, decision, scope: "once" });
       announce(`${decision === "allow" ? "Allowed" : "Denied"}: ${oneLine(command, 80)}`);

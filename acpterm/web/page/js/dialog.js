@@ -9,6 +9,7 @@ import { el, newId } from "./dom.js";
 import { visible } from "./text.js";
 
 const NOTICE_MS = 6000;
+const SETTLE_MS = 600;
 
 /**
  * Show a dialog. `fill(close)` returns its content; `close(value)` closes it. Return a promise of
@@ -86,6 +87,24 @@ export function notify(text, { danger = false } = {}) {
   document.body.append(toast);
   setTimeout(() => toast.remove(), NOTICE_MS);
   announce(text);
+}
+
+/** Refuses clicks just after a list has changed: another row may have moved under the pointer. */
+export class Settling {
+  constructor() {
+    this._until = 0;
+  }
+
+  begin() {
+    this._until = performance.now() + SETTLE_MS;
+  }
+
+  /** Return whether a click is refused now; then say so. */
+  refuses() {
+    const isRefused = performance.now() < this._until;
+    if (isRefused) notify("The list has just changed: look again, then press the button.");
+    return isRefused;
+  }
 }
 
 /** Show the error of a request, except a lost connection, which the page's header shows. */
