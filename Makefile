@@ -24,7 +24,7 @@ PAGE := acpterm/web/page/vendor/.stamp
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo page test test-all cluster-test faults agents interop check format docs pictures bench fuzz clean \
+.PHONY: help demo page test test-all cluster-test faults agents interop clients check format docs pictures bench fuzz clean \
   dist zipapp deb recipes pins release packaging-check packaging-wheel packaging-zipapp packaging-recipes packaging-container
 
 help: ## list the targets
@@ -102,6 +102,11 @@ agents: $(AGENTS) ## install the real agents and the real clients that interop t
 interop: $(VENV)/.check $(AGENTS) ## test real agents and clients: kimi-cli, Kimi Code, fast-agent, acpx, MCP Inspector
 	ACPTERM_INTEROP=1 $(BIN)/python -m pytest tests/interop/agents $(ACPX) $(KIMI_CODE) $(INSPECTOR) \
 	  -n $(WORKERS) --dist worksteal
+
+# Each run of an agent has a time limit; all of it takes about ten minutes.
+clients: $(VENV)/.check .venv-fast-agent/.$(FAST_AGENT) ## write what real agents give their models into docs/mcp.md and docs/mcp-tasks.md; needs npm, vim, gdb
+	$(BIN)/python -m tests.interop.clients
+	$(BIN)/python -m tests.interop.clients tasks
 
 check: $(VENV)/.check ## check format, lint, types and import rules
 	$(BIN)/ruff format --check .

@@ -27,6 +27,7 @@ from acpterm.acp.user_streams import (
     ExportedNotification,
     FollowedNotification,
 )
+from acpterm.acp.web_api import TokenInfo
 from acpterm.host.server.dispatch import Method
 from acpterm.host.user.methods import USER_METHODS
 
@@ -75,6 +76,7 @@ RECORDS = [
     ProfileInfo,
     RecordingInfo,
     ShareInfo,
+    TokenInfo,
 ]
 NOTIFICATIONS = {
     "_acpterm/terminal/attached": AttachedNotification,

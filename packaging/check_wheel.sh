@@ -31,6 +31,9 @@ for python; do
   "$work/pip/bin/pip" install -qq "$wheel"
   sh "$here/try.sh" "$work/pip/bin/acpterm"
   files "$work/pip"
+  # `man` looks beside each directory of PATH, as docs/install.md says.
+  ! command -v man >/dev/null || PATH="$work/pip/bin:$PATH" MANPATH= man -w acpterm >/dev/null \
+    || { echo "FAILED: man does not find acpterm" >&2; exit 1; }
   rm -rf "$work/pip"
 done
 

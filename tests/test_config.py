@@ -30,7 +30,7 @@ def file(tmp_path):
 
 def test_every_setting_has_a_default():
     assert load(environ={}) == Settings()
-    assert Settings().cols == 120
+    assert Settings().cols == 200
     assert Settings().rows == 40
     assert Settings().output_bytes == 1 << 20
     assert Settings().max_output_bytes == 16 << 20

@@ -26,7 +26,7 @@ from tests.support.processes import environment
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md")])
 PROTOCOL = (DOCS / "protocol.md").read_text()
 EXAMPLES = re.findall(r"^```json\n(.*?)^```", PROTOCOL, re.MULTILINE | re.DOTALL)
 # Values that differ between runs.
@@ -149,35 +149,31 @@ def test_coming_from_page_names_all_aliases():
 
 PACKAGE = ROOT / "acpterm"
 ARCHITECTURE = (DOCS / "internals" / "architecture.md").read_text()
-# Rows of the table of directories: path below the package, names in the column of main modules.
-DIRECTORIES = {
-    path: re.findall(r"`(\w+)`(?=(?:, `\w+`)*:)", modules)
-    for path, modules in re.findall(
-        r"^\| `acpterm/([\w/]*)` \|.*\| ([^|]*) \|$", ARCHITECTURE, re.MULTILINE
-    )
-}
 
 
-def test_architecture_describes_every_directory_of_the_package():
-    found = {
-        f"{path.parent.relative_to(PACKAGE)}/".removeprefix("./")
-        for path in PACKAGE.rglob("__init__.py")
-    }
-    assert set(DIRECTORIES) == found
+def test_architecture_lists_the_packages_in_the_layers_that_lint_imports_enforces():
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = config["tool"]["importlinter"]["contracts"][0]["layers"]
+    enforced = [sorted(re.findall(r"acpterm\.(\w+)", layer)) for layer in layers]
+    section = re.search(r"^## Rooms$.*?^## ", ARCHITECTURE, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    rows = re.findall(r"^\| (`.*?`) \|", section[0], re.MULTILINE)
+    assert [sorted(re.findall(r"`(\w+)`", row)) for row in rows] == enforced
+    # Nothing is without a layer.
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")} | {"keys"}
+    assert {name for layer in enforced for name in layer} == packages
 
 
 def test_architecture_names_only_modules_that_exist():
-    listed = {f"{path}{module}" for path, modules in DIRECTORIES.items() for module in modules}
     paths = re.findall(r"`(?:acpterm/)?(\w+/[\w/]*)(?:\.py)?`", ARCHITECTURE)
-    in_prose = {path for path in paths if (PACKAGE / path.partition("/")[0]).is_dir()}
-    named = listed | in_prose - set(REQUESTS)
-    assert len(listed) > 100
-    missing = {
+    named = {path for path in paths if (PACKAGE / path.partition("/")[0]).is_dir()}
+    named -= set(REQUESTS)
+    assert len(named) > 20
+    assert {
         path
         for path in named
         if not (PACKAGE / path).is_dir() and not (PACKAGE / f"{path}.py").is_file()
-    }
-    assert missing == set()
+    } == set()
 
 
 def test_hacking_names_only_paths_that_exist():

@@ -46,6 +46,8 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
         "resources",
         "cwdBytes",
         "background",
+        "encoding",
+        "stdin",
     ],
     "createdMeta": ["provider", "isolation", "level", "name", "host", "queued", "cwd", "cwdGone"],
     "outputMeta": [
@@ -55,6 +57,8 @@ EXTENSIONS: Final[dict[str, list[str]]] = {
         "stopped",
         "background",
         "backgroundOmitted",
+        "beginning",
+        "totalLines",
     ],
     "exitStatusMeta": [
         "endedBy",
@@ -135,11 +139,13 @@ class AgentListRequest(Wire, omit_defaults=True):
     """The params of the agents' ``_acpterm/terminal/list``: list the terminals of a session.
 
     If the user allows it (the setting `agents_read_user_terminals`), the terminals that the user
-    created are listed too, unless `user` is false.
+    created are listed too, unless `user` is false. With `left`, released terminals are listed too
+    whose commands have left something running.
     """
 
     session_id: SessionId
     user: bool = True
+    left: bool = False
 
 
 class WriteRequest(Wire):
@@ -217,6 +223,19 @@ class CheckResponse(Wire):
     profile: str
     reason: str | UnsetType = UNSET
     rule: str | UnsetType = UNSET
+
+
+class AgentGetRequest(Wire, omit_defaults=True):
+    """The params of the agents' ``_acpterm/terminal/get``: return the state of a terminal.
+
+    With `background`, the member `background` of the response is sent also while the program runs:
+    the processes that are neither in the terminal's foreground nor have started what is, such as
+    the jobs of a shell at its prompt.
+    """
+
+    session_id: SessionId
+    terminal_id: TerminalId
+    background: bool = False
 
 
 class SetSessionRequest(Wire):

@@ -12,7 +12,8 @@ from msgspec import UNSET, Meta, UnsetType
 from acpterm.acp.agent_api import Cells, Format, Positive, StoppedProgram
 from acpterm.acp.base import MetaIn, Wire
 from acpterm.acp.lenient import decode
-from acpterm.acp.terminal import TerminalId
+from acpterm.acp.terminal import EnvVariable, TerminalId
+from acpterm.config.encodings import Encoding
 
 OWN: Final = "acpterm"
 """The name of the member of ``_meta`` that belongs to acpterm."""
@@ -65,6 +66,21 @@ class ResourcesParams(Wire, omit_defaults=True, forbid_unknown_fields=True):
     gpus: str | None = None
 
 
+class EnvMeta(Wire, omit_defaults=True):
+    """The member ``acpterm`` in ``_meta`` of a variable in `env`.
+
+    With `unset`, the variable is removed from the program's environment, whatever its `value` is.
+    """
+
+    unset: bool = False
+
+
+def variable_of(item: EnvVariable) -> tuple[str, str | None]:
+    """Return the name and the value of a variable; the value is None if it is to be removed."""
+    own = own_meta(item.meta, EnvMeta)
+    return item.name, None if own is not None and own.unset else item.value
+
+
 class CreateMeta(Wire, omit_defaults=True):
     """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
 
@@ -74,12 +90,15 @@ class CreateMeta(Wire, omit_defaults=True):
     `provider` requests that the program runs in a stricter isolation than the user has selected
     (`landlock`, `bubblewrap`, `podman` or `docker`), or in a place that the user's profile lists,
     such as `ssh:build1`. `name` is a name for the terminal; if it ends with ``-#``, the ``#`` is
-    replaced by the smallest number from 1 on for which no terminal has the name. `resources` are
-    requested from the cluster on which the program runs; elsewhere than on a cluster, they are an
-    error. `cwd_bytes` is the working directory as base64, for a path that is not UTF-8; ``cwd`` is
-    then ignored. `background` says how long what the command leaves in the background may run on
-    after ``terminal/release``: `session`, until the connection ends, or `terminal`, not at all. It
-    does not help an agent against a user who has set `background` to `terminal`.
+    replaced by a number with which no terminal has had the name. `resources` are requested from the
+    cluster on which the program runs; elsewhere than on a cluster, they are an error. `cwd_bytes`
+    is the working directory as base64, for a path that is not UTF-8; ``cwd`` is then ignored.
+    `background` says how long what the command leaves in the background may run on after
+    ``terminal/release``: `session`, until the connection ends, or `terminal`, not at all. It does
+    not help an agent against a user who has set `background` to `terminal`. `encoding` is that of
+    the program's output and input, instead of the user's setting. `stdin` is the absolute path of a
+    named pipe that becomes the program's standard input instead of the terminal; containers and
+    places do not support it.
     """
 
     cols: Cells | None = None
@@ -92,6 +111,8 @@ class CreateMeta(Wire, omit_defaults=True):
     resources: ResourcesParams | None = None
     background: BackgroundLife | None = None
     cwd_bytes: bytes | None = None
+    encoding: Encoding | None = None
+    stdin: str | None = None
 
 
 class CreatedMeta(Wire):
@@ -121,8 +142,9 @@ class OutputMeta(Wire):
     whether the program waits. `waiting_program` says which program waits, and on which file if it
     is an editor or pager: ``vim waits on COMMIT_EDITMSG``, ``sh waits for input``. While a cluster
     has no room for the program yet, `queued` is sent instead, and is true. `stopped` is sent while
-    a program is stopped that needs the terminal. Once the program has exited, `background` and
-    `background_omitted` are sent as in an exit status.
+    a program is stopped. Once the program has exited, `background` and `background_omitted` are
+    sent as in an exit status. If the output is truncated, `beginning` is the text of its first
+    8 KiB, and `total_lines` the number of all its line ends; both are absent if they are not known.
     """
 
     waiting_for_input: bool | UnsetType = UNSET
@@ -131,6 +153,8 @@ class OutputMeta(Wire):
     stopped: StoppedProgram | UnsetType = UNSET
     background: list[BackgroundProcess] | UnsetType = UNSET
     background_omitted: int | UnsetType = UNSET
+    beginning: str | UnsetType = UNSET
+    total_lines: int | UnsetType = UNSET
 
 
 class ExitMeta(Wire):

@@ -7,7 +7,7 @@ invalid item is skipped. Both apply at any depth. Any other invalid value is an 
 value.
 """
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw, Struct, UnsetType
 
@@ -16,6 +16,9 @@ from acpterm.acp.schema import FieldSchema, fields_of, schema_of_struct, struct_
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, excerpt, quote
 
 S = TypeVar("S", bound=Struct)
+_LARGE_BYTES: Final = 256 * 1024
+# Memory of decoded values, for a byte of JSON: 8 for `[1,1]`, some 16 for short strings.
+_MEMORY_PER_BYTE: Final = 16
 
 
 def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -> S:
@@ -28,6 +31,10 @@ def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -
     schema = schema_of_struct(into)
     if isinstance(raw, UnsetType) or bytes(memoryview(raw)[:5]) == b"null":
         raise RpcError(INVALID_PARAMS, f"{where} is missing: it must be {schema.expected}")
+    size = memoryview(raw).nbytes
+    if size > _LARGE_BYTES:
+        # msgspec 0.22 crashes if there is no memory for many small values; this raises MemoryError.
+        bytes(_MEMORY_PER_BYTE * size)
     try:
         value: S = schema.decoder.decode(raw)
     except DECODE_ERRORS:

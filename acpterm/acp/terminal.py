@@ -24,7 +24,7 @@ TERMINAL_METHODS: Final = (
 
 
 class EnvVariable(Wire, omit_defaults=True):
-    """A variable to add to the program's environment."""
+    """A variable to add to the program's environment, or to remove (`agent_meta.EnvMeta`)."""
 
     name: str
     value: str

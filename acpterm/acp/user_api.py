@@ -57,9 +57,11 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
     error if there are none. Also with `own`, a name that the user's and an agent's terminal have in
     common means the user's terminal, even if its program has ended. Without `own`, ``@last`` is the
     newest of all terminals. ``attach`` and ``write`` always find their terminal as with `own`.
+    `background` is as in the agents' request.
     """
 
     own: bool = False
+    background: bool = False
 
 
 class ExitInfo(Wire):
@@ -97,7 +99,7 @@ class TerminalInfo(Wire):
     host. `level` is the level of an agent's command: `safe`, `unknown` or `dangerous`; it is null
     for a command of the user. `hides_input` is true while a line is entered without echo, as a
     password is. `unenforced_limits` has a sentence about each limit that was set but cannot be
-    enforced here. `stopped` is sent while a program is stopped that needs the terminal.
+    enforced here. `stopped` is sent while a program is stopped.
     `background` and `background_omitted` are what the program has left running, as in the exit
     status that agents get. `promoted_by` is who has given an agent's terminal to the user.
     """
@@ -151,12 +153,12 @@ class UserCreateRequest(Wire, omit_defaults=True):
     `command` and `args` are as in ``terminal/create``. The response is a TerminalInfo. With `hold`,
     the ring keeps all output until this connection has read it by a ``follow`` request that also
     has `hold`; other requests do not count. While the ring is full of output that is kept, the
-    program blocks. `stdin` is the path of a named pipe or file that becomes the program's standard
-    input instead of the terminal. With `remove` the terminal is removed when its program has
-    exited. `provider` says where the program runs; `local` by default. `resources` are requested
-    from the cluster on which the program runs; elsewhere than on a cluster, they are an error. If
-    `name` ends with ``-#``, the ``#`` is replaced by the smallest number from 1 on for which no
-    terminal has the name. `cwd` is the client's directory by default.
+    program blocks. `stdin` is the path of a named pipe that becomes the program's standard input
+    instead of the terminal; containers and places do not support it. With `remove` the terminal is
+    removed when its program has exited. `provider` says where the program runs; `local` by default.
+    `resources` are requested from the cluster on which the program runs; elsewhere than on a
+    cluster, they are an error. If `name` ends with ``-#``, the ``#`` is replaced by a number with
+    which no terminal has had the name. `cwd` is the client's directory by default.
     """
 
     command: Annotated[str, Meta(description="the command to run")]
@@ -273,19 +275,6 @@ class UserSignalRequest(Wire):
     signal: Annotated[str, Meta(description="the name of a signal, such as SIGINT")]
 
 
-HISTORY_ROWS_MAX: Final = 10_000
-"""The maximum number of rows above the screen that a response has."""
-
-
-class ScreenRequest(UserTerminalRequest, omit_defaults=True):
-    """The params of ``_acpterm/terminal/screen``.
-
-    `history` is the number of rows above the screen to return as well, at most 10,000.
-    """
-
-    history: Natural = 0
-
-
 class ScreenResponse(Wire):
     """The response to ``_acpterm/terminal/screen``: the contents and the modes of the screen.
 
@@ -294,8 +283,7 @@ class ScreenResponse(Wire):
     `application_cursor` is true if the program has set the application mode of the arrow keys, and
     `bracketed_paste` if it has requested escape sequences around pasted text. `alternate` is true
     while the program shows the alternate screen, as full-screen programs do. `position` is the
-    position in the output up to which the screen was drawn. `history` has the rows that have
-    scrolled off the main screen, if they were requested.
+    position in the output up to which the screen was drawn.
     """
 
     rows: list[str]
@@ -308,7 +296,6 @@ class ScreenResponse(Wire):
     title: str | None
     position: int
     alternate: bool = False
-    history: list[str] | UnsetType = UNSET
 
 
 class SessionInfo(Wire):

@@ -1,4 +1,4 @@
-"""The user's requests about the HTTP server, ``_acpterm/web/…``, and their responses."""
+"""The user's requests about the HTTP server, ``_acpterm/web/…`` and ``_acpterm/token/…``."""
 
 from typing import Annotated
 
@@ -35,12 +35,47 @@ class WebStatusResponse(Wire):
     `address` is the address that the server listens on, and `origin` the scheme, host and port of
     the page's URL; both are null if the server does not listen. `error` says why the server could
     not listen; null if it did not try, or succeeded. `token_file` is the path of the file with the
-    user's bearer token, and `agent_token_file` that of the file with the agents' bearer token; both
-    are null until the daemon has used these files.
+    user's bearer token; null until the daemon has used it.
     """
 
     address: str | None
     origin: str | None
     error: str | None
     token_file: str | None
-    agent_token_file: str | None = None
+
+
+AgentName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._@-]{1,64}$")]
+
+
+class TokenCreateRequest(Wire):
+    """The params of ``_acpterm/token/create``: make a bearer token for the agent `name`.
+
+    The name has letters, digits and ``._@-``, at most 64.
+    """
+
+    name: AgentName
+
+
+class TokenInfo(Wire):
+    """A bearer token of an agent, without the token itself."""
+
+    name: str
+    created_at: int
+
+
+class TokenCreateResponse(TokenInfo):
+    """The response to ``_acpterm/token/create``. The token is not returned again."""
+
+    token: str
+
+
+class TokensResponse(Wire):
+    """The response to ``_acpterm/token/list``: the tokens, oldest first."""
+
+    tokens: list[TokenInfo]
+
+
+class TokenRemoveRequest(Wire):
+    """The params of ``_acpterm/token/remove``: remove a token, and end what uses it."""
+
+    name: str

@@ -13,6 +13,7 @@ from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent_api import (
     AgentEventsRequest,
+    AgentGetRequest,
     AgentListRequest,
     CheckRequest,
     CheckResponse,
@@ -43,7 +44,6 @@ from acpterm.api.roles import (
     Created,
     Launch,
     Read,
-    decode,
     exit_from,
     exit_of_status,
     milliseconds,
@@ -63,10 +63,7 @@ class AgentRole(Caller):
         self.session: Final = session
 
     async def create(self, launch: Launch) -> Created:
-        """Create a terminal; return its id and name.
-
-        Raises `CommandRefused` if the policy or the user refuses the command.
-        """
+        """Create a terminal; return its id and name."""
         meta = CreateMeta(
             cols=launch.cols,
             rows=launch.rows,
@@ -75,6 +72,7 @@ class AgentRole(Caller):
             provider=launch.provider,
             name=launch.name,
             cwd_bytes=_not_utf8(launch.cwd),
+            stdin=launch.stdin,
         )
         params = CreateTerminalRequest(
             self.session,
@@ -96,11 +94,8 @@ class AgentRole(Caller):
         return Created(created.terminal_id, *found)
 
     def _release_late(self, answer: Raw) -> None:
-        """Release a terminal that was created although its create request was cancelled.
-
-        `answer` is the result of that request, which arrived after the cancellation.
-        """
-        created = decode(self._connection, "terminal/create", answer, CreateTerminalResponse)
+        """Release a terminal that was created although its create request was cancelled."""
+        created = self._decode("terminal/create", answer, CreateTerminalResponse)
         self._connection.start("terminal/release", self._params(created.terminal_id))
 
     def _params(self, terminal: str) -> TerminalRequest:
@@ -111,9 +106,10 @@ class AgentRole(Caller):
         params = AgentListRequest(self.session)
         return (await self._call("_acpterm/terminal/list", params, ListResponse)).terminals
 
-    async def info(self, terminal: str) -> TerminalInfo:
-        """Return the state of a terminal."""
-        return await self._call("_acpterm/terminal/get", self._params(terminal), TerminalInfo)
+    async def info(self, terminal: str, *, background: bool = False) -> TerminalInfo:
+        """Return the state of a terminal; `background` is as in `Terminal.info`."""
+        params = AgentGetRequest(self.session, terminal, background)
+        return await self._call("_acpterm/terminal/get", params, TerminalInfo)
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
         """Return output of a terminal, from the position `read.since` on."""
@@ -129,17 +125,19 @@ class AgentRole(Caller):
         return await self._call("_acpterm/terminal/read", params, ReadResponse)
 
     async def output(self, terminal: str) -> RetainedOutput:
-        """Return all retained output of a terminal.
-
-        `position` of the result is the position at which the output ended shortly before this read.
-        So a later read from `position` on may repeat some output, but misses none.
-        """
+        """Return all retained output of a terminal."""
         # ACP's response has no position. Use the position just before the request: a read from
         # there may repeat output, but misses none.
         position = (await self.info(terminal)).position
         answer = await self._call("terminal/output", self._params(terminal), TerminalOutputResponse)
+        own = own_members(answer.meta)
         return RetainedOutput(
-            answer.output, answer.truncated, position, exit_of_status(answer.exit_status)
+            answer.output,
+            answer.truncated,
+            position,
+            exit_of_status(answer.exit_status),
+            own.get("beginning"),
+            own.get("totalLines"),
         )
 
     async def write(self, terminal: str, data: str | bytes) -> None:
@@ -176,10 +174,7 @@ class AgentRole(Caller):
         return await self._call("_acpterm/terminal/promote", self._params(terminal), TerminalInfo)
 
     def events(self, token: str) -> Any:
-        """Return the params of the request ``_acpterm/events``.
-
-        Each event that the daemon sends on this request repeats `token`.
-        """
+        """Return the params of the request ``_acpterm/events``."""
         return AgentEventsRequest(self.session, token)
 
     async def check(

@@ -92,7 +92,7 @@ class Client:
         args: Sequence[str] | None = None,
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | None] | None = None,
         name: str | None = None,
         cols: int | None = None,
         rows: int | None = None,
@@ -100,16 +100,18 @@ class Client:
         shell: bool | None = None,
         provider: str | None = None,
         output_bytes: int | None = None,
+        stdin: str | None = None,
     ) -> Terminal:
         """Start a program in a new terminal; return the terminal.
 
         Without `args`, `command` is shell text; with `args`, even an empty list, it is a program.
         `shell` (true or false) overrides this. The program inherits the environment of the process
-        that called `connect`; `env` has variables to add for the program. `cwd` is relative to the
-        `cwd` of `connect`. `name` is shown to the user; ``-#`` at its end becomes a dash and the
-        first free number. `cols` and `rows` are the size in cells, by default that of the host's
-        settings. `provider` is the name of the provider that runs the program, by default that of
-        `connect`.
+        that called `connect`; `env` has variables to add for the program, or to remove if their
+        value is None. `cwd` is relative to the `cwd` of `connect`. `name` is shown to the user;
+        ``-#`` at its end becomes a dash and the first free number. `cols` and `rows` are the size
+        in cells, by default that of the host's settings. `provider` is the name of the provider
+        that runs the program, by default that of `connect`. `stdin` is the path of a named pipe
+        that becomes the program's stdin instead of the terminal.
 
         For agents only: the program is killed after `timeout` seconds, and the last `output_bytes`
         of text are retained (by default 1 MiB). Raises `ValueError` if a client of the user passes
@@ -128,6 +130,7 @@ class Client:
             shell,
             provider or self._provider,
             output_bytes,
+            stdin,
         )
         created = await self._role.create(launch)
         line = command_line(command, args)

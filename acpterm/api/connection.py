@@ -4,8 +4,8 @@ States:
 
 - *open*: requests are sent.
 - *recovering*, after the stream has ended or broken: new requests are queued, and
-  `Recovery.reconnect` is awaited. Then `Recovery.repeats` decides which of the requests without a
-  response are sent again; the others fail. A connection without a `Recovery` is closed instead.
+  `StreamRecovery.reconnect` is awaited. Then `StreamRecovery.repeats` decides which of the requests
+  without a response are sent again; the others fail. A connection without one is closed instead.
 - *closed*, by `goodbye`, after an invalid message, after a failed reconnection, or if `run` was
   cancelled: every pending and every later request raises `ClosedError`.
 
@@ -29,9 +29,8 @@ import anyio
 from anyio.abc import ByteStream
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.api.call import Call
-from acpterm.api.errors import ClosedError
-from acpterm.api.recovery import Connected, Recovery
+from acpterm.api.errors import ClosedError, request_error
+from acpterm.api.transport import Connected, StreamRecovery
 from acpterm.jsonrpc import (
     ErrorReceived,
     Event,
@@ -41,6 +40,55 @@ from acpterm.jsonrpc import (
     ResponseReceived,
     RpcError,
 )
+
+
+class Call:
+    """A request that was sent. `done` is set once `result` can be called.
+
+    `on_done` is called at the same time. If the call was abandoned (`is_abandoned`), because no
+    task waits for it any more, `on_late` is called with a result that arrives afterwards.
+    """
+
+    def __init__(
+        self, on_late: Callable[[Raw], None] | None, on_done: Callable[[], None] | None
+    ) -> None:
+        self.done: Final = anyio.Event()
+        self.is_abandoned = False
+        self._on_late = on_late
+        self._on_done = on_done
+        self._answer: Raw | RpcError | None = None
+        self._closed = ""
+
+    def result(self) -> Raw:
+        """Return the result."""
+        if self._answer is None:
+            raise ClosedError(self._closed)
+        if isinstance(self._answer, RpcError):
+            raise request_error(self._answer)
+        return self._answer
+
+    def answer(self, answer: Raw | RpcError) -> None:
+        """End the call with its response: a result or an error."""
+        self._answer = answer
+        self._end()
+        if self.is_abandoned:
+            self.late()
+
+    def late(self) -> None:
+        """Pass the result to `on_late`, since no task waits for the result any more."""
+        if self._on_late is not None and isinstance(self._answer, Raw):
+            self._on_late(self._answer)
+
+    def close(self, why: str) -> None:
+        """End the call without a response; `why` becomes the message of `ClosedError`."""
+        self._closed = why
+        self._end()
+
+    def _end(self) -> None:
+        self.done.set()
+        if self._on_done is not None:
+            self._on_done()
+
 
 _CHUNK: Final = 64 * 1024
 # Bytes queued for sending above which new requests wait.
@@ -61,7 +109,7 @@ class Connection:
         self,
         connected: Connected,
         name: str,
-        recovery: Recovery | None,
+        recovery: StreamRecovery | None,
         on_notification: Callable[[NotificationReceived], None],
         on_recovered: Callable[[], None],
     ) -> None:
@@ -99,12 +147,7 @@ class Connection:
     async def request(
         self, method: str, params: Any, on_late: Callable[[Raw], None] | None = None
     ) -> Raw:
-        """Send a request, and return its result.
-
-        Raises `RequestError` if the response is an error, and `ClosedError` if the connection is
-        closed. If the caller is cancelled, the request is cancelled too; if the request succeeds
-        nevertheless, `on_late` is called with the result.
-        """
+        """Send a request, and return its result."""
         await self._drain()
         id_, call = self.start(method, params, on_late)
         try:
@@ -121,12 +164,7 @@ class Connection:
         on_late: Callable[[Raw], None] | None = None,
         on_done: Callable[[], None] | None = None,
     ) -> tuple[int, Call]:
-        """Queue a request; return the id and the `Call` by which `abandon` can cancel the request.
-
-        `on_done` is called when there is a response, or when the connection is closed. `on_late` is
-        called with the result if the result arrives after `abandon` was called. Raises
-        `ClosedError` if the connection is closed already.
-        """
+        """Queue a request; return what `abandon` takes. `on_done` is called at its end."""
         if self._closed is not None:
             raise ClosedError(self._closed)
         id_, line = self._peer.request(method, params)
@@ -137,11 +175,7 @@ class Connection:
         return id_, call
 
     def abandon(self, id_: int, call: Call) -> None:
-        """Cancel a request, since no task waits for its response any more.
-
-        If the response has already arrived and has a result, call the request's `on_late` with the
-        result. On a closed connection, do nothing.
-        """
+        """Cancel a request, since no task waits for its response any more."""
         if self.is_closed:
             return
         if call.done.is_set():
@@ -163,11 +197,7 @@ class Connection:
         self._drained.set()
 
     async def goodbye(self) -> None:
-        """Close the connection: pending and later requests raise `ClosedError`.
-
-        End the sending side of the stream, and wait up to `_GOODBYE_TIMEOUT_S` for the daemon to
-        end its side.
-        """
+        """Close the connection: pending and later requests raise `ClosedError`."""
         if self._closed is not None:
             return
         self._recovery, self._is_leaving = None, True
@@ -199,12 +229,8 @@ class Connection:
         finally:
             await anyio.aclose_forcefully(stream)
 
-    async def _recover(self, recovery: Recovery) -> bool:
-        """Reconnect, and queue the messages that have to be sent again.
-
-        Return True if there is another stream. If reconnecting fails, close the connection, and
-        return False.
-        """
+    async def _recover(self, recovery: StreamRecovery) -> bool:
+        """Reconnect, and queue the messages to send again; return whether there is a stream."""
         self._peer.close()  # drops an incomplete line
         lost = recovery.repeats.lost()
         self._queue = deque(lost.lines)

@@ -4,15 +4,19 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
+from acpterm.client.daemon import DaemonError
+from acpterm.client.errors import AcptermError
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
-
-class AcptermError(Exception):
-    """The base class of all exceptions that the API raises."""
-
-
-class DaemonError(AcptermError):
-    """The daemon cannot be started or used; the message says why."""
+__all__ = [
+    "AcptermError",
+    "ClosedError",
+    "CommandRefused",
+    "DaemonError",
+    "RequestError",
+    "create_error",
+    "request_error",
+]
 
 
 class ClosedError(AcptermError):

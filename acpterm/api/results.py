@@ -6,6 +6,7 @@ they were no longer retained.
 """
 
 import re
+import signal as signals
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -39,6 +40,16 @@ class Exit(Struct, frozen=True):
     limit: str | None = None
     background: tuple[BackgroundProcess, ...] = ()
 
+    @property
+    def shell_status(self) -> int:
+        """The exit status as a shell reports it: 128 + N after signal N, 255 if unknown."""
+        if self.code is not None:
+            return self.code
+        try:
+            return 128 + signals.Signals[self.signal or ""]
+        except KeyError:
+            return 255
+
 
 class Stopped(Struct, frozen=True):
     """A program that the system has stopped, because it used the terminal from the background.
@@ -58,7 +69,7 @@ class Output(Struct, frozen=True):
     `exit` is set once the program has exited. `waiting_for_input` says whether the program waits
     for input; None if it has exited, or if that cannot be determined. `waiting_program` says which
     program waits, such as ``vim waits on COMMIT_EDITMSG``; None if that is unknown. `stopped` is a
-    program that is stopped for lack of the terminal.
+    program that is stopped.
     """
 
     text: str
@@ -85,13 +96,17 @@ class RawOutput(Struct, frozen=True):
 class RetainedOutput(Struct, frozen=True):
     """All retained output as text, from `Terminal.output`.
 
-    `truncated` is true if the beginning of the output is no longer retained.
+    `truncated` is true if the beginning of the output is no longer retained. For an agent,
+    `beginning` is then the text of the first 8 KiB, and `total_lines` the number of all line ends;
+    None if they are not known.
     """
 
     text: str
     truncated: bool
     position: int
     exit: Exit | None = None
+    beginning: str | None = None
+    total_lines: int | None = None
 
 
 class Screen(Struct, frozen=True):
@@ -119,6 +134,11 @@ class Screen(Struct, frozen=True):
     def text(self) -> str:
         """Return the rows as one text, without blank rows at the end."""
         return "\n".join(self.rows).rstrip("\n")
+
+    @property
+    def is_full_screen(self) -> bool:
+        """Whether a program draws the whole screen: on the alternate screen, or as `top` does."""
+        return self.alternate or (self.application_cursor and not self.cursor_visible)
 
     @property
     def hash(self) -> str:
@@ -185,8 +205,10 @@ class Completed(Struct, frozen=True, kw_only=True):
     known, and `output` may have too much or too little text.
 
     `output` is the text from the beginning of the command, also in the result of `Shell.wait`. If
-    `truncated` is true, the first `output_begin` bytes (UTF-8) of this text are left out.
-    The terminal's output was read up to `position`. `started_new` is true if a shell was started
+    `truncated` is true, the first `output_begin` bytes (UTF-8) of this text are left out;
+    `beginning` and `total_lines` are then as in `RetainedOutput`.
+    It begins at the position `begin` of the terminal's output, which was read up to `position`.
+    `started_new` is true if a shell was started
     for this command because the previous shell had ended.
     `detail` explains the result in a sentence; it may be empty. If the command waits for input,
     `waiting_program` says which program, as in `Output`.
@@ -200,8 +222,11 @@ class Completed(Struct, frozen=True, kw_only=True):
     boundary: Literal["exact", "unknown"]
     wall_seconds: float
     position: int
+    begin: int = 0
     truncated: bool = False
     output_begin: int = 0
+    beginning: str | None = None
+    total_lines: int | None = None
     started_new: bool = False
     detail: str = ""
     waiting_program: str | None = None

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent_api import Format, ReadResponse, StoppedProgram
-from acpterm.acp.agent_meta import OWN, BackgroundProcess
+from acpterm.acp.agent_meta import OWN, BackgroundProcess, EnvMeta
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import (
     EnvVariable,
@@ -24,10 +24,11 @@ from acpterm.acp.user_api import (
     TerminalInfo,
 )
 from acpterm.api.connection import Connection
-from acpterm.api.errors import DaemonError
 from acpterm.api.results import CommandCheck, Exit, RetainedOutput, Stopped
+from acpterm.client.user.requests import decode_answer
 
 _WAIT_MAX_S: Final = 86_400.0
+_UNSET: Final = Raw(msgspec.json.encode(EnvMeta(unset=True)))
 _W = TypeVar("_W", bound=Wire)
 
 
@@ -37,7 +38,7 @@ class Launch(NamedTuple):
     command: str
     args: Sequence[str] | None
     cwd: str | None
-    env: Mapping[str, str]
+    env: Mapping[str, str | None]
     name: str | None
     cols: int | None
     rows: int | None
@@ -45,6 +46,7 @@ class Launch(NamedTuple):
     shell: bool | None
     provider: str | None
     output_bytes: int | None
+    stdin: str | None = None
 
 
 class Created(NamedTuple):
@@ -99,8 +101,8 @@ class Role(Protocol):
     async def terminals(self) -> list[TerminalInfo]:
         """Return the terminals that this role may see."""
 
-    async def info(self, terminal: str) -> TerminalInfo:
-        """Return the state of a terminal."""
+    async def info(self, terminal: str, *, background: bool = False) -> TerminalInfo:
+        """Return the state of a terminal; `background` is as in `Terminal.info`."""
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
         """Return output of a terminal, from the position `read.since` on."""
@@ -130,10 +132,7 @@ class Role(Protocol):
         """Make the user the owner of an agent's terminal; return the terminal's new state."""
 
     def events(self, token: str) -> Any:
-        """Return the params of the request ``_acpterm/events``.
-
-        Each event that the daemon sends on this request repeats `token`.
-        """
+        """Return the params of the request ``_acpterm/events``."""
 
     async def check(
         self, command: str, args: Sequence[str] | None, cwd: str | None, *, ask: bool
@@ -159,33 +158,18 @@ class Caller:
         into: type[_W],
         on_late: Callable[[Raw], None] | None = None,
     ) -> _W:
-        return decode(
-            self._connection, method, await self._connection.request(method, params, on_late), into
-        )
+        answer = await self._connection.request(method, params, on_late)
+        return self._decode(method, answer, into)
+
+    def _decode(self, method: str, answer: Raw, into: type[_W]) -> _W:
+        return decode_answer(self._connection.name, method, answer, into)
 
     async def _do(self, method: str, params: Any) -> None:
         await self._connection.request(method, params)
 
 
-def decode(connection: Connection, method: str, answer: Raw, into: type[_W]) -> _W:
-    """Decode `answer`, the result of the request `method`, as the type `into`.
-
-    Raises `DaemonError` if the daemon is of another version, whose result has another form.
-    """
-    try:
-        return msgspec.json.decode(answer, type=into)
-    except msgspec.DecodeError as error:
-        raise DaemonError(
-            f"{connection.name} is of another version ({method}: {error}): end it with "
-            "acpterm shutdown; the next command starts one of this version"
-        ) from error
-
-
 def exit_of_info(info: ExitInfo | None) -> Exit | None:
-    """Convert `info`, an exit status from one of the user's wire methods, to an `Exit`.
-
-    If the program has not exited, `info` is None, and so is the result.
-    """
+    """Convert `info`, an exit status from one of the user's wire methods, to an `Exit`."""
     if info is None:
         return None
     limit = None if isinstance(info.limit, UnsetType) else info.limit
@@ -198,7 +182,7 @@ def exit_of_status(status: TerminalExitStatus | UnsetType | None) -> Exit | None
 
 
 def stopped_of(found: StoppedProgram | UnsetType) -> Stopped | None:
-    """Convert a program that is stopped for lack of the terminal; return None if there is none."""
+    """Convert a program that is stopped; return None if there is none."""
     if isinstance(found, UnsetType):
         return None
     return Stopped(found.pid, found.command, found.why, found.hint)
@@ -223,6 +207,9 @@ def own_members(meta: dict[str, Any] | UnsetType | None) -> dict[str, Any]:
     return own if isinstance(own, dict) else {}
 
 
-def variables(env: Mapping[str, str]) -> list[EnvVariable]:
+def variables(env: Mapping[str, str | None]) -> list[EnvVariable]:
     """Return environment variables in the form of ACP."""
-    return [EnvVariable(name, value) for name, value in env.items()]
+    return [
+        EnvVariable(name, "", {OWN: _UNSET}) if value is None else EnvVariable(name, value)
+        for name, value in env.items()
+    ]

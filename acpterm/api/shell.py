@@ -10,17 +10,13 @@ States:
 The shell's terminal and private directory belong to the `Shell`; `close` releases them. The shell
 may end at any time, even between two commands: then the next `run` starts another shell, and its
 result says so (`started_new`). `acpterm.shell.tracker` describes marks and reports.
-
-This module is longer than 300 lines, since typing and waiting cannot be in separate modules:
-`_follow` waits for the end of a command, and types the command again if the shell has not executed
-it.
 """
 
 import math
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 from msgspec.structs import replace
@@ -38,13 +34,64 @@ from acpterm.api.shell_process import (
     in_thread,
     start_shell,
 )
-from acpterm.api.shell_result import Command, completed_of
 from acpterm.api.terminal import Terminal
 from acpterm.shell.kind import REPAIR_KEYS, Kind, kind_of
-from acpterm.shell.tracker import Outcome
+from acpterm.shell.tracker import Outcome, Tracker
 
 if TYPE_CHECKING:
     from acpterm.api.client import Client
+
+
+_DETAILS: Final[dict[ShellState, str]] = {
+    "running": "the command has not ended yet",
+    "waiting_for_input": "the program waits for input: type into the shell's terminal, then wait",
+}
+
+
+class Command(NamedTuple):
+    """The command that was typed last: its number in the shell, and its text.
+
+    `began` is the time of its start (`anyio.current_time`). `started_new` is true if the shell was
+    started for this command because the shell before it had ended. `is_retry` is true if the
+    command was typed a second time.
+    """
+
+    n: int
+    text: str
+    began: float
+    started_new: bool
+    is_retry: bool
+
+
+def completed_of(
+    tracker: Tracker, command: Command, state: ShellState, outcome: Outcome | None = None
+) -> Completed:
+    """Return the result of `command`, with the value `state` for its member `state`.
+
+    `outcome` says how the command or the shell has ended; None if neither has ended.
+    """
+    outcome = outcome or Outcome(
+        "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]
+    )
+    begin = tracker.beginning
+    return Completed(
+        state=state,
+        output=tracker.output,
+        exit_code=outcome.exit_code,
+        pipe_status=outcome.pipe_status,
+        cwd=outcome.cwd,
+        boundary=outcome.boundary,
+        wall_seconds=anyio.current_time() - command.began,
+        position=tracker.position,
+        begin=tracker.span[0],
+        truncated=tracker.truncated,
+        output_begin=tracker.output_begin,
+        beginning=None if begin is None else begin.text,
+        total_lines=None if begin is None else begin.total_lines,
+        started_new=command.started_new,
+        detail=outcome.detail,
+    )
+
 
 _READ_WAIT_MAX_S: Final = 10.0
 # A program that waits for input earlier than this may not have read the latest input yet.
@@ -69,6 +116,8 @@ class Shell:
         self._cwd = options.cwd
         self.last_terminal: Terminal | None = None
         """The terminal of the last shell process, also after it has ended."""
+        self.last_exit: Exit | None = None
+        """How the last shell process has ended; None while it runs."""
 
     @property
     def kind(self) -> str:
@@ -173,7 +222,7 @@ class Shell:
         self._running = running = await start_shell(
             self._client, self._kind, self._options, self._env
         )
-        self.last_terminal = running.terminal
+        self.last_terminal, self.last_exit = running.terminal, None
         return running, had_shell
 
     async def _hand_over(
@@ -318,7 +367,9 @@ class Shell:
         )
         completed = completed_of(running.tracker, command, "shell_ended", outcome)
         self._cwd = self._options.cwd
-        await self.close()
+        self.last_exit = end
+        self._running = self._busy = None
+        await running.close(keeps_terminal=self._options.keeps_terminal)
         return completed
 
 

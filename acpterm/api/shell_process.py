@@ -58,7 +58,11 @@ class ShellBusyError(ShellError):
 
 
 class ShellOptions(NamedTuple):
-    """How a shell is started: the arguments of `Client.shell`, which describes them."""
+    """How a shell is started: the arguments of `Client.shell`, which describes them.
+
+    With `keeps_terminal`, the terminal of a shell that has ended is not released: its output can
+    still be read, what runs on in its background continues, and the caller has to release it.
+    """
 
     cwd: str | None = None
     env: Mapping[str, str] | None = None
@@ -67,6 +71,7 @@ class ShellOptions(NamedTuple):
     cols: int | None = None
     rows: int | None = None
     provider: str | None = None
+    keeps_terminal: bool = False
 
 
 class ShellProcess:
@@ -95,8 +100,8 @@ class ShellProcess:
     async def read(self, wait: float, *, until_input: bool = False) -> bool:
         """Wait up to `wait` seconds for output, and process it; return whether there was any.
 
-        With `until_input`, the wait also ends when the program waits for input, or is stopped for
-        lack of the terminal; then `is_waiting` is true.
+        With `until_input`, the wait also ends when the program waits for input, or is stopped; then
+        `is_waiting` is true.
         """
         found = await self.terminal.read_raw(
             self.tracker.position, wait=max(0.0, wait), until_input=until_input
@@ -150,10 +155,11 @@ class ShellProcess:
                 raise ShellBusyError(f"{who} in the shell: see its terminal {self.terminal.id}")
             await self.read(QUIET_S, until_input=True)
 
-    async def close(self) -> None:
-        """Release the terminal, and delete the directory."""
-        with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
-            await self.terminal.release()
+    async def close(self, *, keeps_terminal: bool = False) -> None:
+        """Release the terminal, unless it is kept, and delete the directory."""
+        if not keeps_terminal:
+            with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True), suppress(AcptermError):
+                await self.terminal.release()
         await _delete(self.directory)
 
 

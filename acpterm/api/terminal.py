@@ -54,9 +54,13 @@ class Terminal:
     def __repr__(self) -> str:
         return f"<Terminal {self.name or self.id}: {self.command}>"
 
-    async def info(self) -> TerminalInfo:
-        """Return the state of the terminal: size, directory, pid, exit status and more."""
-        return await self._role.info(self.id)
+    async def info(self, *, background: bool = False) -> TerminalInfo:
+        """Return the state of the terminal: size, directory, pid, exit status and more.
+
+        With `background`, the state of a running program also says what runs beside it, such as the
+        jobs of a shell at its prompt.
+        """
+        return await self._role.info(self.id, background=background)
 
     async def read(
         self,
@@ -72,9 +76,8 @@ class Terminal:
 
         If there is no output after `since`, wait up to `wait` seconds for output or the exit of the
         program. With `until_input`, the wait also ends when the program waits for input, or is
-        stopped for lack of the terminal. The text
-        ends before an incomplete character or escape sequence. At most `max_bytes` of raw output
-        are read, by default 1 MiB.
+        stopped. The text ends before an incomplete character or escape sequence. At most
+        `max_bytes` of raw output are read, by default 1 MiB.
 
         To follow a terminal, read again from `position` until `exit` is set and `text` is empty.
         """

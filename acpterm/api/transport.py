@@ -17,32 +17,60 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import anyio
 import anyio.to_thread
 from anyio.abc import ByteStream, UNIXSocketStream
 
 from acpterm.api.errors import ClosedError, DaemonError
-from acpterm.api.recovery import Connected, Recovery, Repeats
-from acpterm.api.user_repeats import UserRepeats
 from acpterm.client import daemon
-from acpterm.client import handshake as handshakes
 from acpterm.client.handshake import (
     RETRY_PAUSE_S,
     Handshake,
     HandshakeError,
+    HungUpError,
     ReconnectAttempts,
+    RefusedError,
     Welcome,
     initialize_params,
     initialize_timeout,
     no_answer,
 )
-from acpterm.client.unanswered import Unanswered
+from acpterm.client.unanswered import Lost, Unanswered
+from acpterm.client.user.requests import REPEATABLE, unknown_outcome
 from acpterm.config import Settings, agent_socket, user_socket
+from acpterm.jsonrpc import Id
 from acpterm.runtime import exec_context
 
 _CHUNK: Final = 64 * 1024
+
+
+class Repeats(Protocol):
+    """Keeps the requests that have no response yet, to send them again if the stream is lost.
+
+    `Unanswered` implements this for agents, `UserRepeats` for the user.
+    """
+
+    def request(self, id_: Id, method: str, line: bytes) -> None:
+        """Record the request `id_`, which is about to be sent as `line`."""
+
+    def cancel(self, id_: Id, line: bytes) -> None:
+        """Record that the request `id_` was cancelled by the message in `line`."""
+
+    def answered(self, id_: Id) -> object:
+        """Remove the request `id_`, whose response was received. The returned value is ignored."""
+
+    def lost(self) -> Lost:
+        """Return the lines to send on the next connection, after the stream was lost."""
+
+
+class Connected(NamedTuple):
+    """A stream on which the daemon has answered `initialize`."""
+
+    stream: ByteStream
+    received: bytes
+    """Bytes received after the response to `initialize`."""
 
 
 class Opened(NamedTuple):
@@ -53,7 +81,7 @@ class Opened(NamedTuple):
     """
 
     connected: Connected
-    recovery: Recovery | None
+    recovery: "StreamRecovery | None"
     name: str
 
 
@@ -70,8 +98,8 @@ class Introduction(NamedTuple):
     elicits: bool = False
 
 
-class DaemonRecovery:
-    """Connects to the daemon again. Implements `Recovery`.
+class StreamRecovery:
+    """Replaces a stream that has ended or broken by another connection to the daemon.
 
     `name` is the name of the daemon in error messages. `repeats` has the requests to send again.
     `params` returns the params of `initialize`; its argument is the secret of the connection, or
@@ -99,11 +127,7 @@ class DaemonRecovery:
         self._secret = welcome.secret or self._secret
 
     async def reconnect(self) -> Connected:
-        """Connect to the daemon's next worker, and resume the connection.
-
-        Try for `resume_timeout` seconds (a setting). Raises `ClosedError` if no worker answers in
-        that time, if the setting is 0, or if the daemon that answers does not know the connection.
-        """
+        """Connect to the daemon's next worker, and resume the connection."""
         seconds = self._settings.resume_timeout
         if not seconds or (self._secret is None and not self._is_user):
             raise ClosedError(f"{self._name} is gone")
@@ -117,7 +141,7 @@ class DaemonRecovery:
                         attempts.failed(error, anyio.current_time())
                     await anyio.sleep(RETRY_PAUSE_S)
             raise attempts.final_error()
-        except daemon.DaemonError as error:
+        except DaemonError as error:
             raise ClosedError(f"{self._name} is gone: {error}") from error
 
     async def _connect(self) -> Connected:
@@ -146,7 +170,7 @@ async def open_user(settings: Settings) -> Opened:
         del secret
         return initialize_params("acpterm", exec_context.current())
 
-    recovery = DaemonRecovery(settings, name, UserRepeats(name), params, is_user=True)
+    recovery = StreamRecovery(settings, name, UserRepeats(name), params, is_user=True)
     return await _open_daemon(settings, name, recovery, params(None), is_user=True)
 
 
@@ -160,7 +184,7 @@ async def open_agent(settings: Settings, agent: Introduction) -> Opened:
     def resuming(secret: str | None) -> dict[str, Any]:
         return _with_elicits(initialize_params(secret=secret), agent)
 
-    recovery = DaemonRecovery(settings, name, Unanswered(), resuming, is_user=False)
+    recovery = StreamRecovery(settings, name, Unanswered(), resuming, is_user=False)
     params = _agent_params(agent)
     return await _open_daemon(settings, name, recovery, params, is_user=False)
 
@@ -173,7 +197,7 @@ async def open_path(path: str, settings: Settings, agent: Introduction) -> Opene
     name = f"the host at {path}"
     try:
         stream = await _stream(daemon.open_socket(path))
-    except (OSError, daemon.DaemonError) as error:
+    except (OSError, DaemonError) as error:
         raise DaemonError(f"{name} cannot be used: {error}") from error
     _, received = await _introduce(stream, settings, name, _agent_params(agent))
     return Opened(Connected(stream, received), None, name)
@@ -210,17 +234,13 @@ def _with_elicits(params: dict[str, Any], agent: Introduction) -> dict[str, Any]
 async def _open_daemon(
     settings: Settings,
     name: str,
-    recovery: DaemonRecovery,
+    recovery: StreamRecovery,
     params: dict[str, Any],
     *,
     is_user: bool,
 ) -> Opened:
     connecting = partial(daemon.connect, settings, user=is_user)
-    try:
-        sock = await anyio.to_thread.run_sync(connecting, abandon_on_cancel=True)
-    except daemon.DaemonError as error:
-        raise DaemonError(str(error)) from error
-    stream = await _stream(sock)
+    stream = await _stream(await anyio.to_thread.run_sync(connecting, abandon_on_cancel=True))
     welcome, received = await _introduce(stream, settings, name, params)
     recovery.welcomed(welcome)
     return Opened(Connected(stream, received), recovery, name)
@@ -229,28 +249,20 @@ async def _open_daemon(
 async def _introduce(
     stream: ByteStream, settings: Settings, name: str, params: dict[str, Any]
 ) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return the response, and the bytes received after it.
-
-    `name` is the name of the daemon or host in error messages. Raises `DaemonError` if the
-    initialization fails, or takes longer than `initialize_timeout(settings)`.
-    """
+    """Send `initialize`; return the response, and the bytes received after it."""
     seconds = initialize_timeout(settings)
     with anyio.move_on_after(seconds):
         try:
             return await _shake_hands(stream, params)
-        except handshakes.RefusedError as error:
+        except RefusedError as error:
             raise DaemonError(f"{name} cannot be used: {error.message}") from error
         except HandshakeError as error:
             raise DaemonError(f"{name} cannot be used: {error}") from error
-    raise DaemonError(str(no_answer(name, settings, seconds)))
+    raise no_answer(name, settings, seconds)
 
 
 async def _shake_hands(stream: ByteStream, params: dict[str, Any]) -> tuple[Welcome, bytes]:
-    """Send `initialize`; return the response, and the bytes received after it.
-
-    If this fails or is cancelled, close the stream. Raises `HandshakeError` if the response is not
-    valid or is an error, or if the stream ends.
-    """
+    """Send `initialize`; return the response, and the bytes received after it."""
     handshake = Handshake(params)
     try:
         with suppress(anyio.BrokenResourceError):  # a response may have arrived before the break
@@ -259,7 +271,7 @@ async def _shake_hands(stream: ByteStream, params: dict[str, Any]) -> tuple[Welc
             try:
                 data = await stream.receive(_CHUNK)
             except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
-                raise handshakes.ClosedError("it closes the connection") from error
+                raise HungUpError("it closes the connection") from error
             if answer := handshake.feed(data):
                 return answer
     except BaseException:
@@ -273,3 +285,50 @@ async def _stream(sock: socket.socket) -> UNIXSocketStream:
     except BaseException:
         sock.close()
         raise
+
+
+_PREFIX: Final = "_acpterm/"
+
+
+class UserRepeats:
+    """The requests on the user's socket that have no response yet. Implements `Repeats`.
+
+    `name` is the name of the daemon in error messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._open: dict[Id, _Open] = {}
+
+    def request(self, id_: Id, method: str, line: bytes) -> None:
+        """Record the request `id_`, which is about to be sent as `line`."""
+        self._open[id_] = _Open(method.removeprefix(_PREFIX), line)
+
+    def cancel(self, id_: Id, line: bytes) -> None:
+        """Record that the request `id_` was cancelled by the message in `line`."""
+        if (request := self._open.get(id_)) is not None:
+            request.lines += line
+
+    def answered(self, id_: Id) -> None:
+        """Remove the request `id_`, whose response was received."""
+        self._open.pop(id_, None)
+
+    def lost(self) -> Lost:
+        """Return the lines to send on the next connection, after the stream was lost."""
+        lost = Lost([], [])
+        for id_, request in list(self._open.items()):
+            request.losses += 1
+            if request.losses <= request.repeats:
+                lost.lines.append(request.lines)
+            else:
+                del self._open[id_]
+                lost.errors.append((id_, unknown_outcome(self._name, request.method)))
+        return lost
+
+
+class _Open:
+    def __init__(self, method: str, line: bytes) -> None:
+        self.method = method
+        self.lines = line
+        self.losses = 0
+        self.repeats = float("inf") if method == "events" else REPEATABLE.get(method, 0)

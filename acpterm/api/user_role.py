@@ -28,7 +28,7 @@ from acpterm.acp.user_api import (
 from acpterm.acp.user_streams import EventsRequest
 from acpterm.api.connection import Connection
 from acpterm.api.results import CommandCheck, Exit, RetainedOutput
-from acpterm.api.roles import Caller, Created, Launch, Read, decode, exit_of_info, variables
+from acpterm.api.roles import Caller, Created, Launch, Read, exit_of_info, variables
 from acpterm.config import Settings
 from acpterm.runtime.command_line import shell_line
 
@@ -59,10 +59,7 @@ class UserRole(Caller):
         return LocalJudge(self._settings, self._profile)
 
     async def create(self, launch: Launch) -> Created:
-        """Create a terminal; return its id and name.
-
-        Raises `ValueError` if `timeout` or `output_bytes` is given: these are for agents only.
-        """
+        """Create a terminal; return its id and name."""
         if launch.timeout is not None or launch.output_bytes is not None:
             raise ValueError("timeout and output_bytes are for agents: connect(agent=NAME)")
         command, args = launch.command, launch.args
@@ -79,17 +76,15 @@ class UserRole(Caller):
             cols=launch.cols,
             rows=launch.rows,
             provider=launch.provider,
+            stdin=launch.stdin,
         )
         method = "_acpterm/terminal/create"
         created = await self._call(method, params, TerminalInfo, self._release_late)
         return Created(created.terminal_id, created.name)
 
     def _release_late(self, answer: Raw) -> None:
-        """Release a terminal that was created although its create request was cancelled.
-
-        `answer` is the result of that request, which arrived after the cancellation.
-        """
-        created = decode(self._connection, "_acpterm/terminal/create", answer, TerminalInfo)
+        """Release a terminal that was created although its create request was cancelled."""
+        created = self._decode("_acpterm/terminal/create", answer, TerminalInfo)
         params = UserTerminalRequest(created.terminal_id)
         self._connection.start("_acpterm/terminal/release", params)
 
@@ -98,9 +93,10 @@ class UserRole(Caller):
         answer = await self._call("_acpterm/terminal/list", ListRequest(), ListResponse)
         return answer.terminals
 
-    async def info(self, terminal: str) -> TerminalInfo:
-        """Return the state of a terminal."""
-        return await self._call("_acpterm/terminal/get", GetRequest(terminal), TerminalInfo)
+    async def info(self, terminal: str, *, background: bool = False) -> TerminalInfo:
+        """Return the state of a terminal; `background` is as in `Terminal.info`."""
+        params = GetRequest(terminal, background=background)
+        return await self._call("_acpterm/terminal/get", params, TerminalInfo)
 
     async def read(self, terminal: str, read: Read) -> ReadResponse:
         """Return output of a terminal, from the position `read.since` on."""
@@ -155,10 +151,7 @@ class UserRole(Caller):
         return await self._call("_acpterm/terminal/promote", params, TerminalInfo)
 
     def events(self, token: str) -> Any:
-        """Return the params of the request ``_acpterm/events``.
-
-        Each event that the daemon sends on this request repeats `token`.
-        """
+        """Return the params of the request ``_acpterm/events``."""
         return EventsRequest(token)
 
     async def check(

@@ -133,7 +133,7 @@ async def collect(
     `since` is a position; None means the oldest retained byte. The wait ends in these cases:
 
     - The program exits.
-    - The program waits for input, or is stopped for lack of the terminal, and `_INPUT_AFTER_S` or
+    - The program waits for input, or is stopped, and `_INPUT_AFTER_S` or
       `min_interval` seconds have passed, whichever is shorter.
     - There was no output for `settle_interval` seconds, and `min_interval` seconds have passed.
     - `max_interval` seconds have passed.

@@ -1,20 +1,10 @@
 """The options of the MCP server that `proxy --mcp` and `prompt --mcp` add to sessions."""
 
 import os
-from importlib.util import find_spec
 
 import click
 
-from acpterm.cli._options import fail
 from acpterm.client.session_sockets.server_entry import McpOptions
-from acpterm.runtime import extras
-
-
-def check_mcp() -> None:
-    """Exit with an error message if `acpterm mcp` cannot run because a package is missing."""
-    if not find_spec("regex"):
-        how = extras.how_to_install(extras.MCP)
-        fail(f"acpterm mcp needs the package regex, which is missing: {how}, and start it again")
 
 
 def mcp_options(
@@ -25,13 +15,12 @@ def mcp_options(
     `agent` is the agent's command line. The other parameters are the values of the options
     `--tools`, `--config`, `--profile` and `--mcp`.
     Raises `click.UsageError` if `--tools` is given without `--mcp`, or `--tools pool` without
-    `--profile`. Exits with an error message if `acpterm mcp` cannot run.
+    `--profile`.
     """
     if not mcp:
         if tools is not None:
             raise click.UsageError("--tools are those of --mcp: add --mcp")
         return None
-    check_mcp()
     if tools == "pool" and profile is None:
         raise click.UsageError("--tools pool needs the limits of its profile: add --profile pool")
     if any(os.path.basename(word).partition("@")[0] == "copilot" for word in agent):

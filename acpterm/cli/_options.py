@@ -182,6 +182,14 @@ def require_user(config: str | None = None) -> None:
         fail(str(error))
 
 
+def absolute(path: str | None = None) -> str:
+    """Return the absolute path of `path`, or of the current directory; fail if that is removed."""
+    try:
+        return os.path.abspath(path or ".")
+    except OSError as error:
+        fail(f"the current directory cannot be found: {error.strerror}; change to another one")
+
+
 def fail(message: str, status: int = 1) -> NoReturn:
     """Print an error message on stderr, and exit with `status`."""
     click.echo(f"acpterm: {message}", err=True)

@@ -4,6 +4,8 @@ import os
 from contextlib import nullcontext, suppress
 from typing import NoReturn
 
+import trio
+
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
 from acpterm.acp.user_streams import AttachResponse
@@ -12,7 +14,7 @@ from acpterm.cli._options import fail, settings
 from acpterm.cli.attach import detach_filter, report
 from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, named_pipe
+from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, pass_stdin
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import (
@@ -24,6 +26,7 @@ from acpterm.client.user.format import (
 )
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError
+from acpterm.runtime.named_pipe import named_pipe
 
 
 def run_attached(
@@ -39,15 +42,16 @@ def run_attached(
     """Create the terminal that `request` describes, and attach to it until its program ends.
 
     `config` and `socket` are the values of the options that `at_daemon` adds. The last four
-    parameters are the options --rm, -i, -n and --raw of `acpterm run`. If stdin or stdout is not a
-    terminal, or with `no_stdin`, print the output instead. Exit with the program's exit status, or
-    with 128 + n if this process gets signal n, such as SIGTERM. Return if the program still runs,
-    as after detaching.
+    parameters are the options --rm, -i, -n and --raw of `acpterm run`. If there is no window, or
+    with `no_stdin`, print the output instead. Exit with the program's exit status, or with 128 + n
+    if this process gets signal n, such as SIGTERM. Return if the program still runs, as after
+    detaching.
     """
-    in_window = Tty.is_there() and not no_stdin
-    detach_keys = detach_filter(config, socket) if in_window else None
-    request.hold = not in_window
-    passes_stdin = not (in_window or no_stdin) and is_passed_on(even_terminal=interactive)
+    both = Tty() if Tty.is_there() else None
+    window = None if no_stdin else both or Tty.beside_data()
+    detach_keys = detach_filter(config, socket) if window else None
+    request.hold = window is None
+    passes_stdin = not (both or no_stdin) and is_passed_on(even_terminal=interactive)
     runtime_dir = os.path.dirname(user_socket(settings(config, socket=socket)))
 
     async def start(client: UserClient) -> tuple[TerminalInfo, AttachResponse | ExitResult | None]:
@@ -55,8 +59,12 @@ def run_attached(
             request.stdin = pipe
             info = await client.call("terminal/create", request, TerminalInfo)
             result: AttachResponse | ExitResult | None
-            if detach_keys is not None:
-                result = await attach(client, Tty(), info, detach_keys, complete=True)
+            if window and detach_keys:
+                async with trio.open_nursery() as nursery:
+                    if pipe is not None:
+                        nursery.start_soon(pass_stdin, pipe)
+                    result = await attach(client, window, info, detach_keys, complete=True)
+                    nursery.cancel_scope.cancel()
             else:
                 result = await follow(client, info, pipe=pipe, raw=raw or os.isatty(1))
             if result is not None:

@@ -218,7 +218,8 @@ class _WatchScreen:
         self._view = view
         self._note = note
         self._everything = everything
-        self._changed = trio.Event()
+        self._is_drawn = True  # nothing to draw yet
+        self._changed: Final = trio.lowlevel.ParkingLot()
 
     async def run(self) -> int:
         """Show the list until the user quits or opens a terminal; return the exit status."""
@@ -232,20 +233,25 @@ class _WatchScreen:
             nursery.start_soon(self._draw, screen)
             await refresh(self._client, self._show, everything=self._everything, every=_REFRESH_S)
 
+    def _redraw(self) -> None:
+        self._is_drawn = False
+        self._changed.unpark_all()
+
     async def _draw(self, screen: _Screen) -> None:
         """Draw the list after each change.
 
         This is a task of its own, because writing to the terminal may take long.
         """
         while True:
-            await self._changed.wait()
-            self._changed = trio.Event()
+            while self._is_drawn:
+                await self._changed.park()
+            self._is_drawn = True
             await screen.draw(self._view, self._note)
 
     async def _watch_size(self) -> None:
         with trio.open_signal_receiver(signal.SIGWINCH) as signals:
             async for _ in signals:
-                self._changed.set()
+                self._redraw()
 
     async def _watch_keys(self, scope: trio.CancelScope) -> None:
         while typed := await read_keys():
@@ -254,9 +260,9 @@ class _WatchScreen:
                 self.opened = action is Action.OPEN
                 scope.cancel()
                 return
-            self._changed.set()
+            self._redraw()
 
     async def _show(self, found: list[TerminalInfo]) -> None:
         self._view.update(self._items(found))
-        self._changed.set()
+        self._redraw()
         await trio.lowlevel.checkpoint()

@@ -1,9 +1,18 @@
 """`acpterm approve`: let commands of agents run."""
 
+from collections.abc import Sequence
+from typing import NoReturn
+
 import click
 
-from acpterm.cli._answering import answer_each
+from acpterm.acp.approvals import AnswerRequest, ApprovalInfo, Decision
+from acpterm.cli._daemon import call, end
 from acpterm.cli._options import at_daemon
+from acpterm.cli._output import echo
+from acpterm.client.user.approval_format import short_id
+from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.client.user.format import summary_line
+from acpterm.jsonrpc import RpcError
 
 
 @click.command("approve")
@@ -24,3 +33,38 @@ def command(ids: tuple[str, ...], always: bool, config: str | None, socket: str 
     wrong.
     """
     answer_each(config, socket, ids, "allow", always=always)
+
+
+def answer_each(
+    config: str | None,
+    socket: str | None,
+    ids: Sequence[str],
+    decision: Decision,
+    *,
+    always: bool,
+    reason: str | None = None,
+) -> NoReturn:
+    """Answer these questions, or else the only one, print the answers, and exit."""
+
+    def work(client: BlockingClient) -> list[str]:
+        failures = []
+        for identifier in dict.fromkeys(ids or [""]):
+            request = AnswerRequest(identifier, decision, "always" if always else "once", reason)
+            try:
+                info = client.call("approval/answer", request, ApprovalInfo)
+            except RpcError as error:
+                failures.append(error.message)
+            else:
+                echo(_line(info, decision, always=always))
+        return failures
+
+    end(call(config, socket, work))
+
+
+def _line(info: ApprovalInfo, decision: Decision, *, always: bool) -> str:
+    word = "allowed" if decision == "allow" else "refused"
+    what = summary_line(info.command)
+    if always:
+        prefix = what if info.prefix is None else summary_line(" ".join(info.prefix))
+        what += f" (and {prefix} in the rest of the session)"
+    return f"{short_id(info.approval_id)}  {word}: {what}"

@@ -15,20 +15,13 @@ from acpterm.client.sanitize import escape_json
 from acpterm.client.user.audit_format import audit_row
 from acpterm.client.user.output.blocking_stdout import note, window_size
 from acpterm.config import default_audit_dir
-from acpterm.policy.audit.entry import time_text
+from acpterm.policy.audit.entry import EVENTS, time_text
 from acpterm.policy.audit.reader import AuditReader, Line
 from acpterm.policy.audit.selection import Selection
 
 _POLL_S: Final = 0.25
 # Lines are printed together in one write, once they have more than this many characters.
 _WRITE_CHARS: Final = 64 * 1024
-_COLOURS: Final = {
-    "create": "green",
-    "exit": "cyan",
-    "gap": "yellow",
-    "kill": "red",
-    "refused": "red",
-}
 
 
 class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
@@ -50,7 +43,9 @@ class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 @click.command("audit")
 @click.option("--session", metavar="S", help="Print only entries of sessions whose id begins so.")
 @click.option("--agent", metavar="A", help="Print only entries of agents whose name begins so.")
-@click.option("--event", metavar="E", help="Print only entries of this event, such as input.")
+@click.option(
+    "--event", metavar="E", help=f"Print only entries of this event: {', '.join(EVENTS)}."
+)
 @click.option("--since", type=_Time(), metavar="TIME", help="Print only entries since TIME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the entries as they are in the file.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more entries, until Ctrl-C.")
@@ -68,13 +63,12 @@ def command(
     """Print the audit log: what ran, who decided on it, and how it ended.
 
     Each line has the time, the event, the agent, its session, the terminal, and details such as the
-    command, its level, the rule and the provider. The events are create, check, decision,
-    refused, started, kill, exit, promote, attach, detach, input, release, share, unshare, login,
-    logout and gap. A gap is a time in which the log could not be written, such as on a full disk;
-    gaps are printed whatever is selected.
+    command, its level, the rule and the provider. A gap is a time in which the log could not be
+    written, such as on a full disk; gaps are printed whatever is selected.
 
     Secrets are redacted before they are written to the log. Input is not logged, only its number of
-    bytes. If stdout is a terminal, lines are cut to its width; --json prints all of each entry.
+    bytes. In a window lines are cut to its width, and one narrower than 120 columns has no session;
+    elsewhere, and with --json, all of each entry is printed.
 
     TIME is a span before now, such as 10m, 2h, 1h30m or 1d, or a point in time: 10:30, 2026-01-31
     or 2026-01-31T10:30, which is local time, unless it ends with Z or an offset such as +02:00.
@@ -135,9 +129,7 @@ def _texts(lines: Iterable[Line], *, as_json: bool) -> Iterator[str]:
     for line in lines:
         row = audit_row(line.entry)
         text = row.text(width)
-        word = line.entry.decision if row.event == "decision" else row.event
-        colour = _COLOURS.get(row.event) or {"deny": "red", "allow": "green"}.get(word or "")
-        if colours and colour:
+        if colours and (colour := row.colour):
             text = text.replace(row.event, click.style(row.event, fg=colour), 1)
         yield text
 

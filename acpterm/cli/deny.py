@@ -2,8 +2,8 @@
 
 import click
 
-from acpterm.cli._answering import answer_each
 from acpterm.cli._options import at_daemon
+from acpterm.cli.approve import answer_each
 
 
 @click.command("deny")

@@ -7,7 +7,8 @@ import click
 from acpterm.cli._async import run
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text
-from acpterm.client.user.doctor import CheckResult, examine
+from acpterm.client.user.doctor.check import CheckResult
+from acpterm.client.user.doctor.runner import examine
 from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.runtime import logs
 

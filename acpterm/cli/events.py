@@ -10,8 +10,7 @@ from acpterm.cli._async import call_async
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_line
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.event_format import EventRow, event_row
-from acpterm.client.user.events import follow, until_ended
+from acpterm.client.user.events import EventRow, event_row, follow, until_ended
 from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.runtime.threads import run_blocking
 

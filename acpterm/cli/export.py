@@ -3,11 +3,12 @@
 import os
 import tempfile
 from collections.abc import Callable
+from itertools import chain
 from typing import BinaryIO, Final
 
 import click
 
-from acpterm.acp.user_api import HISTORY_ROWS_MAX, ScreenRequest, ScreenResponse, TerminalInfo
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import terminal_argument
@@ -15,6 +16,7 @@ from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.files import write_to
+from acpterm.client.user.output.history import read_history
 from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
 
 _ENDINGS: Final = {
@@ -45,8 +47,8 @@ def command(
     An asciicast contains all retained output with its times; asciinema can play it, and so can
     acpterm replay. If the terminal was recorded (the setting record) and the recording contains
     more, the recording is written unchanged; its unreadable lines are reported. Text is that of
-    acpterm logs. html shows the screen and the rows above it, at most 10,000, in colour; svg shows
-    the current screen.
+    acpterm logs. html shows the screen and all retained rows above it, in colour; svg shows the
+    current screen.
 
     Without --format, FILE's extension selects the format: .cast means asciicast, .txt and .log mean
     text, .html and .htm mean html, and .svg means svg. Any other extension requires --format. An
@@ -123,11 +125,16 @@ def _write_export(
     if form == "text":
         lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)
         return _missing_warning(lost) if lost else None
-    history = HISTORY_ROWS_MAX if form == "html" else 0
-    screen = client.call("terminal/screen", ScreenRequest(terminal, history), ScreenResponse)
+    screen = client.terminal_request("screen", terminal, ScreenResponse)
     info = client.terminal_request("get", terminal, TerminalInfo)
-    file.write(picture.render(screen, info.command, as_page=form == "html").encode())
-    return None
+    title = picture.title_of(screen, info.command)
+    if form == "svg":
+        file.write(picture.svg(screen.rows, screen.cols, title).encode())
+        return None
+    history = read_history(client, terminal, screen)
+    page = picture.page(chain(history.rows, screen.rows), title)
+    file.writelines(piece.encode() for piece in page)
+    return _missing_warning(history.lost) if history.lost else None
 
 
 def _missing_warning(lost: int) -> str:

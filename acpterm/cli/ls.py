@@ -42,7 +42,7 @@ def command(
     agent, or user if the terminal is yours. WHERE is the sandbox, container or place in which the
     program runs, or the directory if that of its session was gone. OUTPUT is the time since the
     last output. STATE says which program waits for input, if one does: "vim waits on
-    COMMIT_EDITMSG"; it is "stopped" with the cause if a program is stopped that needs the terminal.
+    COMMIT_EDITMSG"; it is "stopped" with the cause if a program is stopped.
     With --all the list includes terminals that their agent has released and that can still be read.
 
     With --json the list

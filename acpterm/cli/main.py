@@ -16,6 +16,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem, ZshComplete, add_completion_class
 
+from acpterm import __version__
+
 GROUPS: Final = {
     "Terminals": {
         "run": "Run a command in a terminal of your own.",
@@ -61,6 +63,7 @@ GROUPS: Final = {
         "mcp": "Serve an MCP client, on stdin and stdout: terminals as tools.",
         "stdio": "Serve the agent that spawned acpterm, on stdin and stdout.",
         "proxy": "Relay between an editor and its agent, and provide terminals.",
+        "token": "Make, list and remove the tokens of agents that use HTTP.",
         "prompt": "Send a prompt to an agent, and print what it does.",
     },
 }
@@ -109,10 +112,7 @@ _ELSEWHERE: Final = {
 
 
 def no_such_command(name: str, commands: Sequence[str]) -> str:
-    """Return the error message for the unknown command `name`.
-
-    The message suggests what to use instead, if that is known or `commands` has similar names.
-    """
+    """Return the error message for the unknown command `name`."""
     message = f"there is no command {name!r}"
     if name in _ELSEWHERE:
         return f"{message}: use acpterm {_ELSEWHERE[name]}"
@@ -124,6 +124,9 @@ def no_such_command(name: str, commands: Sequence[str]) -> str:
     return f"{message}: did you mean {' or '.join(found)}?"
 
 
+# Arguments of git that print the commit, and whether files were changed since.
+_DESCRIBE: Final = ("describe", "--always", "--abbrev=12", "--exclude=*", "--dirty")
+_PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Commands that handle a closed stdout themselves.
 _HANDLE_CLOSED_STDOUT = (["serve"], ["stdio"], ["mcp"], ["proxy"], ["prompt"])
 
@@ -158,13 +161,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name of a command, the command itself, and the command's arguments.
-
-        `args` has the command's name or alias, and then its arguments. `help NAME` is treated like
-        `NAME --help`. `help` alone prints the help, and `version` prints the version; both exit.
-        Fail if the name is unknown; while a shell completes the line, return None as the command
-        instead.
-        """
+        """Return the name of a command, the command itself, and the command's arguments."""
         name, *rest = args
         if name == "version":
             _print_version(ctx, None, True)
@@ -200,8 +197,6 @@ def _print_version(ctx: click.Context, param: click.Parameter | None, value: boo
     """Print the version and exit, if `value` is true. This is a callback of click."""
     del param
     if value and not ctx.resilient_parsing:
-        from acpterm.cli._version import version_line  # noqa: PLC0415  other commands start faster
-
         click.echo(version_line())
         ctx.exit()
 
@@ -222,10 +217,7 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run the command that the command line names, and exit with its status.
-
-    The status is 2 if the command line is invalid, and 1 if output cannot be written.
-    """
+    """Run the command that the command line names, and exit with its status."""
     # Until a command handles signals itself, there is nothing to clean up: exit at once.
     with contextlib.suppress(ValueError):  # only the main thread can set signal handlers
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -250,3 +242,34 @@ def _report(message: str) -> int:
     with contextlib.suppress(OSError):
         os.write(2, f"acpterm: {message}\n".encode(errors="backslashreplace"))
     return 1
+
+
+def version_line() -> str:
+    """Return what `acpterm --version` prints."""
+    return f"acpterm, version {__version__} ({_commit() or 'unknown commit'})"
+
+
+def _commit() -> str | None:
+    """Return `commit HASH`: the commit that the package was built from, or that is checked out."""
+    try:
+        with open(os.path.join(_PACKAGE, "commit"), encoding="ascii") as file:
+            return f"commit {file.read().strip()}"
+    except OSError:
+        pass
+    import subprocess  # noqa: PLC0415  other commands start faster
+
+    # Use only a checkout that directly contains the package, not one around a virtual environment.
+    checkout = os.path.dirname(_PACKAGE)
+    if not os.path.exists(os.path.join(checkout, ".git")):
+        return None
+    try:
+        found = subprocess.run(
+            ["git", "-C", checkout, *_DESCRIBE],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"commit {found.stdout.strip()}"

@@ -4,7 +4,6 @@ import os
 
 import click
 
-from acpterm.cli._mcp import check_mcp
 from acpterm.cli._options import common, fail, settings
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 
@@ -39,8 +38,7 @@ def command(
     to stderr.
     """
     chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
-    check_mcp()
-    import anyio  # noqa: PLC0415  after the check of what is installed
+    import anyio  # noqa: PLC0415  --help starts faster
 
     from acpterm.mcp.run import Options, serve  # noqa: PLC0415
 

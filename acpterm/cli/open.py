@@ -1,6 +1,11 @@
 """`acpterm open`: open the daemon's web page, which shows all terminals, in a browser."""
 
+import contextlib
+import html
 import os
+import sys
+import webbrowser
+from typing import Final
 
 import click
 
@@ -33,7 +38,7 @@ def command(no_browser: bool, address: str | None, config: str | None, socket: s
 
     Exit status: 0; 1 if the server cannot be started, with the reason on stderr.
     """
-    from acpterm.client.user.browser import open_in_browser  # noqa: PLC0415  slow to import
+    from acpterm.cli.open import open_in_browser  # noqa: PLC0415  slow to import
 
     def work(client: BlockingClient) -> tuple[WebOpenResponse, str | None]:
         opened = client.call("web/open", WebOpenRequest(address), WebOpenResponse)
@@ -48,3 +53,26 @@ def command(no_browser: bool, address: str | None, config: str | None, socket: s
         except OSError as error:
             fail(str(error))
     echo_once(opened.url)
+
+
+_NAME: Final = "open.html"
+
+
+def open_in_browser(url: str, directory: str) -> bool:
+    """Open `url` in the user's graphical browser; return False if no browser could be started."""
+    variables = "DISPLAY", "WAYLAND_DISPLAY"
+    if sys.platform != "darwin" and not any(os.environ.get(name) for name in variables):
+        # A browser that draws in the terminal could not run the page.
+        return False
+    # All users can read a process's arguments, so the link, which logs one browser in, must not be
+    # one: the browser gets the path of a private file that redirects it.
+    path = os.path.join(directory, _NAME)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    text = f'<!doctype html>\n<meta http-equiv="refresh" content="0;url={html.escape(url)}">\n'
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    try:
+        return webbrowser.open(f"file://{path}")
+    except webbrowser.Error:
+        return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from acpterm.cli._options import fail, require_user, settings
+from acpterm.cli._options import absolute, fail, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 
 if TYPE_CHECKING:
@@ -281,16 +281,14 @@ def _rules_file(loaded: "Settings") -> str:
 def _profile(loaded: "Settings", name: str | None) -> "Profile":
     """Return the profile `name`; if `name` is None, that of an agent in the current directory.
 
-    If there is no such profile, or the current directory cannot be used, print an error message and
+    If there is no such profile, or the current directory was removed, print an error message and
     exit with status 1.
     """
     from acpterm.host.profiles import Profiles  # noqa: PLC0415  help does not need it
     from acpterm.jsonrpc import RpcError  # noqa: PLC0415
 
     try:
-        return Profiles(loaded).choose(name, "" if name else os.getcwd())
-    except OSError as error:
-        fail(f"the current directory cannot be used: {error.strerror}: change to another one")
+        return Profiles(loaded).choose(name, "" if name else absolute())
     except RpcError as error:
         fail(error.message)
 

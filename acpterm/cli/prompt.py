@@ -9,7 +9,7 @@ import click
 
 from acpterm.cli._async import run
 from acpterm.cli._mcp import mcp_options
-from acpterm.cli._options import BeforeAgent, common, hosted, settings
+from acpterm.cli._options import BeforeAgent, absolute, common, hosted, settings
 from acpterm.cli._output import is_colour_wanted
 from acpterm.cli._params import Finite
 from acpterm.client.prompt.acp_client import Workspace
@@ -123,7 +123,7 @@ def _given(flags: dict[str, object]) -> dict[str, object]:
 
 def _directory(path: str) -> str:
     """Return a directory's absolute path. Raises `click.UsageError` if it is not UTF-8."""
-    return _checked(os.path.abspath(path))
+    return _checked(absolute(path))
 
 
 def _checked(value: str) -> str:

@@ -10,6 +10,7 @@ from acpterm.cli._output import echo_once, json_text
 from acpterm.client import provider_choice
 from acpterm.client.provider_choice import SelectError, Used, provider_rows
 from acpterm.client.user.format import columns
+from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.config import ConfigError
 from acpterm.providers.provider import NAMES, is_place
 
@@ -42,7 +43,8 @@ def _list(as_json: bool, config: str | None) -> None:
         found = [row._asdict() | ({"source": used.source} if row.selected else {}) for row in rows]
         echo_once(json_text(found))
         return
-    echo_once(f"{provider_choice.text_of(rows)}\n{used.text}")
+    width = window_size()[0] if os.isatty(1) else None
+    echo_once(f"{provider_choice.text_of(rows, width)}\n{used.text}")
 
 
 @command.command("get")

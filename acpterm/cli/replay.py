@@ -12,9 +12,8 @@ from acpterm.cli._async import call_async, run
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import Finite, TerminalName
 from acpterm.client import asciicast
-from acpterm.client.playback import Playback
 from acpterm.client.user.export.export import write_cast
-from acpterm.client.user.export.player import play_here, print_all
+from acpterm.client.user.export.player import Playback, play_here, print_all
 from acpterm.client.user.output.trio_stdout import put
 
 

@@ -8,7 +8,7 @@ import click
 from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
 from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._options import absolute, at_daemon, fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Size
 from acpterm.client.user.output.blocking_stdout import window_size
@@ -90,16 +90,20 @@ def command(
     """Run COMMAND in a terminal of your own, and attach to it until it ends.
 
     Without COMMAND your shell is run. COMMAND with arguments is run as given. A single word that is
-    not a program is a line for the shell, such as 'make | tail'. The terminal outlives this window:
-    acpterm attach returns to it, and acpterm rm removes it.
+    not a program is a line for the shell, such as 'make | tail'; like each argument on Linux it has
+    less than 128 KiB, so put a longer one into a file: acpterm run bash FILE. The terminal outlives
+    this window: acpterm attach returns to it, and acpterm rm removes it.
 
     If stdin is not a terminal, COMMAND gets a pipe as its stdin, to which the data and the end of
-    this command's stdin are passed on, as with ssh. With -n, COMMAND gets the terminal instead. If
-    stdout is not a terminal, the output is what a pipe would have received, without escape
+    this command's stdin are passed on, as with ssh. With -n, COMMAND gets the terminal instead. In
+    a pipeline such as git diff | acpterm run less, the keys go to the terminal, also Ctrl-C.
+
+    If stdout is not a terminal, the output is what a pipe would have received, without escape
     sequences, unless --raw is given.
 
-    If stdin or stdout is not a terminal, the program is ended when its output is no longer read, or
-    when a signal ends this command. If this command is killed (SIGKILL), the program continues.
+    If no window is attached, as in a script or the background, the program is ended when its output
+    is no longer read, or when a signal ends this command. If this command is killed (SIGKILL), the
+    program continues.
 
     What COMMAND leaves in the background runs on until acpterm kill or acpterm rm ends it; a note
     on stderr names it.
@@ -114,7 +118,7 @@ def command(
     if interactive and (no_stdin or detached):
         other = "-n" if no_stdin else "-d"
         raise click.UsageError(f"-i passes stdin on, and {other} does not: choose one of them")
-    directory = _directory(cwd)
+    directory = absolute(cwd)
     _protect(directory)
     request = UserCreateRequest(
         command=words[0],
@@ -165,10 +169,3 @@ def _protect(directory: str) -> None:
     """
     if is_utf8_encodable(directory):
         linux.forbid_inspection()
-
-
-def _directory(cwd: str | None) -> str:
-    try:
-        return os.path.abspath(cwd) if cwd else os.getcwd()
-    except OSError as error:
-        fail(f"the current directory cannot be found: {error.strerror}; change to another one")

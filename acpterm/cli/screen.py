@@ -2,12 +2,14 @@
 
 import io
 import os
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
 
-from acpterm.acp.user_api import HISTORY_ROWS_MAX, ScreenRequest, ScreenResponse, TerminalInfo
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
@@ -16,20 +18,23 @@ from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.export import picture
 from acpterm.client.user.export.files import write_to
+from acpterm.client.user.output.history import read_history
 
 
 class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """A number of rows, or ``-`` for all."""
+    """A number of rows, or ``-`` for all (None)."""
 
     name = "rows"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
         """Return the number of rows; fail if `value` is none."""
         if value == "-":
-            return HISTORY_ROWS_MAX
+            return None
         if not str(value).isdecimal():
             self.fail(f"{value!r} is not a number of rows: say one, or - for all", param, ctx)
-        return min(int(value), HISTORY_ROWS_MAX)
+        return int(value)
 
 
 @click.command("screen")
@@ -40,7 +45,7 @@ class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since c
     metavar="N",
     type=HistoryRows(),
     default=0,
-    help="Print N rows above the screen as well; - is all that are retained, at most 10,000.",
+    help="Print N rows above the screen as well; - is all that are retained.",
 )
 @click.option("--svg", metavar="FILE", help="Write a picture of the screen to FILE; - is stdout.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the cursor and size.")
@@ -48,7 +53,7 @@ class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since c
 def command(
     terminal: str,
     *,
-    history: int,
+    history: int | None,
     svg: str | None,
     as_json: bool,
     config: str | None,
@@ -66,22 +71,27 @@ def command(
     if svg is not None and as_json:
         fail("say --svg or --json, not both", 2)
 
-    def read(client: BlockingClient) -> tuple[ScreenResponse, TerminalInfo]:
-        screen = client.call("terminal/screen", ScreenRequest(terminal, history), ScreenResponse)
-        return screen, client.terminal_request("get", terminal, TerminalInfo)
+    def read(client: BlockingClient) -> tuple[ScreenResponse, TerminalInfo, Sequence[str]]:
+        screen = client.terminal_request("screen", terminal, ScreenResponse)
+        info = client.terminal_request("get", terminal, TerminalInfo)
+        above = () if history == 0 else read_history(client, terminal, screen).rows
+        return screen, info, deque(above, maxlen=history)
 
-    screen, info = call(config, socket, read)
+    screen, info, above = call(config, socket, read)
     if svg is not None:
-        drawn = picture.render(screen, info.command)
+        drawn = picture.svg(screen.rows, screen.cols, picture.title_of(screen, info.command))
         try:
             write_to(svg, io.BytesIO(drawn.encode()))
         except OSError as error:
             fail(f"{'stdout' if svg == '-' else svg}: {error.strerror}")
     elif as_json:
         text = [picture.plain(row) for row in screen.rows]
-        echo_once(json_text({**msgspec.to_builtins(screen), "text": text}))
+        found = {**msgspec.to_builtins(screen), "text": text}
+        if history != 0:
+            found["history"] = list(above)
+        echo_once(json_text(found))
     else:
-        rows = [*(screen.history or ()), *screen.rows]
+        rows = [*above, *screen.rows]
         if not is_colour_wanted():
             rows = [picture.plain(row) for row in rows]
         if os.isatty(1):

@@ -1,18 +1,106 @@
 """`acpterm send`: type into a terminal."""
 
+import base64
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 import click
 
+from acpterm.acp.agent_api import WriteResponse
+from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
 from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail
 from acpterm.cli._params import LAST, terminal_argument
-from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.send_keys import Key, Step, Text, type_steps
-from acpterm.keys import key_bytes, looks_like_key
+from acpterm.client.user.blocking_client import BlockingClient, Slow
+from acpterm.client.user.output.blocking_stdout import named, note
+from acpterm.keys import depends_on_cursor_mode, key_bytes, looks_like_key
+from acpterm.runtime.blocking_io import read_some
+
+# Maximum bytes per request. The daemon responds once all bytes are written to the terminal.
+CHUNK_BYTES: Final = 32 * 1024
+# Seconds without a response after which a note reports that the program does not read its input.
+INPUT_TIMEOUT_S: Final = 2.0
+# Begin and end of a bracketed paste. Pasted text cannot contain them: its ESC is removed.
+_BEGIN: Final = b"\x1b[200~"
+_END: Final = b"\x1b[201~"
+
+
+class Text(NamedTuple):
+    """Text to type, as bytes; if `data` is None, type what stdin contains, up to its end."""
+
+    data: bytes | None
+
+
+class KeyPress(NamedTuple):
+    """A key to press, by its name (`acpterm.keys`)."""
+
+    name: str
+
+
+Step: TypeAlias = Text | KeyPress
+
+
+def type_steps(
+    client: BlockingClient, terminal: str, steps: Sequence[Step], *, paste: bool = False
+) -> None:
+    """Type the texts and keys `steps`, and wait until they are written to the terminal."""
+    pastes = paste and any(isinstance(step, Text) for step in steps)
+    application = bracketed = False
+    keys = [step.name for step in steps if isinstance(step, KeyPress)]
+    if pastes or any(map(depends_on_cursor_mode, keys)):
+        screen = client.terminal_request("screen", terminal, ScreenResponse)
+        application, bracketed = screen.application_cursor, pastes and screen.bracketed_paste
+    waiting = b""
+    for step in steps:
+        if isinstance(step, KeyPress):
+            waiting += key_bytes(step.name, application=application)
+            continue
+        if bracketed:
+            waiting += _BEGIN
+        for data in _pieces(step):
+            waiting += _pasted(data) if paste else data
+            while len(waiting) >= CHUNK_BYTES:
+                _type(client, terminal, waiting[:CHUNK_BYTES])
+                waiting = waiting[CHUNK_BYTES:]
+        if bracketed:
+            waiting += _END
+    for at in range(0, len(waiting), CHUNK_BYTES):
+        _type(client, terminal, waiting[at : at + CHUNK_BYTES])
+
+
+def _pieces(text: Text) -> Iterator[bytes]:
+    if text.data is not None:
+        yield text.data
+        return
+    held = b""
+    while True:
+        with named("stdin"):
+            data = read_some(0, CHUNK_BYTES)
+        if not data:
+            yield held
+            return
+        data = held + data
+        # Never end a piece between CR and LF, since pasting replaces both by one CR.
+        held = data[-1:] if data.endswith(b"\r") else b""
+        yield data[: len(data) - len(held)]
+
+
+def _pasted(data: bytes) -> bytes:
+    """Return text as a terminal emulator pastes it: lines end with CR, and ESC is removed."""
+    return data.replace(b"\r\n", b"\r").replace(b"\n", b"\r").replace(b"\x1b", b"")
+
+
+def _type(client: BlockingClient, terminal: str, data: bytes) -> None:
+    params = UserWriteRequest(terminal, base64.b64encode(data).decode(), encoding="base64")
+    client.call("terminal/write", params, WriteResponse, Slow(INPUT_TIMEOUT_S, _report_slow))
+
+
+def _report_slow(_: int) -> None:
+    note("acpterm: the program does not read its input: waiting (Ctrl-C ends this)")
+
 
 _KEY = ("-k", "--key")
 
@@ -21,11 +109,7 @@ class _InOrder(click.Command):
     """A command whose function gets TEXTs and --keys as `steps`, in the command line's order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and set the parameter `steps` to the texts and keys in their order.
-
-        Return the words that no parameter takes, as click's own method does. Raises
-        `click.UsageError` if the command line is wrong.
-        """
+        """Parse the arguments, and set `steps` to the texts and keys in their order."""
         given = list(args)
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
@@ -35,11 +119,7 @@ class _InOrder(click.Command):
 
     @staticmethod
     def _check_keys(ctx: click.Context, given: list[str]) -> None:
-        """Raise `click.UsageError` if the last TEXT is the name of a key, such as C-c.
-
-        The user probably meant `--key`. `given` are the command's arguments: if ``--`` is one of
-        them, every text is accepted.
-        """
+        """Raise `click.UsageError` if the last TEXT is a key's name, such as C-c, without `--`."""
         *text, last = ctx.params["text"] or ("",)
         if "--" in given or not looks_like_key(last):
             return
@@ -53,10 +133,7 @@ class _InOrder(click.Command):
         )
 
     def _in_order(self, args: list[str]) -> Iterator[tuple[bool, str]]:
-        """Yield TERMINAL, and then TEXTs and values of --key in the order of the command line.
-
-        Each item is a pair: whether the word is the value of --key, and the word.
-        """
+        """Yield TERMINAL, and then TEXTs and values of --key in the order of the command line."""
         valued = {
             name
             for option in self.params
@@ -89,7 +166,7 @@ def _steps(found: list[tuple[bool, str]]) -> list[Step]:
     steps: list[Step] = []
     for is_key, word in found:
         if is_key:
-            steps.append(Key(word))
+            steps.append(KeyPress(word))
         elif word == "-":
             steps.append(Text(None))
         elif steps and isinstance(steps[-1], Text) and steps[-1].data is not None:
@@ -152,7 +229,7 @@ def command(
     """
     del text, key
     if enter:
-        steps = [*steps, Key("Enter")]
+        steps = [*steps, KeyPress("Enter")]
     if not steps:
         fail("say what to type: TEXT, - for stdin, --key or --enter", 2)
 

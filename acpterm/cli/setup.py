@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from acpterm.cli._mcp import check_mcp
 from acpterm.cli._options import fail, require_user
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.client.sanitize import escape_invisible
@@ -63,8 +62,8 @@ def command(
 
     Exit status: 0 if the change was made or is not needed, 1 if not.
     """
-    from acpterm.client.setup.errors import SetupError  # noqa: PLC0415  other commands start faster
-    from acpterm.client.setup.overview import has_skill  # noqa: PLC0415
+    from acpterm.client.setup.files import SetupError  # noqa: PLC0415  other commands start faster
+    from acpterm.client.setup.targets import has_skill  # noqa: PLC0415
 
     if proxy and skill:
         raise click.UsageError("--proxy and --skill do not go together: run the command twice")
@@ -78,8 +77,6 @@ def command(
         _list(as_json)
         return
     is_entry = not (proxy or skill)
-    if is_entry and not undo:
-        check_mcp()
     chosen = _agents(agent)
     try:
         for titles, target in _targets(chosen, proxy=proxy, skill=skill, tools=tools, undo=undo):
@@ -108,7 +105,7 @@ def _agents(name: str | None) -> "list[Agent]":
 
 
 def _list(as_json: bool) -> None:
-    from acpterm.client.setup.overview import overview  # noqa: PLC0415
+    from acpterm.client.setup.targets import overview  # noqa: PLC0415
 
     states = overview()
     if as_json:

@@ -1,6 +1,8 @@
 """`acpterm shares`: list the links to terminals."""
 
 import time
+from collections.abc import Sequence
+from typing import Final
 
 import click
 
@@ -8,7 +10,7 @@ from acpterm.acp.shares import ShareInfo, SharesResponse
 from acpterm.cli._daemon import call_running
 from acpterm.cli._options import at_daemon
 from acpterm.cli._output import echo_once, json_text
-from acpterm.client.user.share_format import table
+from acpterm.client.user.format import ago, columns, span, summary_line
 
 
 @click.command("shares")
@@ -30,3 +32,35 @@ def command(*, as_json: bool, config: str | None, socket: str | None) -> None:
     )
     found: list[ShareInfo] = response.shares if response else []
     echo_once(json_text(found) if as_json else table(found, time.time()))
+
+
+_HEADER: Final = ("ID", "TERMINAL", "ACCESS", "AGE", "LEFT", "PAGES")
+
+
+def table(shares: Sequence[ShareInfo], now: float) -> str:
+    """Return a table of shares, with ages and time left at `now` (seconds since 1970)."""
+    return columns([_HEADER, *(_row(share, now) for share in shares)])
+
+
+def _row(share: ShareInfo, now: float) -> tuple[str, ...]:
+    return (
+        summary_line(share.share_id),
+        _terminal(share),
+        _access(share),
+        ago(share.created_at, now),
+        span(max(0.0, share.ends_at / 1000 - now)),
+        str(share.connections),
+    )
+
+
+def description(share: ShareInfo) -> str:
+    """Return a line that describes a share: its terminal, and `read` or `write` access."""
+    return f"{_terminal(share)}  {_access(share)}"
+
+
+def _terminal(share: ShareInfo) -> str:
+    return summary_line(share.name or share.terminal_id)
+
+
+def _access(share: ShareInfo) -> str:
+    return "write" if share.write else "read"

@@ -8,7 +8,7 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client.daemon import DaemonError
-from acpterm.client.user.daemon_status import NoWorker, daemon_status, source
+from acpterm.client.user.daemon_control import NoWorker, daemon_status, source
 from acpterm.client.user.format import duration, memory, summary_line, waiting_questions
 from acpterm.jsonrpc import RpcError
 
@@ -90,7 +90,6 @@ def _http(status: StatusResponse) -> dict[str, str]:
         return {
             "page": summary_line(http.origin),
             "HTTP token": summary_line(http.token_file or "none"),
-            "agents' token": summary_line(http.agent_token_file or "none"),
         }
     if http.error is not None:
         return {"page": f"not served: {summary_line(http.error)}"}
@@ -105,8 +104,11 @@ def _questions(status: StatusResponse) -> dict[str, str]:
 
 def _settings(status: StatusResponse) -> dict[str, str]:
     by_source: dict[str, list[str]] = {}
+    # A row of its own has the socket. The command that starts a daemon sets its log level.
+    hidden = ("socket",) if status.idle_exit_ms is None else ("socket", "log_level")
     for name, found in status.sources.items():
-        by_source.setdefault(found, []).append(name)
+        if name not in hidden:
+            by_source.setdefault(found, []).append(name)
     rows = [f"{', '.join(names)} by {found}" for found, names in by_source.items()]
     return {"settings": f"\n{'':{_NAME_WIDTH}}".join(map(summary_line, rows))} if rows else {}
 

@@ -6,7 +6,7 @@ import time
 import click
 
 from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._options import absolute, at_daemon, fail, settings
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import terminal_argument
 from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
@@ -123,10 +123,7 @@ def _directory() -> str | None:
 
     The daemon then finds the directory by inspecting this process.
     """
-    try:
-        directory = os.getcwd()
-    except OSError as error:
-        fail(f"the current directory cannot be found: {error.strerror}; change to another one")
+    directory = absolute()
     return directory if is_utf8_encodable(directory) else None
 
 

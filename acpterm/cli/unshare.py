@@ -32,8 +32,8 @@ class _ShareId(click.ParamType):  # type: ignore[type-arg]  # generic since clic
 
         Shares that the command line already contains are left out.
         """
+        from acpterm.cli.shares import description  # noqa: PLC0415
         from acpterm.client.user.completion import shares  # noqa: PLC0415  only for completion
-        from acpterm.client.user.share_format import description  # noqa: PLC0415
 
         try:
             loaded = load(ctx.params.get("config"), flags={"socket": ctx.params.get("socket")})

@@ -43,7 +43,7 @@ StderrFilter: TypeAlias = Callable[[bytes], bytes]
 """Transforms a chunk of the agent's stderr before the chunk is written to our stderr."""
 
 
-class StartError(Exception):
+class AgentStartError(Exception):
     """The agent cannot be started; the message says why."""
 
 
@@ -193,11 +193,11 @@ async def open_agent(
 
     `trees` tracks the agent's processes. `grace`: seconds between SIGTERM and SIGKILL.
     `stderr_filter` transforms the agent's stderr before it is written to our stderr; if it is None,
-    nothing is written. Raises `StartError` if the agent's program does not exist or cannot be run.
+    nothing is written. Raises `AgentStartError` if the program does not exist or cannot be run.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
-    trees.exclude(lambda: (), lambda: starting)
+    trees.wait_while(lambda: starting)
     tree.begins()
     try:
         process = await _start(argv, tree)
@@ -244,7 +244,7 @@ async def _end(agent: AgentProcess, tree: ProcessTree, grace: float) -> None:
 
 async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
     if missing := why_not_found(argv[0]):
-        raise StartError(missing)
+        raise AgentStartError(missing)
     command = list(argv)
     if tree.join is not None:
         # Join the cgroup before exec, so that no process of the agent can be outside of it.
@@ -261,7 +261,7 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
             )
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise StartError(f"the agent {argv[0]!r} cannot be started: {why}") from error
+        raise AgentStartError(f"the agent {argv[0]!r} cannot be started: {why}") from error
     return process
 
 

@@ -1,7 +1,7 @@
 """Reads asciicasts, versions 2 and 3: parses the header and the events of a recording.
 
-The format is described at docs.asciinema.org/manual/asciicast. `playback` plays the events, and
-`host.recording.asciicast` writes asciicasts. The page parses them, too, in `js/cast.js`.
+The format is described at docs.asciinema.org/manual/asciicast. `user.export.player` plays the
+events, `host.recording.asciicast` writes asciicasts, and the page parses them in `js/cast.js`.
 
 Any program may have written a cast, so it is parsed leniently: only the header, which is the first
 line, must be valid. Further lines that are not events are skipped and counted. In version 3, times

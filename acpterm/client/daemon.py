@@ -17,6 +17,7 @@ import stat
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from acpterm.client.errors import AcptermError
 from acpterm.config import Settings, agent_socket, default_dirs, default_socket, user_socket
 from acpterm.runtime.blocking_io import write_fully
 from acpterm.runtime.unix_socket import peer_of
@@ -39,7 +40,7 @@ _EMBEDDED: Final = ", or use --embedded, which needs none"
 _LOCK_BYTES_MAX: Final = 4096
 
 
-class DaemonError(Exception):
+class DaemonError(AcptermError):
     """The daemon cannot be started or used; the message says why."""
 
 

@@ -10,6 +10,7 @@ command do not reach the daemon (`config.on_demand_environment`).
 """
 
 import os
+import pwd
 import subprocess
 import sys
 from typing import Final
@@ -18,9 +19,11 @@ from acpterm.config import (
     ENV_PREFIX,
     Settings,
     agent_socket,
+    default_file,
     on_demand_environment,
     user_socket,
 )
+from acpterm.config.paths import file_in_home, is_usual_socket
 from acpterm.pty.processes import identity
 from acpterm.pty.tracking import marks
 from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
@@ -90,6 +93,8 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
             "serve\n"
         )
     env = {name: value for name, value in env.items() if name not in _NOT_PASSED_ON}
+    if is_usual_socket(path):
+        _use_own_home(env, config)
     # This process may adopt orphans. The mark keeps its trees from killing the daemon.
     env[marks.STARTED_DETACHED] = "1"
     if settings.user_socket is not None:
@@ -123,3 +128,26 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
             "where there is such a flag"
         ) from error
     return DaemonProcess(log)
+
+
+def _use_own_home(env: dict[str, str], config: str | None) -> None:
+    """Make the daemon of all agents read the settings and rules in the user's own home.
+
+    The environment `env` may be that of one agent, which must not choose the policy of the others.
+    Raises `StartError` if it has another settings file, unless `config` names one.
+    """
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return
+    own, named = file_in_home(home), default_file()
+    # A symbolic link to the same directory is fine.
+    is_same = os.path.realpath(own) == os.path.realpath(named)
+    if config is None and os.path.exists(named) and not is_same:
+        raise StartError(
+            "no daemon is started: the environment's XDG_CONFIG_HOME or HOME has the settings file "
+            f"{named}, and a daemon for all your agents reads {own}: link its directory there "
+            f"(ln -s), or say --config {named}, or start acpterm serve"
+        )
+    env["HOME"] = home
+    env.pop("XDG_CONFIG_HOME", None)

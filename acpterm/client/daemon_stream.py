@@ -17,9 +17,9 @@ from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.handshake import (
     RETRY_PAUSE_S,
-    ClosedError,
     Handshake,
     HandshakeError,
+    HungUpError,
     ReconnectAttempts,
     Welcome,
     initialize_params,
@@ -85,7 +85,7 @@ async def shake_hands(
             try:
                 data = await stream.receive_some(_CHUNK)
             except trio.BrokenResourceError as error:
-                raise ClosedError("it closes the connection") from error
+                raise HungUpError("it closes the connection") from error
             if answer := handshake.feed(data):
                 return answer
     raise HandshakeError(f"it does not answer within {seconds:g} s")

@@ -1,11 +1,12 @@
-"""`LostError`, the error for a lost connection, and `root_error`, which returns an error's message.
-
-For an exception group, `root_error` returns the message of the first exception in the group.
-"""
+"""Errors of several modules, and `root_error`, which returns an error's message."""
 
 import os
 
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+
+
+class AcptermError(Exception):
+    """The base class of all exceptions that the Python API raises."""
 
 
 class LostError(RpcError):

@@ -73,7 +73,7 @@ class RefusedError(HandshakeError):
         self.message: Final = message
 
 
-class ClosedError(HandshakeError):
+class HungUpError(HandshakeError):
     """The daemon closed the connection before its response to `initialize` was complete."""
 
 
@@ -148,11 +148,11 @@ class Handshake:
         """Process received bytes; return the parsed response and the bytes after it.
 
         Return None while the response is incomplete. Empty `data` means the end of the stream.
-        Raises `RefusedError` if the response is an error, `ClosedError` at the end of the stream,
+        Raises `RefusedError` if the response is an error, `HungUpError` at the end of the stream,
         and `HandshakeError` if the response is invalid.
         """
         if not data:
-            raise ClosedError("it closes the connection")
+            raise HungUpError("it closes the connection")
         self._received += data
         answer, end, rest = self._received.partition(b"\n")
         return (_welcome(self._peer.receive_data(answer + end)), rest) if end else None
@@ -215,7 +215,7 @@ class ReconnectAttempts:
                 limit = _NO_SOCKET_TIMEOUT_S, "it has ended"
             case ConnectionRefusedError():
                 limit = _NO_LISTENER_TIMEOUT_S, "it was killed"
-            case OSError() | ClosedError():
+            case OSError() | HungUpError():
                 # The queue of connections is full, or another worker has died.
                 limit = math.inf, ""
             case _:

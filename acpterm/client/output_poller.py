@@ -75,7 +75,7 @@ class OutputPoller:
         self._on_exit = on_exit
         self._drain = drain
         self._position = 0
-        self._expedited = trio.Event()
+        self._expedited: Final = trio.Event()
         self._final_read_sent = False
         self.done: Final = trio.Event()
         """Set once `on_exit` was called."""
@@ -92,7 +92,6 @@ class OutputPoller:
                 if chunk.exit_status is None:
                     with trio.move_on_after(POLL_INTERVAL_S):
                         await self._expedited.wait()
-                        self._expedited = trio.Event()
                 elif not has_output:
                     self._finish(ProgramExit(chunk.exit_status.exit_code, chunk.exit_status.signal))
         except (RpcError, msgspec.DecodeError):

@@ -5,14 +5,16 @@ file. A running daemon uses the new provider only after a restart.
 """
 
 import os
+import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from acpterm.acp.user_api import StatusResponse
 from acpterm.client.daemon import DaemonError
-from acpterm.client.user.daemon_status import daemon_status
+from acpterm.client.user.daemon_control import daemon_status
 from acpterm.client.user.format import columns
 from acpterm.config import (
     ConfigError,
@@ -23,10 +25,14 @@ from acpterm.config import (
     on_demand_environment,
 )
 from acpterm.config.edit import set_value
+from acpterm.config.providers import Isolation, isolation_of
 from acpterm.jsonrpc import RpcError
-from acpterm.providers.provider import NAMES, Provider, ProviderError, is_place
+from acpterm.providers.provider import NAMES, ProviderError, is_place
 from acpterm.providers.registry import make
 from acpterm.runtime.threads import run_blocking
+
+# The last column of the list is not folded to fewer columns.
+_FOLDED_MIN: Final = 30
 
 
 class SelectError(Exception):
@@ -37,41 +43,49 @@ class ProviderRow(NamedTuple):
     """A row of the list of providers: a provider, whether it works, and whether it is selected."""
 
     name: str
-    isolation: str
-    """`none`, `sandbox` or `container`; "" if unknown."""
+    isolation: Isolation
     works: bool
     selected: bool
     found: str
     """The result of the provider's check, such as its version, or why it does not work."""
 
 
-def text_of(rows: Sequence[ProviderRow]) -> str:
-    """Return the rows as lines of text; the line of the selected provider begins with "*"."""
-    return columns(
+def text_of(rows: Sequence[ProviderRow], width: int | None = None) -> str:
+    """Return the rows as lines of text; the line of the selected provider begins with "*".
+
+    The last column is folded to fit a window of `width` columns, if given.
+    """
+    heads = columns(
         [
             (
                 f"{'*' if row.selected else ' '} {row.name}",
                 row.isolation,
                 "works" if row.works else "fails" if is_place(row.name) else "missing",
-                row.found,
+                "|",
             )
             for row in rows
         ]
     )
+    lines = []
+    for head, row in zip(heads.splitlines(), rows, strict=True):
+        room = sys.maxsize if width is None else max(_FOLDED_MIN, width - len(head) + 1)
+        found = textwrap.wrap(row.found, room, break_long_words=False, break_on_hyphens=False) or [
+            ""
+        ]
+        lines += [head[:-1] + found[0], *(" " * (len(head) - 1) + line for line in found[1:])]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 async def provider_rows(settings: Settings, selected: str) -> list[ProviderRow]:
     """Check each provider, one after the other, and return a row for each."""
     rows = []
     for name in names(settings):
-        provider: Provider | None = None
         try:
             provider = make(name, image=settings.image, places=settings.places)
             found, works = await provider.check(), True
         except ProviderError as error:
             found, works = str(error), False
-        isolation = "" if provider is None else provider.isolation
-        rows.append(ProviderRow(name, isolation, works, name == selected, found))
+        rows.append(ProviderRow(name, isolation_of(name), works, name == selected, found))
     return rows
 
 

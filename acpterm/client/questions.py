@@ -18,6 +18,7 @@ import msgspec
 import trio
 from msgspec import Raw, UnsetType
 
+from acpterm.acp.agent import PermissionOption
 from acpterm.acp.approvals import (
     ANSWER,
     ASKED,
@@ -38,8 +39,10 @@ from acpterm.acp.approvals import (
 from acpterm.client.daemon import DaemonError
 from acpterm.client.daemon_stream import connect_running
 from acpterm.client.endpoint import Endpoint, Response
+from acpterm.client.sanitize import one_line
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived, RpcError
+from acpterm.runtime.command_line import command_line
 
 _TOKEN_TIMEOUT_S: Final = 10.0
 
@@ -55,13 +58,10 @@ class Questions:
         self.request: Final = request
         self.pending: Final[dict[str, ApprovalInfo]] = {}
         """The questions without an answer, by id, the oldest first."""
-        self._changed = trio.Event()
+        self._changed: Final = trio.lowlevel.ParkingLot()
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Update `pending` by a notification of the host.
-
-        Ignore the notification if it is not about questions.
-        """
+        """Update `pending` by a notification of the host."""
         params = notification.params
         if isinstance(params, UnsetType) or params is None:
             return
@@ -69,7 +69,7 @@ class Questions:
             self._apply(notification.method, params)
         except msgspec.DecodeError:
             return  # a newer host may send another form
-        self._changed.set()
+        self._changed.unpark_all()
 
     def _apply(self, method: str, params: Raw) -> None:
         if method == ASKED:
@@ -84,22 +84,15 @@ class Questions:
             self.pending.update({info.approval_id: info for info in found})
 
     async def wait_changed(self) -> None:
-        """Wait until `pending` may have changed since this method returned last."""
-        await self._changed.wait()
-        self._changed = trio.Event()
+        """Wait until `pending` may have changed after this call."""
+        await self._changed.park()
 
     def answer(self, host: Endpoint, identifier: str, decision: Decision, scope: Scope) -> None:
-        """Send the host the user's answer to a question; `identifier` is the question's id.
-
-        The host ignores the answer if the question already has one.
-        """
+        """Send the host the user's answer to a question; `identifier` is the question's id."""
         host.call(ANSWER, AnswerRequest(identifier, decision, scope), _ignore)
 
     def decline(self, host: Endpoint, identifier: str, reason: str) -> None:
-        """Report to the host that the question cannot be put to the user here; `reason` says why.
-
-        `identifier` is the question's id. The question can still be answered elsewhere.
-        """
+        """Report to the host why the question cannot be put to the user here."""
         host.call(DECLINE, DeclineRequest(identifier, reason), _ignore)
 
 
@@ -108,11 +101,7 @@ def _ignore(response: Response) -> None:
 
 
 async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
-    """Return a token that makes a connection to the agents' socket an approver.
-
-    The daemon may not answer on the user's socket, or may refuse the request. In both cases return
-    None, or raise `DaemonError` if `request` has a profile: only an approver can select a profile.
-    """
+    """Return a token that makes a connection an approver; None if the daemon gives none."""
     token, refusal = None, "the daemon does not answer on the user's socket"
     try:
         stream = await connect_running(settings)
@@ -129,11 +118,7 @@ async def request_token(settings: Settings, request: ApproverRequest) -> str | N
 async def _request_token(
     stream: trio.abc.Stream, request: ApproverRequest
 ) -> tuple[str | None, str]:
-    """Request the token on `stream`, a connection to the user's socket.
-
-    Return the token and an error message. If the daemon gives no token, the token is None, and the
-    message says why. Otherwise, the message has no meaning.
-    """
+    """Request the token on `stream`, a connection to the user's socket."""
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
     endpoint = Endpoint(stream, "the daemon")
     async with trio.open_nursery() as nursery:
@@ -146,3 +131,28 @@ async def _request_token(
                 refusal = str(error)
         nursery.cancel_scope.cancel()
     return token, refusal
+
+
+_PREFIX_CHARS_MAX: Final = 80
+CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
+    "allow_once": ("allow", "once"),
+    "allow_always": ("allow", "always"),
+    "reject_once": ("deny", "once"),
+    "reject_always": ("deny", "always"),
+}
+"""Maps the id of each option to the decision on the command, and the scope of that decision."""
+
+
+def question_options(info: ApprovalInfo) -> list[PermissionOption]:
+    """Return the options that the user can choose from in answer to the question `info`."""
+    shown = "this command"
+    options = [PermissionOption("allow_once", "Allow once", "allow_once")]
+    if info.prefix is not None:
+        prefix = command_line(info.prefix[0], info.prefix[1:])
+        shown = f'"{one_line(prefix, _PREFIX_CHARS_MAX)}"'
+        name = f"Always allow {shown} in this session"
+        options.append(PermissionOption("allow_always", name, "allow_always"))
+    name = f"Always reject {shown} in this session"
+    options.append(PermissionOption("reject_once", "Reject", "reject_once"))
+    options.append(PermissionOption("reject_always", name, "reject_always"))
+    return options

@@ -3,7 +3,7 @@
 Bytes pass unchanged, with two exceptions. A line from the daemon is passed on only once it is
 complete, so that half a line of a worker that dies never reaches the agent. And after the
 connection to the daemon was lost, unanswered messages are sent again; to know which, the ids and
-methods of all messages are parsed (`request_log`).
+methods of all messages are parsed (`RequestLog`).
 
 Each direction has a thread that alternates blocking reads and writes. So a slow reader slows the
 writer at the other end, at most `_CHUNK` bytes and one line are in memory per direction, and no
@@ -31,27 +31,111 @@ the agent; once there is no daemon any more, only `_refuse` does. `_pump_to_daem
 daemon, and so does `_repeat` after a loss, but never at the same time: `_sending` is true while one
 of them sends. `_changed` guards the shared state.
 
-Longer than 300 lines because the threads of both directions and the resumption wait for each other
-on one condition (`_changed`), and change the fields that it guards: deadlocks and races can only be
-ruled out with all of this code in view.
 """
 
 import contextlib
 import socket
 import threading
+from collections import deque
 from functools import partial
 from typing import Final
 
 import structlog
 import trio
+from msgspec import UNSET, Raw
 
 from acpterm.client.daemon import DaemonError
 from acpterm.client.daemon_stream import Reconnected, reconnect
-from acpterm.client.handshake import Welcome, initialize_params
-from acpterm.client.request_log import RequestLog
+from acpterm.client.envelope import cancelled_id, parse_envelope
+from acpterm.client.handshake import Welcome, initialize_params, read_welcome
+from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings
-from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, LineSplitter, Oversized, RpcError, encode_error
 from acpterm.runtime import blocking_io
+
+
+class RequestLog:
+    """Finds the agent's pending requests, and the secret for resuming, in the relayed bytes.
+
+    The relay calls `sent` or `received` before it passes bytes on, so the bytes are queued here in
+    the right order, even if the agent uses the id of a request again as soon as it has the
+    response. These two only queue the bytes, each from one thread, so that parsing delays no
+    message; `settle` parses them afterwards. The relay holds a lock during all other calls.
+    `max_line` is the maximum length of a line from the agent, in bytes; longer ones are not kept.
+    """
+
+    def __init__(self, max_line: int) -> None:
+        self.unanswered: Final = Unanswered()
+        self.secret: str | None = None
+        self._lines = LineSplitter(max_line)
+        # Whether to drop the rest of the agent's current line: its beginning went to the lost
+        # connection, and was too long to keep.
+        self._drops_line = False
+        # Bytes that are not parsed yet, each with True if they came from the agent.
+        self._unparsed: deque[tuple[bool, bytes]] = deque()
+
+    def sent(self, data: bytes) -> bytes:
+        """Queue bytes from the agent for parsing; return the bytes to pass on to the daemon."""
+        self._unparsed.append((True, data))
+        # The rest of a line whose beginning was lost, as it was too long to be kept.
+        if self._drops_line:
+            _, newline, data = data.partition(b"\n")
+            self._drops_line = not newline
+        return data
+
+    def received(self, lines: bytes) -> None:
+        """Queue complete lines from the daemon for parsing."""
+        self._unparsed.append((False, lines))
+
+    def settle(self) -> None:
+        """Parse the bytes queued by `sent` and `received`, and update `unanswered` and `secret`."""
+        while self._unparsed:
+            by_agent, data = self._unparsed.popleft()
+            if by_agent:
+                self._settle_sent(data)
+            elif self.unanswered:
+                self._settle_received(data)
+
+    def _settle_sent(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if isinstance(line, Oversized):
+                continue
+            message = parse_envelope(line)
+            if not isinstance(message.method, str):
+                continue
+            if message.is_request:
+                self.unanswered.request(message.key, message.method, line + b"\n")
+            elif message.method == "$/cancel_request":
+                self.unanswered.cancel(cancelled_id(message.params), line + b"\n")
+            else:
+                self.unanswered.notification(message.method, line + b"\n")
+
+    def _settle_received(self, lines: bytes) -> None:
+        for line in lines.split(b"\n"):
+            message = parse_envelope(line)
+            if not message.is_response:
+                continue
+            method = self.unanswered.answered(message.key, failed=message.error is not UNSET)
+            if method == "initialize" and isinstance(message.result, Raw):
+                self.secret = read_welcome(message.result).secret or self.secret
+
+    def repeat(self) -> tuple[list[bytes], bytes]:
+        """Return what to send after a loss: lines to the next worker, errors to the agent."""
+        self.settle()
+        lines, errors = self.unanswered.lost()
+        partial = self._lines.unfinished
+        self._drops_line = partial is None
+        lines.append(partial or b"")
+        return lines, b"".join(encode_error(id_, error) for id_, error in errors)
+
+    def fail(self, error: RpcError) -> bytes:
+        """Return the bytes of an error response with `error` for each pending request."""
+        self.settle()
+        ids = self.unanswered.ids
+        for id_ in ids:
+            self.unanswered.answered(id_, failed=True)
+        return b"".join(encode_error(id_, error) for id_ in ids)
+
 
 _CHUNK: Final = 64 * 1024
 # Bytes of unanswered requests above which nothing more is read from the agent.
@@ -65,10 +149,7 @@ _log = structlog.get_logger("acpterm.stdio")
 
 
 def blocking_socket(stream: trio.SocketStream) -> socket.socket:
-    """Take the socket out of a stream; return it as a blocking socket.
-
-    The stream can no longer be used.
-    """
+    """Take the socket out of a stream; return it as a blocking socket."""
     sock = socket.socket(fileno=stream.socket.detach())
     sock.setblocking(True)
     return sock
@@ -118,11 +199,7 @@ class StdioRelay:
         self._partial_line: list[bytes] = []
 
     async def run(self, shutdown: trio.Event) -> str | None:
-        """Relay until the agent or the daemon ends, or until `shutdown` is set (by a signal).
-
-        If the daemon has ended, or no longer has the terminals, return the reason; otherwise return
-        None.
-        """
+        """Relay until the agent or the daemon ends, or until `shutdown` is set (by a signal)."""
         failure = None
         try:
             async with trio.open_nursery() as nursery:
@@ -164,11 +241,7 @@ class StdioRelay:
             sock.close()
 
     async def _resume(self, why: str, nursery: trio.Nursery) -> str | None:
-        """Reconnect to the daemon and resume, after the connection was lost for the reason `why`.
-
-        Return None on success. Otherwise send the agent an error response for every pending
-        request, and return why resuming was impossible.
-        """
+        """Reconnect and resume; else fail the pending requests, and return why it is impossible."""
         _log.info("connection lost", reason=why)
         if self._resumable:
             params = initialize_params(secret=self._requests.secret, relay=True)
@@ -205,10 +278,7 @@ class StdioRelay:
     def _use_connection(
         self, sock: socket.socket, resumed: Reconnected, nursery: trio.Nursery
     ) -> None:
-        """Send the unanswered messages again on the connection `sock`, and relay over it.
-
-        `resumed` has the response to `initialize` on `sock`, and the bytes received after it.
-        """
+        """Send the unanswered messages again on the connection `sock`, and relay over it."""
         with self._changed:
             lines, errors = self._requests.repeat()
             self._requests.secret = resumed.welcome.secret or self._requests.secret
@@ -231,10 +301,7 @@ class StdioRelay:
     # Agent to daemon, in a thread
 
     def _pump_to_daemon(self) -> bool:
-        """Pass bytes on from stdin to the daemon; return True once stdin has ended.
-
-        Return False if the relay is closed or ending before that. Runs in a thread.
-        """
+        """Pass bytes on from stdin to the daemon; return True once stdin has ended."""
         while True:
             try:
                 data = blocking_io.read_some(self._stdin_fd, _CHUNK)
@@ -247,11 +314,7 @@ class StdioRelay:
                 return False
 
     def _pass_to_daemon(self, data: bytes) -> bool:
-        """Wait for a connection and send `data` to the daemon.
-
-        If there is no daemon any more, respond to the requests in `data` with an error. Return
-        False if nothing more is to be read from the agent: the relay is closed or ending.
-        """
+        """Wait for a connection and send `data` to the daemon."""
         with self._changed:
             while (self._sock is None or self._sending) and self._gone is None:
                 if self._closed:
@@ -281,11 +344,7 @@ class StdioRelay:
     # Daemon to agent, in a thread
 
     def _pump_to_agent(self) -> str | None:
-        """Pass lines on from the daemon to stdout; return why the connection was lost.
-
-        Return None if the connection was closed as expected, or if the agent has exited. Runs in a
-        thread.
-        """
+        """Pass lines on from the daemon to stdout; return why the connection was lost."""
         sock, data = self._sock, self._unread
         assert sock is not None  # noqa: S101  only this thread clears it
         while True:
@@ -306,11 +365,7 @@ class StdioRelay:
             return None
 
     def _pass_to_agent(self, data: bytes) -> None:
-        """Write the lines that `data` completes to the agent.
-
-        Keep an incomplete last line until the rest of it has arrived. Raises `OSError` if the agent
-        has exited.
-        """
+        """Write the lines that `data` completes to the agent."""
         end = data.rfind(b"\n") + 1
         if not end:
             self._partial_line.append(data)
@@ -324,10 +379,7 @@ class StdioRelay:
             self._changed.notify_all()
 
     def _abandon(self, sock: socket.socket, why: str) -> str:
-        """Close the lost connection `sock`, once no other thread uses the socket.
-
-        Drop the incomplete line that was received last. Return `why`, the reason for the loss.
-        """
+        """Close the lost connection `sock`, once no other thread uses the socket."""
         with self._changed:
             self._sock = None
             with contextlib.suppress(OSError):

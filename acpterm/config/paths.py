@@ -130,3 +130,15 @@ def default_file() -> str:
         home = home if os.path.isabs(home) else os.path.expanduser("~/.config")
         directory = os.path.join(home, "acpterm")
     return os.path.join(directory, "config.toml")
+
+
+def file_in_home(home: str) -> str:
+    """Return the default path of the settings file of the user with this home directory."""
+    directory = "Library/Application Support" if sys.platform == "darwin" else ".config"
+    return os.path.join(home, directory, "acpterm", "config.toml")
+
+
+def is_usual_socket(path: str) -> bool:
+    """Return whether a socket is where all the user's programs look for the daemon's."""
+    directory = os.path.realpath(os.path.dirname(path))
+    return directory in map(os.path.realpath, default_dirs())

@@ -23,9 +23,6 @@ MIB: Final = 1024 * KIB
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 """What acpterm does with a command: run it, ask the user, or refuse it. In order of strictness."""
 
-ISOLATIONS: Final = ("local", "landlock", "bubblewrap", "podman", "docker")
-"""The providers of this machine, from the least to the most isolated."""
-
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1)]
@@ -44,7 +41,7 @@ _GIT: Final = r"git(?: (?:-[Cc]|--(?:git-dir|work-tree|namespace|exec-path)) \S+
 DANGEROUS_PATTERNS: Final = (
     r"dd(?: |$)",
     rf"rm{_OPERANDS}(?:-[a-zA-Z]*[rR]|--r)",
-    rf"(?:chmod|chown|chgrp){_OPERANDS}(?:-[a-zA-Z]*R|--rec)",
+    rf"(?:chmod|chown|chgrp){_OPERANDS}(?:-[a-zA-Z]*[rR]|--rec)",
     r"rmdir(?: |$)",
     r"find(?: \S+)*? -(?:delete|exec|ok)",
     r"(?:sudo|sudoedit|doas|pkexec|su|runuser)(?: |$)",

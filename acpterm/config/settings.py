@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from acpterm import keys
+from acpterm.config.encodings import Encoding
 from acpterm.config.http import check_origins, parse_address
 from acpterm.config.places import Place, SlurmPlace, SshPlace, check_places
 from acpterm.config.profiles import ProfileFor, ProfileTable, resolve
@@ -140,12 +141,24 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     max_message_bytes: Annotated[
         int, Meta(ge=KIB, title="Maximum length of a line from a peer, in bytes.")
     ] = 64 * MIB
-    cols: Annotated[int, Meta(ge=1, le=10_000, title="Default width of a terminal, in cells.")] = (
-        120
-    )
+    cols: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10_000,
+            title="Default width of a terminal, in cells: see [protocol.md](protocol.md#width).",
+        ),
+    ] = 200
     rows: Annotated[int, Meta(ge=1, le=10_000, title="Default height of a terminal, in cells.")] = (
         40
     )
+    encoding: Annotated[
+        Encoding,
+        Meta(
+            title="Encoding of what programs print and read. `auto` finds the encoding of lines "
+            "that are not UTF-8: see [protocol.md](protocol.md#encodings)."
+        ),
+    ] = "utf-8"
     output_bytes: Annotated[
         int,
         Meta(ge=0, title="Text retained of a terminal whose creator sets no limit, in bytes."),

@@ -23,7 +23,8 @@ import msgspec
 from acpterm.config.http import check_exposure, parse_address
 from acpterm.config.paths import default_file
 from acpterm.config.places import PLACE_TYPES, RESOURCES, Place, check_places
-from acpterm.config.profiles import BUILTIN, ISOLATIONS
+from acpterm.config.profiles import BUILTIN
+from acpterm.config.providers import PROVIDERS
 from acpterm.config.settings import Settings, require_absolute
 
 ENV_PREFIX: Final = "ACPTERM_"
@@ -227,7 +228,7 @@ def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) 
 
     `values` has the source of each setting, for the error message.
     """
-    known = (*ISOLATIONS, *settings.places)
+    known = (*PROVIDERS, *settings.places)
     named = [("provider", settings.provider, "provider")]
     named += [
         ("profiles", table.provider, f"profiles.{name}.provider")

@@ -5,7 +5,7 @@ redacts secrets.
 """
 
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -15,22 +15,16 @@ from acpterm.host.state.records import AuditRecord
 from acpterm.host.state.store import AUDIT_KEY
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import readable
+from acpterm.policy.audit.entry import EVENTS
 from acpterm.policy.audit.log import AuditLog, Progress
 from acpterm.pty.background import Background
+
+Value: TypeAlias = str | int | list[str] | None
 
 COMMAND_CHARS_MAX: Final = 16 * 1024
 """Maximum characters of a command, with its arguments, in the audit log."""
 _CUT: Final = "…"
-# Events of the event bus that are recorded, and their names in the record.
-_EVENTS: Final = {
-    "created": "started",
-    "exited": "exit",
-    "killed": "kill",
-    "released": "release",
-    "promoted": "promote",
-    "attached": "attach",
-    "detached": "detach",
-}
+_BY_BUS_EVENT: Final = {event.bus: name for name, event in EVENTS.items() if event.bus}
 # Reports of the focus, and answers to queries. CSI 1;2R to 1;8R are F3 with modifiers. No answer
 # has control characters: a shell would execute lines between them.
 _SENT_BY_WINDOW: Final = re.compile(
@@ -67,19 +61,20 @@ class AuditTrail:
     def __init__(self, log: AuditLog | None) -> None:
         self._log: Final = log
 
-    def terminal(
-        self, event: str, entry: TerminalEntry, by: str | None, share: str | None = None
-    ) -> None:
-        """Record an event about a terminal; ignore events of kinds that are not audited.
+    def record(self, event: str, terminal: TerminalEntry | None = None, /, **fields: Value) -> None:
+        """Record an event, one of `EVENTS`; leave out fields that are None."""
+        if self._log is not None:
+            who = {} if terminal is None else _identity(terminal)
+            self._log.record(event, **who, **fields)
 
-        `event` is the event's kind, such as `killed`. `by` is the event's cause, such as
-        `user`; None if no cause is given. If a visitor is the cause, `share` is the id of the
-        visitor's share.
-        """
-        name = _EVENTS.get(event)
+    def on_bus_event(
+        self, kind: str, entry: TerminalEntry, by: str | None, share: str | None = None
+    ) -> None:
+        """Record an event of the event bus, such as `killed`, if it is audited."""
+        name = _BY_BUS_EVENT.get(kind)
         if self._log is None or name is None:
             return
-        fields: dict[str, str | int | list[str] | None] = {**_identity(entry)}
+        fields: dict[str, Value] = {"by": by, "share": share}
         record = entry.record
         if name == "started":
             fields |= {
@@ -95,44 +90,7 @@ class AuditTrail:
             fields["limit"] = None if status.cause is None else status.cause.limit
         if name in ("kill", "release") and entry.background.number:
             fields["background"] = _background(entry.background)
-        if by is not None:
-            fields["by"] = by
-        if share is not None:
-            fields["share"] = share
-        self._log.record(name, **fields)
-
-    def agents_request(
-        self,
-        event: str,
-        agent: AgentInfo,
-        session: str,
-        **fields: str | int | bool | list[str] | None,
-    ) -> None:
-        """Record an event about a command that an agent has requested in a session.
-
-        `event` is `create`, `check`, `decision` or `refused`, and `session` the session's id.
-        `fields` are further members of the entry.
-        """
-        if self._log is not None:
-            who = _agent_fields(agent.name, agent.connection_id, session)
-            self._log.record(event, **who, **fields)
-
-    def users_create(
-        self, command: str, args: list[str] | None, *, directory: str, provider: str
-    ) -> None:
-        """Record that the user requests a terminal, which will run `command` with `args`.
-
-        `args` is None if the request has none. `directory` is the working directory, and `provider`
-        the provider's name. The entry has no judgement, since only agents' commands are judged.
-        """
-        if self._log is not None:
-            self._log.record(
-                "create",
-                **command_fields(command, args),
-                directory=readable(directory),
-                provider=provider,
-                by="user",
-            )
+        self.record(name, entry, **fields)
 
     def input(self, entry: TerminalEntry, by: str, data: bytes, share: str | None = None) -> None:
         """Record that `data` was typed into a terminal, by `agent`, `user` or `share`.
@@ -140,41 +98,11 @@ class AuditTrail:
         `share` is the id of the share that the typing visitor uses; None for others. What a window
         sends by itself is not recorded.
         """
-        if self._log is not None and (by == "agent" or not _SENT_BY_WINDOW.fullmatch(data)):
-            self._log.record("input", **_identity(entry), by=by, bytes=len(data), share=share)
-
-    def share(
-        self,
-        event: str,
-        share: str,
-        *,
-        by: str | None = None,
-        terminal: TerminalEntry | None = None,
-        reason: str | None = None,
-    ) -> None:
-        """Record that the share with the id `share` was made, or that it has ended.
-
-        `event` is `share` or `unshare`. `by` is the cause, such as `user`, and `terminal` is the
-        shared terminal. `reason` is a remark, such as "visitors can type". The entry leaves out
-        what is None.
-        """
-        if self._log is not None:
-            who = {} if terminal is None else _identity(terminal)
-            self._log.record(event, **who, share=share, by=by, reason=reason)
-
-    def login(self, event: str, share: str | None) -> None:
-        """Record that a browser has logged in or out.
-
-        `event` is `login` or `logout`. `share` is the id of the share that a visitor uses; None if
-        the browser is the user's.
-        """
-        if self._log is not None:
-            self._log.record(event, by="user" if share is None else "share", share=share)
+        if by == "agent" or not _SENT_BY_WINDOW.fullmatch(data):
+            self.record("input", entry, by=by, bytes=len(data), share=share)
 
 
-def command_fields(
-    command: str, args: list[str] | None
-) -> dict[str, str | int | bool | list[str] | None]:
+def command_fields(command: str, args: list[str] | None) -> dict[str, Value]:
     """Return the fields of an entry that describe a command: `command` and `args`.
 
     Together they have about `COMMAND_CHARS_MAX` characters at most. A word that does not fit is
@@ -202,8 +130,12 @@ def _background(found: Background) -> list[str]:
     return [*listed, f"{found.omitted} others"] if found.omitted else listed
 
 
-def _identity(entry: TerminalEntry) -> dict[str, str | None]:
-    """Return the fields that identify a terminal, and the agent that created it, if any."""
+def agent_fields(agent: AgentInfo, session: str) -> dict[str, Value]:
+    """Return the fields that identify an agent; a session id that is too long is cut."""
+    return _agent_fields(agent.name, agent.connection_id, session)
+
+
+def _identity(entry: TerminalEntry) -> dict[str, Value]:
     record = entry.record
     if record.connection is None:
         return {"terminal": entry.id}
@@ -211,9 +143,5 @@ def _identity(entry: TerminalEntry) -> dict[str, str | None]:
     return {"terminal": entry.id, **who}
 
 
-def _agent_fields(agent: str | None, connection: str, session: str) -> dict[str, str | None]:
-    """Return the fields that identify an agent: its name, and the ids of connection and session.
-
-    `agent` is the name; None if the agent has sent none. A session id that is too long is cut.
-    """
-    return {"agent": agent, "connection": connection, "session": session[:COMMAND_CHARS_MAX]}
+def _agent_fields(name: str | None, connection: str, session: str) -> dict[str, Value]:
+    return {"agent": name, "connection": connection, "session": session[:COMMAND_CHARS_MAX]}

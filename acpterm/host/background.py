@@ -13,8 +13,9 @@ import trio
 
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.registry import TerminalRegistry
-from acpterm.pty.background import NO_BACKGROUND
+from acpterm.pty.background import NO_BACKGROUND, Background
 from acpterm.pty.processes import now as boot_time
+from acpterm.pty.tracking.tree import collect
 
 PERIOD_S: Final = 0.5
 # The longest time between two descriptions of processes that stay the same.
@@ -39,49 +40,69 @@ class BackgroundMonitor:
     def __init__(self, registry: TerminalRegistry) -> None:
         self._registry: Final = registry
         self._watched: Final[dict[str, _Watched]] = {}
-        self._added = trio.Event()
+        self._added: Final = trio.lowlevel.ParkingLot()
 
     def watch(self, entry: TerminalEntry) -> None:
         """Watch a terminal whose program has exited, until nothing runs on."""
         self._watched[entry.id] = _Watched(entry)
-        self._added.set()
+        self._added.unpark_all()
 
     async def check(self, entry: TerminalEntry) -> None:
         """Record what an exited program has left running now; look for at most a second."""
         # Most leave nothing, which is found without waiting.
-        if not entry.may_have_background or self._found_nothing(entry):
-            return
+        if entry.may_have_background and not self._found_nothing(entry):
+            await self._settle(entry)
+
+    async def _settle(self, entry: TerminalEntry) -> None:
         settled_at = entry.over_since + _SETTLING_S
         with trio.move_on_after(_CHECK_TIMEOUT_S):
             while boot_time() < settled_at or not await self._describe(entry):
                 await trio.sleep(_POLL_S)
                 if self._found_nothing(entry):
+                    if entry.background_end is not None:
+                        # What it has written last may still be in the PTY.
+                        await entry.terminal.wait_output_closed()
                     return
+
+    async def of_running(self, entry: TerminalEntry) -> Background:
+        """Return what runs beside the foreground of a terminal whose program has not exited.
+
+        Nothing is recorded.
+        """
+        found: Background | None = NO_BACKGROUND
+        with suppress(OSError):  # no descriptor is free just now
+            found = await entry.terminal.background()
+            if found != NO_BACKGROUND:
+                await trio.sleep(_SETTLING_S)
+                found = await entry.terminal.background()
+        return found or NO_BACKGROUND
 
     async def check_all(self) -> None:
         """Check now all terminals whose exited program may have left something running."""
-        await self._for_each(lambda watched: self.check(watched.entry))
+        await self._for_each(lambda watched: self._settle(watched.entry))
 
     async def run(self) -> None:
         """Check all watched terminals periodically, until cancelled."""
         while True:
-            self._added = trio.Event()
-            if not self._watched:
-                await self._added.wait()
+            while not self._watched:
+                await self._added.park()
             await trio.sleep(PERIOD_S)
-            await self._for_each(self._check_watched)
+            await self._for_each(self._describe_due)
 
-    async def _for_each(self, check: Callable[[_Watched], Awaitable[None]]) -> None:
-        # At once, so that they share one scan of the system's processes. In a function of its own,
-        # because a loop in `run` would hold the last terminal and its ring until the next round.
+    async def _for_each(self, describe: Callable[[_Watched], Awaitable[None]]) -> None:
+        # In a function of its own, because a loop in `run` would hold the last terminal and its
+        # ring until the next round.
+        all_watched = list(self._watched.values())
+        are_over = await collect(self._found_nothing(each.entry) for each in all_watched)
+        # At once, so that they share one scan of the system's processes.
         async with trio.open_nursery() as nursery:
-            for watched in list(self._watched.values()):
-                nursery.start_soon(check, watched)
+            for watched, is_over in zip(all_watched, are_over, strict=True):
+                if not is_over:
+                    nursery.start_soon(describe, watched)
 
-    async def _check_watched(self, watched: _Watched) -> None:
+    async def _describe_due(self, watched: _Watched) -> None:
         entry, before = watched.entry, watched.entry.background
-        is_due = trio.current_time() >= watched.next
-        if not self._found_nothing(entry) and is_due:
+        if trio.current_time() >= watched.next:
             await self._describe(entry)
             is_same = entry.background == before
             longer = min(2 * watched.pause, _DESCRIPTION_PERIOD_MAX_S)

@@ -83,7 +83,7 @@ class Origin:
 class InputWait(NamedTuple):
     """Whether a program waits for input, and which (`pty.input_wait.waiter`); None if unknown.
 
-    `stopped` is a program that is stopped for lack of the terminal. `is_idle` says that the program
+    `stopped` is a program that is stopped. `is_idle` says that the program
     that waits asks nothing: a shell at its prompt, an editor or a pager.
     """
 
@@ -104,7 +104,7 @@ class InputWait(NamedTuple):
 
     @property
     def needs_user(self) -> bool:
-        """Whether the program asks something, or is stopped for lack of the terminal."""
+        """Whether the program asks something, or is stopped."""
         return bool(self.asks or self.stopped)
 
 

@@ -72,7 +72,7 @@ class Subscription:
         self._queue: deque[Event] = deque()
         self._bytes = 0
         self._dropped = 0
-        self._has_events = trio.Event()
+        self._has_events: Final = trio.lowlevel.ParkingLot()
 
     def put(self, event: Event) -> None:
         """Queue an event, if it is wanted; drop the oldest ones if the queue is full."""
@@ -83,13 +83,12 @@ class Subscription:
         while len(self._queue) > QUEUE_MAX or self._bytes > QUEUE_BYTES_MAX:
             self._take()
             self._dropped += 1
-        self._has_events.set()
+        self._has_events.unpark_all()
 
     async def next(self) -> tuple[Event, int]:
         """Wait for the next event. Return it, and the number of events dropped just before it."""
         while not self._queue:
-            self._has_events = trio.Event()
-            await self._has_events.wait()
+            await self._has_events.park()
         dropped, self._dropped = self._dropped, 0
         return self._take(), dropped
 
@@ -173,4 +172,4 @@ class EventBus:
         self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
     ) -> None:
         """Record an event in the audit log only; the arguments are as in `publish_terminal`."""
-        self._trail.terminal(event, entry, by, share)
+        self._trail.on_bus_event(event, entry, by, share)

@@ -52,7 +52,7 @@ class InputMonitor:
     def check(self, entry: TerminalEntry) -> None:
         """Publish an event if a program began or stopped waiting for input since the last check.
 
-        A program that is stopped for lack of the terminal waits, too.
+        A program that is stopped waits, too.
         """
         before, entry.waiting = entry.waiting, input_wait(entry)
         now = entry.waiting

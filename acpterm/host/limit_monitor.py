@@ -64,22 +64,21 @@ class LimitMonitor:
         # The deadline of each terminal, and a number. The heap compares the numbers if deadlines
         # are equal, since it cannot compare terminals.
         self._deadlines: list[tuple[float, int, Watched]] = []
-        self._changed = trio.Event()
+        self._changed: Final = trio.lowlevel.ParkingLot()
 
     def watch(self, terminal: Watched) -> None:
         """Watch a terminal until its limit does not apply any more."""
         self._push(terminal.last_activity() + terminal.idle_s, terminal)
         if self._deadlines[0][2] is terminal:
-            self._changed.set()
+            self._changed.unpark_all()
 
     async def run(self) -> None:
         """Expire idle terminals until cancelled."""
         while True:
-            self._changed = trio.Event()
             # Compute a duration, because this clock need not be trio's, which tests replace.
             left = self._check() - self._clock()
             with trio.move_on_after(max(0.0, left)):
-                await self._changed.wait()
+                await self._changed.park()
 
     def _check(self) -> float:
         """Handle all deadlines that have passed; return the next one, infinity if there is none."""

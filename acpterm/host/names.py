@@ -13,10 +13,15 @@ from typing import Final
 
 from acpterm.host.entry import TerminalEntry
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
+from acpterm.runtime.bounded_dict import BoundedDict
 
 LAST_NAME: Final = "@last"
 # At the end of a requested name, this asks for a number that makes the name unique.
 _NUMBER_MARK: Final = "-#"
+# Longer numbers, which only an agent chooses, do not count.
+_NUMBERED: Final = re.compile(r"(.*-)(\d{1,9})", re.DOTALL)
+# The beginnings of names whose numbers are known; of others a number may come again.
+_STEMS_MAX: Final = 1024
 # Maximum characters of a name: short enough for a list, and for an error message.
 _NAME_MAX: Final = 64
 # How many ids an error message lists.
@@ -77,16 +82,30 @@ def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
     return max(found, key=lambda entry: (not entry.is_over, entry.created_at), default=None)
 
 
-def numbered(name: str, taken: Collection[str]) -> str:
-    """Replace the `#` at the end of a name that ends with `-#` by a number; return the new name.
+class Numbers:
+    """The numbers at the ends of names. None is given twice: an agent may repeat an old name."""
 
-    The number is the smallest, at least 1, with which the new name is not in `taken`. A name with
-    another end is returned unchanged.
-    """
-    if not name.endswith(_NUMBER_MARK):
-        return name
-    stem = name[:-1]
-    return next(one for n in itertools.count(1) if (one := f"{stem}{n}") not in taken)
+    def __init__(self) -> None:
+        self._last: Final[BoundedDict[str, int]] = BoundedDict(_STEMS_MAX)
+
+    def record(self, name: str) -> None:
+        """Record the name of a terminal, whose number is then never given again."""
+        if found := _NUMBERED.fullmatch(name):
+            stem, number = found[1], int(found[2])
+            self._last[stem] = max(number, self._last.get(stem, 0))
+            self._last.move_to_end(stem)
+
+    def numbered(self, name: str, taken: Collection[str]) -> str:
+        """Replace the `#` at the end of a name that ends with `-#`; return the new name.
+
+        The number is higher than all that were recorded with the same beginning, and the new name
+        is not in `taken`. A name with another end is returned unchanged.
+        """
+        if not name.endswith(_NUMBER_MARK):
+            return name
+        stem = name[:-1]
+        numbers = itertools.count(self._last.get(stem, 0) + 1)
+        return next(one for n in numbers if (one := f"{stem}{n}") not in taken)
 
 
 def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:

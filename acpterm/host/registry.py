@@ -69,6 +69,7 @@ class TerminalRegistry:
         self._running: dict[str, TerminalEntry] = {}
         # Names of terminals that are being created.
         self._reserved_names: set[str] = set()
+        self._numbers: Final = names.Numbers()
 
     def __iter__(self) -> Iterator[TerminalEntry]:
         """Iterate over a copy of the entries, in order of creation."""
@@ -106,16 +107,15 @@ class TerminalRegistry:
     def reserve_name(self, name: str | None) -> Iterator[str | None]:
         """Reserve a name for a terminal that is created in the block, and yield the name.
 
-        None reserves nothing. If `name` ends with `-#`, the `#` is replaced by the smallest number
-        that makes a name which no terminal has, not even a terminal that is over
-        (`TerminalEntry.is_over`). Raises `RpcError` (-32602) if the name is not allowed, is
-        reserved already, or is the name of another terminal that is not over.
+        None reserves nothing. If `name` ends with `-#`, the `#` is replaced by a number, so that no
+        terminal has had the name (see `names.Numbers`). Raises `RpcError` (-32602) if the name is
+        not allowed, is reserved already, or is the name of another terminal that is not over.
         """
         if name is None:
             yield None
             return
         taken = {entry.name for entry in self._entries.values() if entry.name}
-        name = names.numbered(name, taken | self._reserved_names)
+        name = self._numbers.numbered(name, taken | self._reserved_names)
         self._check_name(name)
         self._reserved_names.add(name)
         try:
@@ -144,6 +144,8 @@ class TerminalRegistry:
         self._watch_exit(entry)
 
     def _watch_exit(self, entry: TerminalEntry) -> None:
+        if entry.name is not None:
+            self._numbers.record(entry.name)
         self._running[entry.id] = entry
         if entry.terminal.exit is not None:
             self.record_exit(entry.terminal)

@@ -18,6 +18,7 @@ from acpterm.config import Settings
 from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, InputWait, TerminalEntry
 from acpterm.host.state.records import unpack_text
 from acpterm.jsonrpc import readable
+from acpterm.pty.background import Background
 from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
@@ -84,9 +85,13 @@ def _waiting_program(waiting: InputWait, terminal: Terminal) -> str | UnsetType:
 
 
 def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:
-    """Describe a program that was stopped for lack of the terminal; UNSET if there is none."""
+    """Describe a program that was stopped; UNSET if there is none."""
     if stopped is None:
         return UNSET
+    if stopped.signal not in (signal.SIGTTIN, signal.SIGTTOU):
+        how = f"was stopped by {stopped.signal.name}"
+        does = f"kill -CONT {stopped.pid} continues it"
+        return StoppedProgram(stopped.pid, stopped.name, how, does)
     wants = "read the terminal" if stopped.signal == signal.SIGTTIN else "set the terminal's modes"
     is_timeouts = stopped.leader == "timeout"
     does = "use timeout --foreground" if is_timeouts else "start it in the foreground"
@@ -101,8 +106,12 @@ def cwd_gone(entry: TerminalEntry) -> str | UnsetType:
 
 def background(entry: TerminalEntry) -> list[BackgroundProcess] | UnsetType:
     """Describe what an exited program has left running; UNSET if nothing is known to run."""
-    found = entry.background.processes
-    return [BackgroundProcess(p.pid, p.command, list(p.ports)) for p in found] or UNSET
+    return background_processes(entry.background)
+
+
+def background_processes(found: Background) -> list[BackgroundProcess] | UnsetType:
+    """Return the processes of a background; UNSET if there are none."""
+    return [BackgroundProcess(p.pid, p.command, list(p.ports)) for p in found.processes] or UNSET
 
 
 def _promoted_by(entry: TerminalEntry) -> Literal["agent", "user"] | UnsetType:

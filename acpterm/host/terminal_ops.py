@@ -11,18 +11,19 @@ import math
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple, Protocol
 
+import msgspec
 import trio
 from msgspec import UNSET
 
 from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
 from acpterm.acp.terminal import Empty
-from acpterm.acp.user_api import ScreenResponse
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.host.entry import InputWait, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.input_monitor import QUIET_S, input_wait
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
-from acpterm.host.terminal_info import exit_status, stopped_info
+from acpterm.host.terminal_info import background_processes, exit_status, stopped_info
 from acpterm.host.windows import Windows
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.pty.signals import number_of
@@ -33,7 +34,6 @@ from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text.slices import resync
 from acpterm.terminal.vt import emulator
 from acpterm.terminal.vt.emulator import ScreenTooLargeError
-from acpterm.terminal.vt.history import rows_before
 from acpterm.terminal.vt.library import EmulatorMissingError
 from acpterm.terminal.vt.paint import main_output
 from acpterm.terminal.vt.rows import rows
@@ -82,10 +82,10 @@ def read(
     """Return a coroutine that waits, then returns the output or the screen, as `params` request.
 
     The wait ends when there is output after `since`, when the program has exited, or after
-    `wait_ms` milliseconds; with `until_input`, also when the program waits for input or is stopped
-    for lack of the terminal. `read` itself raises `RpcError` (-32602) if `since` is after the end
-    of the output, or if the requested screen is too large. The coroutine raises the errors of
-    `current_screen` if the screen is requested.
+    `wait_ms` milliseconds; with `until_input`, also when the program waits for input or is stopped.
+    `read` itself raises `RpcError` (-32602) if `since` is after the end of the output, or if the
+    requested screen is too large. The coroutine raises the errors of `current_screen` if the screen
+    is requested.
     """
     terminal = entry.terminal
     view = params.format or terminal.view
@@ -144,18 +144,16 @@ async def _wait_for_output(
     With `until_input`, the wait also ends when the program waits for input, or is stopped: then
     return what was found.
     """
-    terminal = entry.terminal
     # A program that has not read the latest input yet still seems to wait for input.
     check_at = trio.current_time() + QUIET_S if until_input else math.inf
-    while terminal.exit is None and terminal.ring.end <= seen:
-        with trio.move_on_at(check_at) as timer:
-            await terminal.wait_changed()
-        if timer.cancelled_caught:
-            found = input_wait(entry)
-            if found.is_blocked:
-                return found
-            check_at = trio.current_time() + _INPUT_CHECK_S
-    return None
+    while True:
+        with trio.move_on_at(check_at):
+            await entry.terminal.wait_output(seen)
+            return None
+        found = input_wait(entry)
+        if found.is_blocked:
+            return found
+        check_at = trio.current_time() + _INPUT_CHECK_S
 
 
 def _response(
@@ -201,7 +199,7 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
     is too long for the terminal. The coroutine also raises it if the input is dropped.
     """
     try:
-        typed = terminal.keyboard.type(data)
+        typed = terminal.keyboard.type(terminal.ring.encode_input(data))
     except (trio.ClosedResourceError, OSError) as error:
         raise has_ended(terminal) from error
     except InputFullError as error:
@@ -277,6 +275,19 @@ def has_ended(terminal: Terminal) -> RpcError:
     )
 
 
+async def info_with_background(host: HostState, entry: TerminalEntry) -> TerminalInfo:
+    """Describe a terminal, with what runs beside its program if that has not exited."""
+    if entry.terminal.exit is not None:
+        await host.background.check(entry)
+        return host.terminal_info(entry)
+    found = await host.background.of_running(entry)
+    return msgspec.structs.replace(
+        host.terminal_info(entry),
+        background=background_processes(found),
+        background_omitted=found.omitted or UNSET,
+    )
+
+
 def respond_after_exit(host: HostState, entry: TerminalEntry) -> Empty | Coroutine[Any, Any, Empty]:
     """Return the response to a kill or release request, or a coroutine that returns the response.
 
@@ -336,12 +347,6 @@ async def screen(sender: Sender, terminal: Terminal) -> ScreenResponse:
         position=position,
         alternate=found.is_alternate,
     )
-
-
-async def history(terminal: Terminal, current: ScreenResponse, count: int) -> list[str]:
-    """Return at most `count` rows above the screen `current`, with colours."""
-    data = retained_main_output(terminal, current.position)
-    return await rows_before(data, current.cols, current.lines, count)
 
 
 def retained_main_output(terminal: Terminal, end: int) -> bytes:

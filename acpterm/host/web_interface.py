@@ -23,6 +23,13 @@ class Share(NamedTuple):
     """How many WebSockets use the share now."""
 
 
+class Token(NamedTuple):
+    """The bearer token of an agent. `created_at` is in seconds since 1970."""
+
+    name: str
+    created_at: float
+
+
 class WebInterface(Protocol):
     """The HTTP server of a daemon, whether it listens or not."""
 
@@ -71,4 +78,23 @@ class WebInterface(Protocol):
         """Return the ids of shares that have ended, but whose end could not be stored yet.
 
         Raises `RpcError` (-32603) if the server's files cannot be used.
+        """
+
+    def new_token(self, name: str) -> str:
+        """Return a new bearer token for the agent `name`.
+
+        Raises `RpcError`: -32602 if the agent has one, or if there are too many; -32603 if the
+        token cannot be stored.
+        """
+
+    def tokens(self) -> list[Token]:
+        """Return the agents' bearer tokens, oldest first.
+
+        Raises `RpcError` (-32603) if the server's files cannot be used.
+        """
+
+    def remove_token(self, name: str) -> bool:
+        """Remove a token, and close the connections that use it. Return False if there is none.
+
+        Raises `RpcError` (-32603) if the change cannot be stored.
         """

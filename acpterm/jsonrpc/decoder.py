@@ -29,6 +29,8 @@ from acpterm.jsonrpc.messages import (
     Response,
 )
 
+ID_CHARS_MAX: Final = 1024
+
 
 class _Envelope(Struct):
     """All members that a message may have."""
@@ -96,7 +98,9 @@ def id_of(value: object) -> Id | UnsetType:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return value if -(2**63) <= value < 2**63 else UNSET
-    return value if value is None or isinstance(value, str) else UNSET
+    if isinstance(value, str):
+        return value if len(value) <= ID_CHARS_MAX else UNSET
+    return value if value is None else UNSET
 
 
 def _invalid_message(line: bytes) -> InvalidMessage:
@@ -112,7 +116,7 @@ def _invalid_message(line: bytes) -> InvalidMessage:
         what = f"a message must be a JSON object, not {excerpt(line)}"
         if line.lstrip().startswith(b"["):
             expected = "send each message on a line of its own"
-            what = f"batches are not part of ACP v1: {expected}, not {excerpt(line)}"
+            what = f"a batch is not a message: {expected}, not {excerpt(line)}"
         return InvalidMessage(INVALID_REQUEST, what)
     except msgspec.DecodeError as error:
         what = f"the message is not JSON: {excerpt(line)}"
@@ -188,7 +192,7 @@ def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) ->
     elif _decoded(_versions, members["jsonrpc"]) is UNSET:
         wrong = f'jsonrpc is {excerpt(members["jsonrpc"])}: it must be "2.0"'
     elif id_is_bad:
-        expected = "a string, null, or an integer of 64 bits"
+        expected = f"a string of at most {ID_CHARS_MAX} characters, null, or an integer of 64 bits"
         wrong = f"id is {excerpt(members['id'])}: it must be {expected}"
     elif "method" in members and _decoded(_strings, members["method"]) is UNSET:
         wrong = f"method is {excerpt(members['method'])}: it must be a string"

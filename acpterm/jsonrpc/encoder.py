@@ -99,9 +99,12 @@ def is_utf8_encodable(value: str) -> bool:
 
 
 def _line(message: Struct) -> bytes:
-    line = _encoder.encode_lines([message])
+    # Not `encode`: msgspec 0.22 crashes there if there is no memory, and here raises MemoryError.
+    line = bytearray()
+    _encoder.encode_into(message, line)
+    line += b"\n"
     if line.find(b"\n") != len(line) - 1:
         # Raw values that were not encoded here may extend over several lines. A newline in JSON is
         # never part of a string, so a space is equivalent.
         line = line[:-1].replace(b"\n", b" ") + b"\n"
-    return line
+    return bytes(line)

@@ -9,7 +9,8 @@ The keeper process imports only the standard library (and ptyprocess on systems 
 Both the keeper and the worker use:
 
 - `protocol`: their messages, and the socket between them;
-- `ring_file`: the layout of the ring file, which holds a terminal's output.
+- `ring_file`: the layout of the ring file, which holds a terminal's output;
+- `encodings`: the encodings of output, and of input.
 
 Only the worker uses (on trio):
 

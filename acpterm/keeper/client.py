@@ -40,6 +40,10 @@ from acpterm.keeper.time_slices import request_short_slices
 from acpterm.keeper.wake_ups import WakeUps
 from acpterm.pty.program import Program
 
+# More would fill the socket, and then the responses to all clients wait for the keeper (`flushed`).
+# Those that were cancelled do not count.
+_SPAWNS_MAX: Final = 32
+
 
 class KeeperClient:
     """The worker's end of its connection to the keeper. Owns the socket `sock`."""
@@ -60,6 +64,7 @@ class KeeperClient:
         self._socket: Final = KeeperSocket(sock)
         self._wake_ups: Final = WakeUps()
         self._requests: Final = PendingRequests()
+        self._spawning: Final = trio.Semaphore(_SPAWNS_MAX)
         self._watched: dict[str, TerminalEvents] = {}
         # Reports about terminals that were found and are not watched yet.
         self._pending_reports: dict[str, list[Callable[[TerminalEvents], None]]] = {}
@@ -146,6 +151,7 @@ class KeeperClient:
         rows: int,
         ring_size: int,
         record: bytes,
+        encoding: str = "utf-8",
         cgroup: int | None,
         make: Callable[[Spawned], TerminalEvents],
     ) -> TerminalEvents:
@@ -154,8 +160,8 @@ class KeeperClient:
         `make` is called with the keeper's response as soon as it arrives. All reports about the
         terminal are then passed to the result of `make`. `ring_size` is the size of the ring in
         bytes. The keeper stores `record`, the terminal's state for the next worker, under the key
-        `t/NAME`. `cgroup` is a descriptor of the directory of the program's control group; None for
-        the keeper's group.
+        `t/NAME`. `encoding` is that of the program's output (`encodings`). `cgroup` is a descriptor
+        of the directory of the program's control group; None for the keeper's group.
 
         Raises `OSError` if the keeper refuses the request, or if this process has too few
         descriptors for the response. Raises `KeeperLostError` if the connection is lost. Also
@@ -163,11 +169,18 @@ class KeeperClient:
         keeper has reported its start.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._require_keeper()
-        request = self._requests.new_number()
-        fields = request, name, _to_wire(program), cols, rows, ring_size, record
-        self._socket.send("spawn", *fields, fds=[] if cgroup is None else [cgroup])
-        return await self._requests.wait_spawned(request, make)
+        try:
+            self._spawning.acquire_nowait()
+        except trio.WouldBlock:
+            await self._spawning.acquire()
+        try:
+            self._require_keeper()
+            request = self._requests.new_number()
+            fields = request, name, _to_wire(program), cols, rows, ring_size, record, encoding
+            self._socket.send("spawn", *fields, fds=[] if cgroup is None else [cgroup])
+            return await self._requests.wait_spawned(request, make)
+        finally:
+            self._spawning.release()
 
     def watch(self, name: str, events: TerminalEvents) -> None:
         """Pass all reports about the terminal `name`, which `connect` found, to `events`.
@@ -310,7 +323,7 @@ class KeeperClient:
     def _terminal(self, message: Message) -> None:
         name, pid, started, report, closed_end, session = (*message.fields, None)[:6]
         ring, master = _ring_and_master(message)
-        exited = None if report is None else exit_report(*report)
+        exited = None if report is None else exit_report(report)
         self.terminals.append(Found(name, pid, started, master, ring, exited, closed_end, session))
         self._pending_reports[name] = []
 
@@ -350,7 +363,7 @@ class KeeperClient:
             spawn.finish(outcome.Error(OSError(number, reason)))
 
     def _exited(self, message: Message) -> None:
-        report = exit_report(*message.fields[1:6])
+        report = exit_report(message.fields[1:7])
         self._deliver(message.fields[0], lambda events: events.exited(report))
 
     def _closed(self, message: Message) -> None:

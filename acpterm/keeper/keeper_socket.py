@@ -36,7 +36,7 @@ class KeeperSocket:
         sock.set_inheritable(False)
         self._sock: Final = sock
         self._queue: Final[deque[tuple[bytes, list[int]]]] = deque()
-        self._changed = trio.Event()
+        self._changed: Final = trio.lowlevel.ParkingLot()
         self._is_refused = False
         self.lost: str | None = None
         """Why the keeper was lost; None while the socket is open."""
@@ -51,7 +51,7 @@ class KeeperSocket:
         if self.lost is not None or (not self._queue and self._try(data, fds)):
             return
         self._queue.append((data, _duplicates(fds)))
-        self._change()
+        self._changed.unpark_all()
 
     @property
     def is_flushed(self) -> bool:
@@ -61,7 +61,7 @@ class KeeperSocket:
     async def flushed(self) -> None:
         """Wait until no message is queued, or the connection to the keeper is lost."""
         while not self.is_flushed:
-            await self._changed.wait()
+            await self._changed.park()
 
     async def flush_forever(self) -> None:
         """Send queued messages until cancelled."""
@@ -75,8 +75,8 @@ class KeeperSocket:
                     # spin, so wait a little in that case.
                     await trio.lowlevel.wait_writable(self._sock)
                     await trio.sleep(_RETRY_S if self._is_refused else 0)
-            self._change()
-            await self._changed.wait()
+            self._changed.unpark_all()
+            await self._changed.park()
 
     def close(self) -> None:
         """Close the socket and drop all queued messages."""
@@ -113,7 +113,7 @@ class KeeperSocket:
 
     def _lose(self, reason: str) -> KeeperLostError:
         self.lost = reason
-        self._change()
+        self._changed.unpark_all()
         return KeeperLostError(reason)
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
@@ -135,10 +135,6 @@ class KeeperSocket:
             self._is_refused = True
             return False
         return True
-
-    def _change(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
 
 def _duplicates(fds: Sequence[int]) -> list[int]:

@@ -11,7 +11,8 @@ From the worker:
                                         to `state_end`, below
     ready()                             the state is restored; the keeper responds with `go`
     refuse(reason)                      instead of `ready`: this worker cannot take over, and exits
-    spawn(request, name, program, cols, rows, ring_size, record)   [cgroup directory] or []
+    spawn(request, name, program, cols, rows, ring_size, record, encoding)
+                                        [cgroup directory] or []; an encoding of `encodings`
     put(key, value) descriptors         store an entry, replacing any entry of that key
     delete(key)
     close(name)                         close the keeper's master of a terminal
@@ -31,7 +32,7 @@ From the keeper:
     go()
     spawned(request, name, pid, started, way, session)   [ring, master]; [ring] if the PTY is closed
     refused(request, errno, message)
-    exited(name, wait_status, cpu_s, max_rss_bytes, reaped_at, end)
+    exited(name, wait_status, cpu_s, max_rss_bytes, reaped_at, end, orphans)
     closed(name, end)
     terminate()                         a signal requests that the daemon shut down
     restart_failed(request, reason)
@@ -40,6 +41,8 @@ From the keeper:
 is the worker's child. `stored` is true if the service manager stores the descriptors that let
 programs outlive the keeper. `started` is the program's start time in seconds since boot.
 `exit` has the fields of `exited` from `wait_status` to `end`; it is None while the program runs.
+`orphans` are the pids of the keeper's children that are neither programs nor leaders nor workers,
+just after it has reaped the program; None if unknown, or more than `ORPHANS_MAX`.
 `closed_end` is `end` of `closed`; it is None until the terminal is closed. `way` is how the program
 was started, such as `leader`. `session` is the id of the PTY's session, which is the pid of its
 leader (see `programs.leader`); None if the program leads it, or the PTY has closed. `wait_status`
@@ -97,6 +100,7 @@ DATAGRAM_BYTES = 64 * 1024
 _SEND_BUFFER_BYTES = 1024 * 1024
 # The kernel allows 253 in one message (SCM_MAX_FD); one is reserved for the file of a long message.
 DESCRIPTORS_MAX = 252
+ORPHANS_MAX = 1000
 _INT = struct.Struct("=i")
 _SEQPACKET = getattr(_socket, "SOCK_SEQPACKET", None)
 _CLOEXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)

@@ -1,6 +1,7 @@
 """The values, callbacks and errors that a worker gets from its keeper."""
 
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 UNKNOWN: Final = -1
 """The `status` of an exit that is unknown, because an earlier keeper started the program."""
@@ -19,6 +20,8 @@ class ExitReport(NamedTuple):
     """The time at which the keeper reaped the program, in seconds since boot (CLOCK_BOOTTIME)."""
     end: int
     """A position in the output. Everything that the program itself wrote is before it."""
+    orphans: Sequence[int] | None = None
+    """The pids of all orphans just after the program was reaped; None if unknown."""
 
 
 class Spawned(NamedTuple):
@@ -91,8 +94,7 @@ class RestartError(Exception):
     """The new worker failed to start, so this worker continues. The error's message says why."""
 
 
-def exit_report(
-    status: int | None, cpu: float, max_rss: int, reaped_at: float, end: int
-) -> ExitReport:
-    """Return the report with the given fields; a `status` of None becomes `UNKNOWN`."""
-    return ExitReport(UNKNOWN if status is None else status, cpu, max_rss, reaped_at, end)
+def exit_report(fields: Sequence[Any]) -> ExitReport:
+    """Return the report with the given fields; a status of None becomes `UNKNOWN`."""
+    status, *others = fields
+    return ExitReport(UNKNOWN if status is None else status, *others)

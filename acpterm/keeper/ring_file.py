@@ -31,6 +31,7 @@ versions.
 | `MARKED` | keeper | start + 1 of the space that `mark_unread` has filled, else 0 |
 | `SESSION` | keeper, once | the pid of the leader of the terminal's session; 0 if the child is it |
 | `WRITTEN_AT` | keeper | time of the last write in microseconds of `time.monotonic`, or 0 |
+| `ENCODING` | keeper | the encoding of the program's output (`encodings`); 0 for UTF-8 |
 
 If a worker crashed, the keeper leaves `EMULATOR` as it is; after any other end, the keeper clears
 it. But if a worker was killed while `EMULATOR` was set, the keeper first increments
@@ -53,6 +54,10 @@ import os
 import sys
 
 from acpterm.keeper.protocol import unlinked_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from acpterm.keeper.programs.decoding import Decoder
 
 HEADER_WORDS = 32
 RECORD_OFFSET = HEADER_WORDS * 8
@@ -85,7 +90,8 @@ _MAGIC = int.from_bytes(b"acprng\x00\x01", "little")
     MARKED,
     SESSION,
     WRITTEN_AT,
-) = range(22)
+    ENCODING,
+) = range(23)
 
 EXITED_UNKNOWN = 1 << 32
 # Python 3.13 can map a file without keeping a duplicate of its descriptor.
@@ -103,7 +109,7 @@ class RingError(Exception):
 class RingFile:
     """A ring file, mapped into memory as `mapped`. Does not own a descriptor of the file."""
 
-    __slots__ = ("_map", "_record_area", "capacity", "data", "header")
+    __slots__ = ("_map", "_record_area", "capacity", "data", "decoder", "header")
 
     def __init__(self, mapped: mmap.mmap) -> None:
         view = memoryview(mapped)
@@ -114,6 +120,8 @@ class RingFile:
         self.data = view[DATA_OFFSET:]
         """The output: the byte at position p has the index `p % capacity`."""
         self.capacity: int = len(self.data)
+        #: The keeper's decoder of output that is not UTF-8, once there is such output.
+        self.decoder: Decoder | None = None
 
     def close(self) -> None:
         """Unmap the file, now or when the last view of `data` is released."""
@@ -123,6 +131,15 @@ class RingFile:
             self._map.close()
         except BufferError:
             return
+
+    def append(self, data: bytes) -> None:
+        """Write `data` at `HEAD`. There must be room, and `RESERVED` must be set."""
+        head = self.header[HEAD]
+        at = head % self.capacity
+        first = min(len(data), self.capacity - at)
+        self.data[at : at + first] = data[:first]
+        self.data[: len(data) - first] = data[first:]
+        self.header[HEAD] = head + len(data)
 
     def free_bytes(self) -> int:
         """Return how many bytes can be written without overwriting unconsumed output."""

@@ -3,18 +3,34 @@
 Models have learnt the parameters of other tools: `cmd` for `command`, `session_id` for `sessionId`.
 A tool declares one name, and gets the value that the model passes under any name of the same group
 (`_GROUPS`). Names are compared without case, hyphens and underscores. Unknown arguments are
-ignored. An argument that is null counts as absent.
+ignored. An argument that is null counts as absent. A value of another type is accepted if it can
+be meant (`_meant`), and `~` begins a directory.
 """
 
+import os
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.inspect import (
+    BoolType,
+    DictType,
+    FloatType,
+    IntType,
+    ListType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    StrType,
+    Type,
+    UnionType,
+    type_info,
+)
 from msgspec.structs import fields
 
-from acpterm.mcp.tool_error import ToolError
+from acpterm.mcp.tool_error import ToolError, shortened
 
 P = TypeVar("P", bound=msgspec.Struct)
 
@@ -51,13 +67,13 @@ def _group(name: str) -> tuple[str, ...]:
     return next((group for group in _GROUPS if plain in group), (plain,))
 
 
-def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P:
+def decode(tool: str, arguments: Any, params: type[P]) -> P:
     """Return the arguments of a call as the params of the tool `tool`.
 
     Raises `ToolError` if an argument is wrong or missing; the message says which, and what the tool
     takes.
     """
-    given = {name: value for name, value in (arguments or {}).items() if value is not None}
+    given = _object(tool, arguments, params)
     plain = {_plain(name): value for name, value in reversed(given.items())}
     names = [field.encode_name for field in fields(params)]
     # A name that the tool declares is never a synonym of another parameter.
@@ -72,29 +88,116 @@ def decode(tool: str, arguments: Mapping[str, Any] | None, params: type[P]) -> P
             found = _synonym(name, free)
             if found is not None:
                 values[name] = found
-    if isinstance(values.get("command"), list):
-        values["command"] = _line(values["command"], params)
-    for field in fields(params):
-        name = field.encode_name
-        if isinstance(values.get(name), str):
-            values[name] = _unquoted(values[name], field.type)
+    directory = next((name for name in values if "cwd" in _group(name)), None)
+    types = {field.encode_name: type_info(field.type) for field in fields(params)}
+    for name, value in values.items():
+        kinds = _kinds(types[name])
+        if name == "command" and isinstance(value, list) and not _has(kinds, ListType):
+            values[name] = shlex.join(map(str, value))
+        else:
+            values[name] = _meant(value, kinds)
+        if name == directory and isinstance(values[name], str):
+            values[name] = os.path.expanduser(values[name])
     try:
         return msgspec.convert(values, params, strict=False)
     except msgspec.ValidationError as error:
-        raise ToolError(f"{tool}: {error}; it takes {_summary(params)}") from error
+        why = _wrong(values, params, types) or str(error)
+        raise ToolError(f"{tool}: {why}; it takes {_summary(params)}") from error
 
 
-def _unquoted(value: str, kind: Any) -> Any:
-    """Return the argument `value`, prepared for the conversion to the type `kind`.
-
-    If `kind` is a list, JSON text is decoded to a list of strings. If `kind` is a number, the
-    string `term-1` becomes the string `1`, since a model may pass the name of a session in place of
-    its number. Any other string is returned unchanged.
-    """
-    if "list" in str(kind) and value.lstrip().startswith("["):
+def _object(tool: str, arguments: Any, params: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the arguments that are not null. Raises `ToolError` if they are no object."""
+    if isinstance(arguments, str):
         with suppress(ValueError):
-            return msgspec.json.decode(value, type=list[str])
-    return value.removeprefix(_NUMBERED) if "float" in str(kind) else value
+            arguments = msgspec.json.decode(arguments or "{}")
+    if not isinstance(arguments, dict | None):
+        text = shortened(msgspec.json.encode(arguments).decode())
+        takes = f"it takes {_summary(params)}"
+        raise ToolError(f"{tool}: arguments is {text}, but must be an object; {takes}")
+    return {name: value for name, value in (arguments or {}).items() if value is not None}
+
+
+def _kinds(kind: Type) -> list[Type]:
+    """Return the types of a union, except null; of another type, a list with the type itself."""
+    kind = kind.type if isinstance(kind, Metadata) else kind
+    kinds = kind.types if isinstance(kind, UnionType) else (kind,)
+    plain = (each.type if isinstance(each, Metadata) else each for each in kinds)
+    return [each for each in plain if not isinstance(each, NoneType)]
+
+
+def _has(kinds: list[Type], kind: type[Type]) -> bool:
+    return any(isinstance(each, kind) for each in kinds)
+
+
+def _meant(value: Any, kinds: list[Type]) -> Any:
+    """Return `value` as one of the types `kinds`, if it can be meant so; else unchanged.
+
+    A string may contain an array, an object or the name of a session for its number; a number or
+    boolean may stand for a string.
+    """
+    if isinstance(value, str):
+        is_array, is_object = value.lstrip().startswith("["), value.lstrip().startswith("{")
+        if (is_array and _has(kinds, ListType)) or (is_object and _has(kinds, DictType)):
+            with suppress(ValueError):
+                return _meant(msgspec.json.decode(value), kinds)
+        return value.removeprefix(_NUMBERED) if _has(kinds, FloatType) else value
+    if isinstance(value, bool | int | float) and _has(kinds, StrType):
+        return msgspec.json.encode(value).decode()
+    for kind in kinds:
+        if isinstance(kind, ListType) and isinstance(value, list):
+            return [_meant(each, _kinds(kind.item_type)) for each in value]
+        if isinstance(kind, DictType) and isinstance(value, dict):
+            within = _kinds(kind.value_type)
+            return {name: _meant(each, within) for name, each in value.items()}
+    return value
+
+
+def _wrong(
+    values: Mapping[str, Any], params: type[msgspec.Struct], types: Mapping[str, Type]
+) -> str | None:
+    """Return which parameter is wrong, with its value, and what is accepted; None if none is."""
+    for field in fields(params):
+        name = field.encode_name
+        if name not in values:
+            if field.required:
+                return f"{name} is missing"
+            continue
+        try:
+            msgspec.convert(values[name], field.type, strict=False)
+        except msgspec.ValidationError:
+            given = shortened(msgspec.json.encode(values[name]).decode())
+            return f"{name} is {given}, but must be {_words(types[name])}"
+    return None
+
+
+_WORDS: Final[Mapping[type[Type], str]] = {
+    StrType: "a string",
+    IntType: "an integer",
+    FloatType: "a number",
+    BoolType: "true or false",
+    ListType: "an array of strings",
+    DictType: "an object with strings",
+}
+
+
+def _words(kind: Type) -> str:
+    """Return the values that a type accepts, as text: `a number over 0`."""
+    texts = []
+    for each in _kinds(kind):
+        if isinstance(each, LiteralType):
+            texts.append(f"one of {', '.join(map(str, each.values))}")
+            continue
+        text = _WORDS.get(type(each))
+        if text is None:  # UNSET
+            continue
+        if isinstance(each, IntType | FloatType):
+            text += "" if each.gt is None else f" over {each.gt:g}"
+            text += "" if each.ge is None else f" from {each.ge:g} on"
+            text += "" if each.le is None else f" up to {each.le:g}"
+        if isinstance(each, ListType) and each.min_length:
+            text += ", not an empty one"
+        texts.append(text)
+    return " or ".join(texts)
 
 
 def _synonym(name: str, free: Mapping[str, Any]) -> Any:
@@ -129,16 +232,6 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
     except (TypeError, ValueError):
         return given
     return value * factor if is_other or (in_seconds and value >= _LONGEST_S) else value
-
-
-def _line(command: list[Any], params: type[msgspec.Struct]) -> Any:
-    """Return the words of `command` as one line of shell text.
-
-    If the tool with these `params` takes a list of words, return `command` unchanged.
-    """
-    kind = next(field.type for field in fields(params) if field.encode_name == "command")
-    takes_words = "list" in str(kind)
-    return command if takes_words else shlex.join(map(str, command))
 
 
 def _summary(params: type[msgspec.Struct]) -> str:

@@ -6,20 +6,25 @@ continue. A client that has sent a progress token is sent progress every `PROGRE
 that it does not give up, and the call may take up to `PROGRESS_MAX_S`.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
 
 from acpterm.config.tools import ToolSettings
+from acpterm.mcp.named_shell import turn
 from acpterm.mcp.questions import Ask
 from acpterm.mcp.sessions import Launch, Session, Sessions
 from acpterm.mcp.shells import Shells
-from acpterm.mcp.starting import Starts
+from acpterm.mcp.starting import Start, Starts
 
 BLOCK_MAX_S: Final = 45.0
 PROGRESS_MAX_S: Final = 600.0
 PROGRESS_INTERVAL_S: Final = 10.0
+# A call that has waited as long as it may still has to read the output.
+_TURN_MIN_S: Final = 1.0
 
 Report: TypeAlias = Callable[[float, str], Awaitable[None]]
 """Sends progress: seconds since the call began, and a sentence."""
@@ -65,8 +70,14 @@ class Call:
         Raises `ToolError` if the program cannot start, and `ApprovalPendingError` if the user has
         not decided about it when the call has to return.
         """
+        sessions = self.sessions
+        start = Start(launch, self.ask, partial(sessions.start, launch), sessions.remove)
+        return await self.begin(start)
+
+    async def begin(self, start: Start) -> Session:
+        """Begin a start, and return its session; raise as `start` does."""
         return await self.starts.start(
-            self.sessions, launch, self.ask, self.remaining, self.remaining_approval
+            self.sessions, start, self.remaining, self.remaining_approval
         )
 
     async def get(self, identifier: str) -> Session:
@@ -77,6 +88,19 @@ class Call:
         """
         start = self.starts.find(identifier)
         return await self.sessions.get(identifier) if start is None else start.result()
+
+    @asynccontextmanager
+    async def turn(self, session: Session) -> AsyncIterator[None]:
+        """Let no other call type into the session or read its new output during the block.
+
+        Raises `ToolError` if another call does so as long as this one may block, or if the session
+        was removed.
+        """
+        busy = f"another call still uses {session.id}: call again"
+        async with turn(session.turn, max(_TURN_MIN_S, self.remaining), busy):
+            if session not in self.sessions.all():
+                raise self.sessions.unknown(session.id)
+            yield
 
     @property
     def remaining(self) -> float:

@@ -274,7 +274,7 @@ class Connection:
             await unanswered()
 
     def _initialize(self, params: dict[str, Any]) -> dict[str, Any]:
-        self._client = _client(params.get("clientInfo"), params.get("capabilities"))
+        self._client = client_of(params.get("clientInfo"), params.get("capabilities"))
         version = params.get("protocolVersion")
         return {
             "protocolVersion": version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[0],
@@ -303,7 +303,7 @@ class Connection:
             capabilities = meta.get(f"{_META}clientCapabilities")
             if capabilities is None:
                 raise RpcError(INVALID_PARAMS, f"_meta has no {_META}clientCapabilities")
-            client = _client(meta.get(f"{_META}clientInfo"), capabilities)
+            client = client_of(meta.get(f"{_META}clientInfo"), capabilities)
             return client._replace(is_modern=True)
         if self._client is None:
             if method != "ping":
@@ -334,9 +334,12 @@ def _capabilities(*, tools_change: bool) -> dict[str, Any]:
     }
 
 
-def _client(info: Any, capabilities: Any) -> ClientInfo:
+def client_of(info: Any, capabilities: Any) -> ClientInfo:
+    """Return what `clientInfo` and `capabilities` say; malformed members say nothing."""
     name = info.get("name") if isinstance(info, dict) else None
-    can_ask = isinstance(capabilities, dict) and capabilities.get("elicitation") is not None
+    modes = capabilities.get("elicitation") if isinstance(capabilities, dict) else None
+    # No mode at all stands for forms; the other mode, `url`, is no question.
+    can_ask = isinstance(modes, dict) and (not modes or "form" in modes)
     return ClientInfo(name if isinstance(name, str) else "", can_ask=can_ask)
 
 

@@ -11,6 +11,31 @@ _LINE_SEARCH_SHARE: Final = 0.5
 """The share of the beginning or end that may be dropped to cut at the end of a line."""
 
 
+# Room for the line between the beginning and the end.
+_NOTE_CHARS: Final = 160
+
+
+class Lost(NamedTuple):
+    """What came before a text, and is no longer retained, except its `beginning`.
+
+    `lines` is None if their number is not known.
+    """
+
+    bytes: int
+    lines: int | None = None
+    beginning: str = ""
+
+
+def lost_before(text: str, size: int, beginning: str | None, total_lines: int | None) -> Lost:
+    """Return what was lost of an output of `size` bytes, of which `text` is the end."""
+    missing = size - len(text.encode(errors="replace"))
+    if total_lines is None:
+        return Lost(max(1, missing), None, beginning or "")
+    # A line ends with two bytes in the output (CRLF), and with one in the text.
+    lines = max(0, total_lines - text.count("\n"))
+    return Lost(max(1, missing - total_lines), lines, beginning or "")
+
+
 class Cropped(NamedTuple):
     """The beginning and end of an output, and how many lines and bytes between them were left out.
 
@@ -19,8 +44,10 @@ class Cropped(NamedTuple):
 
     head: str
     tail: str
-    lines: int = 0
+    lines: int | None = 0
     bytes: int = 0
+    lost: int = 0
+    """How many of the `bytes` can no longer be read."""
 
     @property
     def is_cropped(self) -> bool:
@@ -29,26 +56,38 @@ class Cropped(NamedTuple):
 
     @property
     def head_lines(self) -> int:
-        """The number of complete lines before the part that was left out."""
-        return self.head.count("\n")
+        """The number of complete lines before the part that was left out and can be read."""
+        return 0 if self.lost else self.head.count("\n")
 
     def with_note(self, how_to_read: str) -> str:
         """Return the output. If a part was left out, a line in its place says how to read it."""
         if not self.is_cropped:
             return self.head + self.tail
-        lines = f"{self.lines:,} line{'' if self.lines == 1 else 's'}"
+        size = _size(self.bytes)
+        if self.lines is not None:
+            size = f"{self.lines:,} line{'' if self.lines == 1 else 's'} ({size})"
+        how = f": {how_to_read}"
+        if self.lost == self.bytes:
+            how = ", no longer retained"
+        elif self.lost:
+            how = f", {_size(self.lost)} of it no longer retained{how}"
         separator = "" if not self.head or self.head.endswith("\n") else "\n"
-        note = f"… {lines} ({_size(self.bytes)}) left out: {how_to_read} …"
+        note = f"… {size} left out{how} …"
         return f"{self.head}{separator}{note}\n{self.tail}"
 
 
-def crop(text: str, limit: int) -> Cropped:
-    """Return `text`, or its beginning and end if it has more than `limit` characters."""
-    if len(text) <= limit:
+def crop(text: str, limit: int, lost: Lost | None = None) -> Cropped:
+    """Return `text`, or its beginning and end if it has more than `limit` characters.
+
+    With the line between them, they have at most `limit` characters, unless that is less than 320.
+    If something was `lost` before `text`, return the beginning of that, and the end of `text`.
+    """
+    if lost is None and len(text) <= limit:
         return Cropped(text, "")
-    head_size = round(limit * HEAD_SHARE)
-    tail_size = limit - head_size
-    head = text[:head_size]
+    room = max(limit // 2, limit - _NOTE_CHARS)
+    head_size = round(room * HEAD_SHARE)
+    tail_size = room - head_size
+    head = (text if lost is None else lost.beginning)[:head_size]
     end = head.rfind("\n") + 1
     if end > head_size * _LINE_SEARCH_SHARE:
         head = head[:end]
@@ -56,9 +95,14 @@ def crop(text: str, limit: int) -> Cropped:
     start = tail.find("\n") + 1
     if 0 < start < tail_size * _LINE_SEARCH_SHARE and not text[: -len(tail)].endswith("\n"):
         tail = tail[start:]
-    middle = text[len(head) : len(text) - len(tail)]
-    lines = middle.count("\n") + (0 if middle.endswith("\n") else 1)
-    return Cropped(head, tail, lines, len(middle.encode(errors="replace")))
+    middle = text[len(head) if lost is None else 0 : len(text) - len(tail)]
+    lines = middle.count("\n") + bool(middle and not middle.endswith("\n"))
+    size = len(middle.encode(errors="replace"))
+    if lost is None:
+        return Cropped(head, tail, lines, size)
+    gone = max(1, lost.bytes - len(head.encode(errors="replace")))
+    total = None if lost.lines is None else max(0, lost.lines + lines - head.count("\n"))
+    return Cropped(head, tail, total, size + gone, gone)
 
 
 def _size(count: int) -> str:

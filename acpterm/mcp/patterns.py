@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from time import monotonic
 from typing import Final, cast
 
-import anyio.to_thread
 import regex
+from anyio import to_thread
 
 from acpterm.mcp.tool_error import ToolError
 
@@ -47,29 +47,26 @@ class ModelPattern:
                 f"{pattern!r} is not a regular expression: {error}; escape its special characters"
             ) from error
 
-    async def search(self, text: str, pos: int = 0) -> re.Match[str] | None:
-        """Return the first match at index `pos` or later; None if there is none.
-
-        Raises `ToolError` if the search takes longer than `TIMEOUT_S`.
-        """
-        return await anyio.to_thread.run_sync(self._search, text, pos, TIMEOUT_S)
-
     async def matching(self, lines: Iterable[str]) -> list[tuple[int, str]]:
         """Return the lines that match, each with its number, from 0.
 
         Raises `ToolError` if the searches of all lines take longer than `TIMEOUT_S` together.
         """
-        return await anyio.to_thread.run_sync(self._matching, lines)
+        return await to_thread.run_sync(self._matching, lines)
 
     def _matching(self, lines: Iterable[str]) -> list[tuple[int, str]]:
         end = monotonic() + TIMEOUT_S
         return [
             (number, line)
             for number, line in enumerate(lines)
-            if self._search(line, 0, end - monotonic())
+            if self.search(line, 0, end - monotonic())
         ]
 
-    def _search(self, text: str, pos: int, timeout: float) -> re.Match[str] | None:
+    def search(self, text: str, pos: int, timeout: float) -> re.Match[str] | None:
+        """Return the first match at index `pos` or later; None if there is none.
+
+        Raises `ToolError` if that takes longer than `timeout` seconds: call it in a thread.
+        """
         try:
             # The timeout must be more than 0.
             found = self._compiled.search(
@@ -82,6 +79,72 @@ class ModelPattern:
             ) from error
         # A match of `regex` has all members of a match of `re`.
         return cast("re.Match[str] | None", found)
+
+
+class NewOutput:
+    """Searches for a pattern in the output since the last input, except in the echo of that input.
+
+    `shown` is how many characters of that output results have shown, and `matched` how many of
+    these reported matches have covered. A match in later output is preferred; if there is none, but
+    one between `matched` and `shown`, `was_shown` is true after the search. `typed` is the last
+    input; empty if it was not echoed.
+    """
+
+    def __init__(
+        self, pattern: ModelPattern, *, shown: int = 0, matched: int = 0, typed: str = ""
+    ) -> None:
+        self._pattern: Final = pattern
+        self._shown: Final = shown
+        self._matched: Final = matched
+        self._typed: Final = [each for each in map(_printable, typed.splitlines()) if each]
+        self.was_shown = False
+
+    async def search(self, text: str, pos: int = 0) -> re.Match[str] | None:
+        """Return the first match at index `pos` of `text` or later; None if there is none.
+
+        Raises `ToolError` if that takes longer than `TIMEOUT_S`.
+        """
+        # A result may have shown only the beginning of the line that matches.
+        line = text.rfind("\n", 0, self._shown) + 1
+        match = await to_thread.run_sync(self._search, text, max(pos, line), self._shown)
+        if match is None and pos < self._shown:
+            shown = text[: self._shown]
+            match = await to_thread.run_sync(self._search, shown, self._matched, 0)
+            self.was_shown = match is not None
+        return match
+
+    def _search(self, text: str, begin: int, shown: int) -> re.Match[str] | None:
+        end = monotonic() + TIMEOUT_S
+        while begin <= len(text):
+            match = self._pattern.search(text, begin, end - monotonic())
+            if match is None:
+                break
+            echo_end = self._echo_end(text, match)
+            if not echo_end and (match.end() > shown or not shown):
+                return match
+            begin = max(echo_end, match.start() + 1)
+        return None
+
+    def _echo_end(self, text: str, match: re.Match[str]) -> int:
+        """Return the index at which the echo ends that has the match or a part of it; 0 if none."""
+        echoed = 0
+        for typed in self._typed:
+            first = text.find(typed, echoed)
+            begin = max(0, match.start() - len(typed) + 1)
+            at = text.find(typed, begin, match.end() + len(typed))
+            # A shell may echo twice; a program may print what was typed once more.
+            if 0 <= at < match.end() and (at == first or len(typed) > len(match.group())):
+                return at + len(typed)
+            last = max(begin, len(text) - len(typed) + 1)
+            if any(typed.startswith(text[at:]) for at in range(last, match.start() + 1)):
+                return len(text)  # the rest of the echo is still to come
+            if first >= 0:
+                echoed = first + len(typed)
+        return 0
+
+
+def _printable(text: str) -> str:
+    return "".join(filter(str.isprintable, text)).strip()
 
 
 def _length(pattern: str) -> int:

@@ -79,7 +79,7 @@ class Resources:
             if is_screen:
                 text = (await session.terminal.screen()).text()
             else:
-                text = (await session.terminal.output()).text
+                text = session.clean((await session.terminal.output()).text)
         except AcptermError as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
         return {"contents": [{"uri": uri, "mimeType": _TEXT, "text": text}]}
@@ -92,8 +92,9 @@ class Resources:
         request of the client.
         """
         if not request.client.is_modern:
-            notify = request.connection.notify
-            self._listeners.add(_Listener(notify, self._subscribed, lists=True))
+            listener = _Listener(request.connection.notify, self._subscribed, lists=True)
+            self._listeners.add(listener)
+            self._group.start_soon(listener.run)
         self._group.start_soon(self._notify_of_sessions, sessions)
 
     async def subscribe(self, sessions: Sessions, uri: str) -> None:
@@ -135,7 +136,7 @@ class Resources:
             )
             self._listeners.add(listener)
             try:
-                await anyio.sleep_forever()
+                await listener.run()
             finally:
                 self._listeners.discard(listener)
 
@@ -144,10 +145,8 @@ class Resources:
         changed = sessions.changed
         while True:
             await changed.wait()
-            changed = sessions.changed  # set by changes during the notification
-            for listener in list(self._listeners):
-                if listener.lists:
-                    await listener.notify("notifications/resources/list_changed", {})
+            changed = sessions.changed
+            self._publish(None)
 
     @asynccontextmanager
     async def _watching(self, sessions: Sessions, uris: list[str]) -> AsyncIterator[None]:
@@ -198,7 +197,7 @@ class Resources:
                     found = await session.terminal.read(position, wait=_READ_WAIT_S)
                     if found.position != position or found.exit is not None:
                         position = found.position
-                        await self._publish(watch.uri)
+                        self._publish(watch.uri)
                     if found.exit is not None and not found.text:
                         return
                     await anyio.sleep(UPDATE_INTERVAL_S)
@@ -208,10 +207,11 @@ class Resources:
                 # Another session may get its id, and so its URI, later.
                 self._forget(watch)
 
-    async def _publish(self, uri: str) -> None:
-        for listener in list(self._listeners):
-            if uri in listener.uris:
-                await listener.notify("notifications/resources/updated", {"uri": uri})
+    def _publish(self, uri: str | None) -> None:
+        """Notify the listeners of a changed resource; None is the list of resources."""
+        for listener in self._listeners:
+            if listener.lists if uri is None else uri in listener.uris:
+                listener.publish(uri)
 
 
 class _Kinds(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -222,7 +222,10 @@ class _Kinds(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _Listener:
-    """Gets notifications by `notify`: about `uris`, and if `lists`, about the list of resources."""
+    """Gets notifications by `notify`: about `uris`, and if `lists`, about the list of resources.
+
+    A slow client must not hold up the others, so `run` sends them: each is queued once at most.
+    """
 
     def __init__(
         self,
@@ -231,9 +234,27 @@ class _Listener:
         *,
         lists: bool,
     ) -> None:
-        self.notify: Final = notify
         self.uris: Final = uris
         self.lists: Final = lists
+        self._notify: Final = notify
+        self._queued: Final[dict[str | None, None]] = {}
+        self._came = anyio.Event()
+
+    def publish(self, uri: str | None) -> None:
+        self._queued[uri] = None
+        self._came.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._came.wait()
+            self._came = anyio.Event()
+            while self._queued:
+                uri = next(iter(self._queued))
+                del self._queued[uri]
+                if uri is None:
+                    await self._notify("notifications/resources/list_changed", {})
+                else:
+                    await self._notify("notifications/resources/updated", {"uri": uri})
 
 
 class _Watch:

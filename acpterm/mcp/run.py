@@ -67,9 +67,10 @@ async def serve(settings: Settings, options: Options) -> None:
     on_error = partial(_log, settings)
     async with anyio.create_task_group() as group, lines:
         group.start_soon(_write, writes, queued, group.cancel_scope)
-        async with open_server(
-            options.tools, settings, connect, cwd, send=send, on_error=on_error
-        ) as connection:
+        async with (
+            open_server(options.tools, settings, connect, cwd, on_error=on_error) as server,
+            server.connection(send) as connection,
+        ):
             while data := await _read(reads):
                 await connection.receive(data)
 

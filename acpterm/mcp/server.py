@@ -1,9 +1,10 @@
 """The MCP server: lists the tools of one set, and executes calls.
 
-One server serves one client, which is an agent to the host. The agent's name is the name that the
-client has sent as its own (`clientInfo.name`). The first call that needs the connection to the host
-opens it. An error that the model can correct is a result with `isError`. A call of a tool that does
-not exist is an error of the protocol.
+One server serves one client, which is an agent to the host. A client has one connection, or over
+HTTP with the protocol of 2026, one for each request. The first call that needs the connection to
+the host opens it, in the name that the client has sent as its own (`clientInfo.name`). An error
+that the model can correct is a result with `isError`. A call of a tool that does not exist is an
+error of the protocol.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -43,7 +44,7 @@ class TerminalServer:
 
     `tools` is the name of the client's set of tools. `link` opens the connection to the host, and
     `shells` has the client's persistent shells. A program runs in the directory `cwd` if the client
-    names no directory for it.
+    names no directory for it. `on_error` is called with an unexpected error of a request.
     """
 
     def __init__(
@@ -55,7 +56,12 @@ class TerminalServer:
         shells: Shells,
         *,
         cwd: str,
+        on_error: Callable[[Exception], None],
     ) -> None:
+        self._identity: Final = Identity(
+            "acpterm", __version__, "acpterm terminals", INSTRUCTIONS[tools]
+        )
+        self._on_error: Final = on_error
         self._cwd: Final = cwd
         self._shells: Final = shells
         self._resources: Final = Resources(group)
@@ -66,8 +72,17 @@ class TerminalServer:
         self._jobs: Final = Jobs(group)
         self._sessions: Sessions | None = None
 
-    def handlers(self) -> dict[str, Handler]:
-        """Return the methods that the server serves."""
+    @asynccontextmanager
+    async def connection(self, send: Send) -> AsyncIterator[Connection]:
+        """Serve a connection of the client, which gets its lines by `send`, during the block.
+
+        At the end of the block, requests that are not done are cancelled.
+        """
+        async with anyio.create_task_group() as requests:
+            yield Connection(self._identity, self._handlers(), send, self._on_error, requests)
+            requests.cancel_scope.cancel()
+
+    def _handlers(self) -> dict[str, Handler]:
         return {
             "tools/list": self._list_tools,
             "tools/call": self._call_tool,
@@ -134,8 +149,6 @@ class TerminalServer:
             raise RpcError(
                 INVALID_PARAMS, f"there is no tool {shortened(name)!r}; there are {known}"
             )
-        if not isinstance(arguments, dict | None):
-            raise RpcError(INVALID_PARAMS, "arguments must be an object")
 
         async def work(ask: Ask | None) -> types.CallToolResult:
             settings = self._settings_for(request)
@@ -160,9 +173,7 @@ class TerminalServer:
         return await work(request.ask)
 
 
-async def _execute(
-    tool: Tool[Any], call: Call, arguments: Mapping[str, Any] | None
-) -> types.CallToolResult:
+async def _execute(tool: Tool[Any], call: Call, arguments: Any) -> types.CallToolResult:
     """Execute a call; return its result, or a result with the error that the model should see."""
     try:
         try:
@@ -196,10 +207,11 @@ async def _pending(
     """
     if tool.result is not SessionResult:
         if error.start.id is None:
-            await error.start.discard(call.sessions)
+            await error.start.discard()
         return _failure(error)
     identifier = call.starts.keep(error.start)
-    wait = call_text("terminal_wait", sessionId=identifier)
+    name, parameter = tool.continued_by
+    wait = call_text(name, **{parameter: identifier})
     status = f"[waits for the user's approval · {wait} · the user can: acpterm approvals]"
     return _to_result(
         Reply(
@@ -222,7 +234,9 @@ def _report(request: Request) -> Report | None:
 
 def _to_result(reply: Reply, *, structured: bool) -> types.CallToolResult:
     # Several clients join the blocks of text without anything between.
-    blocks = [reply.text] if reply.state is None else [f"{reply.state}\n", reply.text]
+    state = "" if reply.state is None else f"{reply.state}\n"
+    # Models' APIs refuse an empty block.
+    blocks = [text for text in (state, reply.text) if text] or [reply.text]
     has_data = structured and reply.data is not None
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in blocks],
@@ -241,20 +255,14 @@ async def open_server(
     connect: Connect,
     cwd: str,
     *,
-    send: Send,
     on_error: Callable[[Exception], None],
-) -> AsyncIterator[Connection]:
-    """Serve one client during the block; yield the connection, which sends its lines by `send`.
+) -> AsyncIterator[TerminalServer]:
+    """Open the server of one client during the block; its parameters are those of the server.
 
-    The server opens its connection to the host with `connect`. Programs start in `cwd`, unless the
-    client names another directory. `on_error` is called with an unexpected error of a request.
+    The server opens its connection to the host with `connect`.
     """
-    identity = Identity("acpterm", __version__, "acpterm terminals", INSTRUCTIONS[tools])
     async with anyio.create_task_group() as group:
-        async with closing(Shells()) as shells, anyio.create_task_group() as requests:
-            serving = TerminalServer(
-                tools, settings, HostLink(connect, group), group, shells, cwd=cwd
-            )
-            yield Connection(identity, serving.handlers(), send, on_error, requests)
-            requests.cancel_scope.cancel()
+        async with closing(Shells()) as shells:
+            link = HostLink(connect, group)
+            yield TerminalServer(tools, settings, link, group, shells, cwd=cwd, on_error=on_error)
         group.cancel_scope.cancel()

@@ -11,10 +11,10 @@ restart, a session is added.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
@@ -22,14 +22,22 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError, ClosedError, RequestError
 from acpterm.api.questions import Asks
-from acpterm.api.results import Exit
+from acpterm.api.results import Exit, Screen
 from acpterm.api.terminal import Terminal
 from acpterm.jsonrpc import readable
 from acpterm.mcp.host_link import HostLink
 from acpterm.mcp.tool_error import ToolError, shortened
+from acpterm.shell.kind import without_typed_lines
 
 ENDED_MAX: Final = 20
 NAME: Final = "term-#"
+# How often a wait looks whether a program has drawn the screen: less and less often, since a screen
+# is much to send, and most programs draw it soon or never.
+_DRAWN_CHECK_MIN_S: Final = 0.5
+_DRAWN_CHECK_MAX_S: Final = 8.0
+_DRAWN_GRACE_S: Final = 0.5
+
+T = TypeVar("T")
 
 
 class Launch(NamedTuple):
@@ -51,15 +59,18 @@ class Session:
     """A session of an MCP client: one terminal, and how far the client has read its output.
 
     `position` is the position in the output, in bytes, at which the next read begins.
-    `input_position` is where the output ended when the last input was typed; patterns are searched
-    in later output. `began` is the time of the start (`anyio.current_time`). `exit` is set once a
+    Patterns are searched in the output from `search_position` on: since the last input, `typed`,
+    which is empty if it was not echoed. Matches that results have reported end before the index
+    `matched` of this output.
+    `began` is the time of the start (`anyio.current_time`). `exit` is set once a
     read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
     is the last line of output. `argv` is the command as words, if it was given as words. `unread`
     is the incomplete last line that was read, but not returned yet: the next result begins with it.
     `reported_waiting` is the position at which the last result has reported that the program waits
     for input, or is stopped; -1 if it has not, or if input was typed since. `is_idle` says that it
-    was a shell at its prompt, an editor or a pager. `cwd_gone` is the directory in which the
-    program would have started, if that is gone.
+    was a shell at its prompt, an editor or a pager. `is_full_screen` says that a program drew the
+    whole screen when the screen was last read. `is_shell` says that it is a persistent
+    shell. `cwd_gone` is the directory in which the program would have started, if that is gone.
     """
 
     id: str
@@ -68,7 +79,9 @@ class Session:
     cwd: str
     began: float = field(default_factory=anyio.current_time)
     position: int = 0
-    input_position: int = 0
+    search_position: int = 0
+    matched: int = 0
+    typed: str = ""
     exit: Exit | None = None
     is_reported: bool = False
     prompt: str = ""
@@ -77,11 +90,40 @@ class Session:
     cwd_gone: str | None = None
     reported_waiting: int = -1
     is_idle: bool = False
+    is_full_screen: bool = False
+    is_shell: bool = False
+    turn: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held by a call that types and reads, so that another call gets none of its output."""
 
     def report_waiting(self, *, waits: bool, is_idle: bool = False) -> None:
         """Record what a result reports of the program at `position`: whether it waits."""
         self.reported_waiting = self.position if waits else -1
         self.is_idle = is_idle
+
+    async def full_screen(self) -> Screen | None:
+        """Return the screen if a program draws the whole of it; otherwise None."""
+        screen = await self._full_screen()
+        self.is_full_screen = screen is not None
+        return screen
+
+    async def _full_screen(self) -> Screen | None:
+        with suppress(RequestError):  # without an emulator there is no screen
+            screen = await self.terminal.screen()
+            return screen if screen.is_full_screen else None
+        return None
+
+    async def wait_drawn(self) -> None:
+        """Wait until a program has drawn the whole screen."""
+        pause = _DRAWN_CHECK_MIN_S
+        while (screen := await self._full_screen()) is None or not screen.text().strip():
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _DRAWN_CHECK_MAX_S)
+        # An editor waits for input soon after it has drawn the screen, which says more.
+        await anyio.sleep(_DRAWN_GRACE_S)
+
+    def clean(self, text: str) -> str:
+        """Return text of the terminal without the lines that hand commands to a shell."""
+        return without_typed_lines(text) if self.is_shell else text
 
     @property
     def uptime(self) -> float:
@@ -94,6 +136,34 @@ class Session:
     def runs_on(self) -> bool:
         """Whether the last read has seen that the ended program had left something running."""
         return self.exit is not None and bool(self.exit.background)
+
+
+async def unless_drawn(
+    session: Session, least_s: float, wait: Callable[[], Awaitable[T]]
+) -> T | None:
+    """Return the result of `wait`; None if a program has drawn the whole screen before.
+
+    That does not count in the first `least_s` seconds.
+    """
+    result: T | None = None
+    failure: Exception | None = None
+
+    async def wait_drawn() -> None:
+        await anyio.sleep(least_s)
+        with suppress(AcptermError):  # `wait` fails, too
+            await session.wait_drawn()
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_drawn)
+        try:
+            result = await wait()
+        except (AcptermError, ToolError) as error:
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return result
 
 
 class Sessions:
@@ -120,6 +190,8 @@ class Sessions:
         self._provider: Final = provider
         self._sessions: Final[dict[str, Session]] = {}
         self._client: Client | None = None
+        self.turn: Final = anyio.Lock()
+        """Held by calls of a set whose tools use one session."""
         self.changed = anyio.Event()
         """Is set when a session is added or removed, and then replaced by another event."""
 
@@ -231,11 +303,8 @@ class Sessions:
 
     def unknown(self, identifier: str) -> ToolError:
         """Return the error for the model about an id that no session has."""
-        known = ", ".join(self._sessions) or "none"
-        return ToolError(
-            f"there is no terminal session {shortened(identifier)!r}: it was stopped, or never "
-            f"existed; the sessions are: {known}"
-        )
+        known = f"the last is {[*self._sessions][-1]}" if self._sessions else "there are none"
+        return ToolError(f"there is no session {shortened(identifier)!r}; {known}")
 
     def all(self) -> list[Session]:
         """Return all sessions that can be read, in the order in which they were added."""

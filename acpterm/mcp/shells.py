@@ -20,18 +20,23 @@ another shell.
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
 from msgspec.structs import replace
 
+from acpterm.acp.agent_meta import BackgroundProcess
+from acpterm.acp.user_api import TerminalInfo
 from acpterm.api.client import Client
-from acpterm.api.errors import AcptermError
-from acpterm.api.results import Completed
+from acpterm.api.errors import AcptermError, RequestError
+from acpterm.api.results import Completed, Stopped
 from acpterm.api.shell import Shell
 from acpterm.api.shell_process import ShellOptions, in_thread
-from acpterm.mcp.named_shell import NamedShell, turn
-from acpterm.mcp.sessions import NAME, Launch, Session
+from acpterm.mcp.cropping import Lost
+from acpterm.mcp.named_shell import NamedShell, has_ended, turn
+from acpterm.mcp.sessions import NAME, Launch, Session, Sessions, unless_drawn
+from acpterm.mcp.starting import ApprovalPendingError, Start, is_asked
 from acpterm.mcp.tool_error import ToolError
 
 if TYPE_CHECKING:
@@ -47,17 +52,40 @@ CATCH_UP_S: Final = 0.3
 
 Its command may have ended, although no call has read the end yet.
 """
+# A command has begun by then, so that its output is known from its beginning.
+_BEGIN_S: Final = 0.3
+_LOOK_S: Final = 0.05
+_TAKEN: Final = "another call has reported the end of the command"
 _CLOSE_TIMEOUT_S: Final = 5.0
 _INTERRUPT_S: Final = 2.0
 """How long an interrupted command may take to end."""
 
 
 class Ran(NamedTuple):
-    """A command's session and result, and whether the command was killed at its time limit."""
+    """What a result reports of a command: the name of its shell, its session, and its state.
 
+    `new` is the output that no earlier result has covered, without what was `lost` before it.
+
+    `background` are the processes that run beside the shell at its prompt, or that run on after it
+    has ended; `is_background_new` is true if an earlier result has not named one of them. While the
+    command waits for input, `info` and `stopped` say more about that. While the command
+    draws the whole screen, `new` is the screen, and `screen_size` its size, `120x40`. `was_killed`
+    is true if the command was killed at its time limit, `is_cwd_new` if it has left the shell in
+    another directory than before.
+    """
+
+    name: str
     session: Session
     completed: Completed
+    new: str
+    lost: Lost | None
+    background: list[BackgroundProcess]
+    is_background_new: bool
+    info: TerminalInfo | None = None
+    stopped: Stopped | None = None
+    screen_size: str | None = None
     was_killed: bool = False
+    is_cwd_new: bool = False
 
 
 class Shells:
@@ -91,10 +119,13 @@ class Shells:
         "set_aside", it continues too, but its shell is set aside at once. With "kill", it continues
         until it has run for `timeout_s`, and is then killed, even if this method has returned.
 
+        If the user has not decided whether the command may run when the call has to return, raise
+        `ApprovalPendingError`. Once the user approves, the command runs, and `wait` waits for it.
+
         `cwd` is the directory in which a new shell starts, and in which a shell that has started
         must be now. If `cwd` is None, a started shell may be in any directory (see `_get`). Raises
-        `ToolError` if the shell is busy or in another directory, or if the command has not begun
-        when the call has to return. Raises `AcptermError` if the command is refused.
+        `ToolError` if the shell is busy or in another directory, or if the shell is not ready when
+        the call has to return. Raises `AcptermError` if the command is refused.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
@@ -102,55 +133,150 @@ class Shells:
         async with turn(lock, call.remaining, f"{busy}; call again"):
             named = await self._get(call, name, cwd)
             call.doing = f"running the command in the shell {name}"
-            completed = await self._run(call, named, command, timeout_s)
-            session = named.record(call.sessions, command, completed)
-            if not named.shell.busy:
-                return Ran(session, completed)
+            begin = partial(self._begin, call.sessions, named, command)
+            start = Start(Launch(command), call.ask, begin, lambda _: self._end_command(named))
+            named.start = start
+            try:
+                session = await call.begin(start)
+            except ApprovalPendingError:
+                if not await is_asked(start, call.sessions):
+                    await start.discard()
+                    raise ToolError(
+                        "the command was not run in the shell: the shell is not ready; call again"
+                    ) from None
+                if at_limit == "set_aside":
+                    self._set_aside(named)
+                elif at_limit == "kill" and self.group is not None:
+                    self.group.start_soon(self._kill_after, named, timeout_s)
+                raise
+            completed = await self._follow_own(named, call, session, timeout_s)
             left = timeout_s - completed.wall_seconds
+            if has_ended(completed):
+                return await self._report(call, named, session, completed)
             if at_limit == "set_aside":
-                self._directories[name] = named.cwd
-                self._aside.append(self._shells.pop(name))
+                self._set_aside(named)
             elif at_limit == "kill":
                 if left <= 0:
-                    killed = replace(completed, **await self._end_command(named))
-                    return Ran(session, killed, was_killed=True)
+                    completed = replace(completed, **await self._end_command(named))
+                    ran = await self._report(call, named, session, completed)
+                    return ran._replace(was_killed=True)
                 if self.group is not None:
                     self.group.start_soon(self._kill_after, named, left)
-            return Ran(session, completed)
+            return await self._report(call, named, session, completed)
 
-    async def _run(
-        self, call: "Call", named: NamedShell, command: str, timeout_s: float
-    ) -> Completed:
-        """Run a command in the shell `named`, and return the result.
+    async def _begin(self, sessions: Sessions, named: NamedShell, command: str) -> Session:
+        """Give a command to the shell, once the user allows it; return the shell's session.
 
-        Return when the command ends or waits for input, when it has run for `timeout_s`, or when
-        the call has to return. If cancelled, kill the command. Raises `ToolError` if the command
-        has not begun when the call has to return.
+        If cancelled, kill the command.
         """
-        completed: Completed | None = None
-        deadline = anyio.current_time() + call.remaining
         named.runs += 1
-        named.reported = 0
+        named.reported, named.unreported = 0, None
         try:
             async with named.lock:
-                with anyio.CancelScope(deadline=deadline):
-                    async with call.starts.asking(Launch(command), call.ask):
-                        completed = await named.shell.run(command, timeout=call.limited(timeout_s))
-                if completed is None and named.shell.busy:
-                    # The command was typed, but approval or the start of the shell took all the
-                    # time of the call.
-                    completed = await named.shell.wait(0)
+                completed = await named.shell.run(command, timeout=_BEGIN_S)
         except anyio.get_cancelled_exc_class():
-            if named.shell.busy:
-                with anyio.CancelScope(shield=True):
-                    await self._end_command(named)
+            with anyio.CancelScope(shield=True):
+                await self._end_command(named)
             raise
-        if completed is None:
-            raise ToolError(
-                f"the command was not run in the shell: the user has not answered whether {command}"
-                " may run (the user can: acpterm approvals), or the shell is not ready; call again"
-            )
-        return completed
+        except AcptermError:
+            if named in self._aside:
+                await self._drop(named)
+            raise
+        return named.record(sessions, command, completed)
+
+    async def _follow_own(
+        self, named: NamedShell, call: "Call", session: Session, timeout_s: float
+    ) -> Completed:
+        """Wait for the command that `call` has begun. If cancelled, kill the command.
+
+        Return earlier if a program has drawn the whole screen.
+
+        If another call waits for the command all this time, it gets the result.
+        """
+        begun = named.begun
+        assert begun is not None  # noqa: S101  the command has begun
+        left = call.limited(timeout_s - begun.wall_seconds)
+        deadline = anyio.current_time() + left
+
+        async def follow() -> Completed:
+            return await self._follow(named, deadline - anyio.current_time())
+
+        try:
+            async with turn(named.lock, left, _TAKEN):
+                least = call.settings.min_interval
+                completed = await unless_drawn(session, least, follow)
+                return completed or await self._follow(named, 0, until_input=False)
+        except ToolError:
+            return replace(begun, state="running", wall_seconds=begun.wall_seconds + left)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._end_command(named)
+            raise
+
+    async def _follow(
+        self,
+        named: NamedShell,
+        timeout_s: float,
+        *,
+        until_input: bool = True,
+        input_since: int = -1,
+    ) -> Completed:
+        if named.unreported is not None:
+            return named.unreported
+        if not named.shell.busy:
+            raise ToolError(_TAKEN)
+        return await named.shell.wait(timeout_s, until_input=until_input, input_since=input_since)
+
+    async def _report(
+        self, call: "Call", named: NamedShell, session: Session, completed: Completed
+    ) -> Ran:
+        before = named.cwd
+        new, lost = named.report(completed)
+        background: list[BackgroundProcess] = []
+        info, stopped, screen = None, None, None
+        with suppress(RequestError):  # the user has removed the terminal
+            if completed.state == "done":
+                info = await session.terminal.info(background=True)
+                background = info.background or []
+            elif completed.state == "waiting_for_input":
+                info = await session.terminal.info()
+                stopped = (await session.terminal.read(session.position, max_bytes=1)).stopped
+        if has_ended(completed):
+            session.is_full_screen = False
+        elif (screen := await session.full_screen()) is not None:
+            new, lost = screen.text(), None
+            completed = replace(completed, output=new, truncated=False)
+        if completed.state == "shell_ended":
+            session.exit = named.shell.last_exit
+            background = [] if session.exit is None else [*session.exit.background]
+            session.command = f"shell {named.name}"
+            named.session = None
+            await call.sessions.mark_reported(session)
+        pids = {each.pid for each in background}
+        is_new = completed.state == "shell_ended" or not pids <= named.named_pids
+        named.named_pids = pids
+        if named in self._aside and not named.shell.busy and not background:
+            await self._drop(named)
+            await call.sessions.remove(session)
+        size = None if screen is None else f"{screen.cols}x{screen.lines}"
+        return Ran(
+            named.name,
+            session,
+            completed,
+            new,
+            lost,
+            background,
+            is_new,
+            info,
+            stopped,
+            size,
+            is_cwd_new=named.cwd != before,
+        )
+
+    def _set_aside(self, named: NamedShell) -> None:
+        self._directories[named.name] = named.cwd
+        del self._shells[named.name]
+        self._aside.append(named)
 
     async def wait(
         self,
@@ -160,8 +286,8 @@ class Shells:
         *,
         until_input: bool = True,
         input_since: int = -1,
-    ) -> tuple[Completed, str] | None:
-        """Wait for the command in the shell of `session`; return its result and its new output.
+    ) -> Ran | None:
+        """Wait for the command in the shell of `session`; return what is new.
 
         The wait ends when the command ends, after `timeout_s`, or when the program waits for input,
         unless `until_input` is false; `input_since` is as in `Shell.wait`. Return None if
@@ -169,8 +295,8 @@ class Shells:
         command during all this time.
         """
         await self._sweep(call, await call.sessions.client())
-        named = next((each for each in self._all() if each.session is session), None)
-        if named is None or not named.shell.busy:
+        named = self._of(session)
+        if named is None or not named.has_command:
             return None
         deadline = anyio.current_time() + call.limited(timeout_s)
         busy = f"another call waits for the command of {session.id}: call again"
@@ -178,43 +304,43 @@ class Shells:
             if not self.is_busy(session):
                 return None
             remaining = max(0.0, deadline - anyio.current_time())
-            completed = await named.shell.wait(
-                remaining, until_input=until_input, input_since=input_since
+            completed = await self._follow(
+                named, remaining, until_input=until_input, input_since=input_since
             )
-        output = completed.output.encode()
-        new = output[max(0, named.reported - completed.output_begin) :].decode(errors="ignore")
-        named.reported = completed.output_begin + len(output)
-        named.moved(completed)
-        session.position = completed.position
-        session.report_waiting(waits=completed.state == "waiting_for_input")
-        if named in self._aside and not self.is_busy(session):
-            await self._drop(named)
-            await call.sessions.remove(session)
-        return completed, new
+            return await self._report(call, named, session, completed)
+
+    async def catch_up(self, session: Session) -> bool:
+        """Return whether the command in the shell of `session` runs, as far as is known now."""
+        named = self._of(session)
+        if named is not None and named.shell.busy and not named.lock.statistics().locked:
+            async with named.lock:
+                await self._look(named, _LOOK_S)
+        return named is not None and named.shell.busy
+
+    async def _look(self, named: NamedShell, seconds: float) -> None:
+        """Find out whether the shell's command has ended. The caller holds the lock."""
+        if named.shell.busy:
+            completed = await named.shell.wait(seconds)
+            named.unreported = completed if has_ended(completed) else None
 
     def unread(self, session: Session, text: str) -> None:
         """Make the next `wait` for `session` return `text` again, before newer output.
 
         `text` is the end of the output that the last `wait` for `session` has returned.
         """
-        for each in self._all():
-            if each.session is session:
-                each.reported -= len(text.encode())
+        if (named := self._of(session)) is not None:
+            named.reported -= len(text.encode())
 
     def is_busy(self, session: Session) -> bool:
-        """Return whether `session` is the terminal of a shell that is running a command."""
-        return any(each.session is session and each.shell.busy for each in self._all())
+        """Return whether a shell's command runs in `session`, or its end was not reported yet."""
+        named = self._of(session)
+        return named is not None and named.has_command
 
     def idle_name(self, session: Session) -> str | None:
         """Return the name of the idle shell whose terminal is `session`; None if there is none."""
-        return next(
-            (
-                name
-                for name, each in self._shells.items()
-                if each.session is session and not each.shell.busy
-            ),
-            None,
-        )
+        named = self._of(session)
+        is_idle = named is not None and named in self._shells.values() and not named.has_command
+        return named.name if named is not None and is_idle else None
 
     async def close(self) -> None:
         """End all shells."""
@@ -223,6 +349,9 @@ class Shells:
                 tasks.start_soon(named.shell.close)
         self._shells.clear()
         self._aside.clear()
+
+    def _of(self, session: Session) -> NamedShell | None:
+        return next((each for each in self._all() if each.session is session), None)
 
     def _all(self) -> list[NamedShell]:
         return [*self._shells.values(), *self._aside]
@@ -251,20 +380,27 @@ class Shells:
             cwd = last
         # Without a directory, the host finds a parent if the session's own is gone.
         start = None if cwd is None else os.path.join(base, cwd)
-        options = ShellOptions(start, name=NAME, provider=call.settings.provider)
-        named = self._shells[name] = NamedShell(Shell(client, None, options), client, start or base)
+        provider = call.settings.provider
+        options = ShellOptions(start, name=NAME, provider=provider, keeps_terminal=True)
+        shell = Shell(client, None, options)
+        named = self._shells[name] = NamedShell(name, shell, client, start or base)
         return named
 
     async def _catch_up(self, named: NamedShell, name: str) -> None:
         """Read what the shell has reported; raise `ToolError` if its last command has not ended."""
+        if named.start is not None and not named.start.done.is_set():
+            how = "" if named.start.id is None else f" ({named.start.id})"
+            raise ToolError(
+                f"in the shell {name!r}, a command waits for the user's approval{how}: "
+                f"{named.start.command!r}; the user can: acpterm approvals; or use another name"
+            )
         if named.shell.busy:
             what = "" if named.session is None else f": {named.session.command!r}"
             how = "" if named.session is None else f" as the session {named.session.id}"
             busy = f"a command still runs in the shell {name!r}{what}; continue or stop it{how}, "
             busy += "or use another name"
             async with turn(named.lock, CATCH_UP_S, busy):
-                if named.shell.busy:
-                    await named.shell.wait(CATCH_UP_S)
+                await self._look(named, CATCH_UP_S)
             if named.shell.busy:
                 raise ToolError(busy)
 
@@ -278,15 +414,16 @@ class Shells:
 
     async def _drop(self, named: NamedShell) -> None:
         """Close a shell, and forget it: the next command under its name starts a new shell."""
-        for name, each in list(self._shells.items()):
-            if each is named:
-                del self._shells[name]
+        if self._shells.get(named.name) is named:
+            del self._shells[named.name]
         if named in self._aside:
             self._aside.remove(named)
         await named.shell.close()
 
     async def _kill_after(self, named: NamedShell, seconds: float) -> None:
-        """Kill the command that runs now, if it still runs after `seconds`."""
+        """Kill the command that runs or starts now, if it still runs after `seconds`."""
+        if named.start is not None:
+            await named.start.done.wait()
         runs = named.runs
         await anyio.sleep(seconds)
         if named.runs == runs and named.shell.busy:
@@ -300,12 +437,16 @@ class Shells:
         """
         completed: Completed | None = None
         runs = named.runs
+        is_idle = not named.shell.busy
+        if is_idle:
+            return {}
         with anyio.move_on_after(_INTERRUPT_S), suppress(AcptermError):
             await named.shell.interrupt()
             async with named.lock:
                 if named.shell.busy and named.runs == runs:
                     completed = await named.shell.wait(until_input=False)
         if completed is not None:
+            named.unreported = completed
             return {name: getattr(completed, name) for name in completed.__struct_fields__}
         if named.shell.busy and named.runs == runs:
             await self._drop(named)

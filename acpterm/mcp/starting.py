@@ -17,8 +17,8 @@ user, and the answer counts. Without the setting, the client only tells the user
 
 import itertools
 import math
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from textwrap import indent
 from typing import Final
 
@@ -44,10 +44,22 @@ _DONE_MAX: Final = 20
 
 
 class Start:
-    """The start of a program. `ask` asks the user through the client; None if the client cannot."""
+    """The start of a program, or of a command in a persistent shell.
 
-    def __init__(self, launch: Launch, ask: Ask | None) -> None:
+    `begin` starts it, and returns its session; `undo` ends it again, if no call will know it. `ask`
+    asks the user through the client; None if the client cannot.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        ask: Ask | None,
+        begin: Callable[[], Awaitable[Session]],
+        undo: Callable[[Session], Awaitable[object]],
+    ) -> None:
         self.launch: Final = launch
+        self._begin: Final = begin
+        self._undo: Final = undo
         self.command: Final = command_line(launch.command, launch.args)
         self.ask: Final = ask
         self.id: str | None = None
@@ -59,11 +71,11 @@ class Start:
         self._session: Session | None = None
         self._error: Exception | None = None
 
-    async def run(self, sessions: Sessions) -> None:
+    async def run(self) -> None:
         """Create and store the session. If that fails, store the error; `result` raises it."""
         try:
             with self._scope:
-                self._session = await sessions.start(self.launch)
+                self._session = await self._begin()
         except Exception as error:  # noqa: BLE001  `result` raises it
             self._error = error
         finally:
@@ -71,17 +83,17 @@ class Start:
                 self._error = ToolError(f"the start of {self.command!r} was cancelled")
             self.done.set()
 
-    async def discard(self, sessions: Sessions) -> None:
+    async def discard(self) -> None:
         """Cancel the start, and withdraw the question to the user.
 
-        If the program has started meanwhile, remove its session, since no call knows it.
+        If the program has started meanwhile, end it, since no call knows it.
         """
         self._scope.cancel()
         with anyio.move_on_after(_DISCARD_TIMEOUT_S, shield=True):
             await self.done.wait()
             if self._session is not None:
                 with suppress(AcptermError):
-                    await sessions.remove(self._session)
+                    await self._undo(self._session)
 
     def result(self) -> Session:
         """Return the session.
@@ -119,21 +131,19 @@ class Starts:
     async def start(
         self,
         sessions: Sessions,
-        launch: Launch,
-        ask: Ask | None,
+        start: Start,
         timeout_s: float,
         approval_s: float = math.inf,
     ) -> Session:
-        """Start a program in a new session of `sessions`; return the session.
+        """Start a program; return its session, which is one of `sessions`.
 
-        `ask` is as in `Start`. Raises `ToolError` if the program cannot start, and
+        Raises `ToolError` if the program cannot start, and
         `ApprovalPendingError` if it has not started `timeout_s` seconds after the call. While the
         user is asked about the command, the limit is the smaller of `timeout_s` and `approval_s`.
         If cancelled, discard the start.
         """
-        start = Start(launch, ask)
         self._running.append(start)
-        self._group.start_soon(self._run, start, sessions)
+        self._group.start_soon(self._run, start)
         try:
             with anyio.move_on_after(min(timeout_s, INFORM_AFTER_S)):
                 await start.done.wait()
@@ -142,27 +152,13 @@ class Starts:
                     start, sessions, timeout_s - INFORM_AFTER_S, approval_s - INFORM_AFTER_S
                 )
         except BaseException:
-            await start.discard(sessions)
+            await start.discard()
             raise
         return start.result()
 
-    @asynccontextmanager
-    async def asking(self, launch: Launch, ask: Ask | None) -> AsyncIterator[None]:
-        """Ask the user by `ask` if the host has a question about the command of `launch`.
-
-        The caller sends the command to the host within the block. `ask` is None if the client
-        cannot ask its user: then the question stays open, and can be answered elsewhere.
-        """
-        start = Start(launch, ask)
-        self._running.append(start)
+    async def _run(self, start: Start) -> None:
         try:
-            yield
-        finally:
-            self._running.remove(start)
-
-    async def _run(self, start: Start, sessions: Sessions) -> None:
-        try:
-            await start.run(sessions)
+            await start.run()
         finally:
             self._running.remove(start)
 
@@ -172,7 +168,7 @@ class Starts:
         until = anyio.current_time() + approval_s
 
         async def wait_for_approval() -> None:
-            if await _is_asked(start, sessions):
+            if await is_asked(start, sessions):
                 limit.deadline = min(limit.deadline, until)
                 await _inform(start, sessions)
 
@@ -203,13 +199,13 @@ class Starts:
         """Return the start with this id, pending or done; None if there is none."""
         return self._pending.get(identifier)
 
-    async def withdraw(self, sessions: Sessions, identifier: str) -> bool:
+    async def withdraw(self, identifier: str) -> bool:
         """Cancel the pending start with this id. Return False if there is none."""
         start = self._pending.get(identifier)
         if start is None or start.done.is_set():
             return False
         del self._pending[identifier]
-        await start.discard(sessions)
+        await start.discard()
         return True
 
     async def decide(self, info: ApprovalInfo) -> Decision | None:
@@ -223,7 +219,7 @@ class Starts:
         return None
 
 
-async def _is_asked(start: Start, sessions: Sessions) -> bool:
+async def is_asked(start: Start, sessions: Sessions) -> bool:
     """Return whether the program of `start` needs the user's approval.
 
     True if the host has already sent its question about `start`, or if the host's policy says that

@@ -1,11 +1,12 @@
 """The state of a session, in the first line of a result and in its structured content.
 
-The line says what the program does, and which calls can follow, as text that the model can copy:
-``[running 10.0 s, waits for input at "Continue? " · terminal_continue {…} · …]``.
+The line says what the program does, and which tools can follow, without what the text says or the
+model has sent: ``[running 10.0 s, python3 waits for input · terminal_continue]``.
 """
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -14,7 +15,7 @@ from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.api.results import Exit, Stopped
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import background_line
-from acpterm.mcp.cropping import Cropped
+from acpterm.mcp.cropping import Cropped, Lost
 from acpterm.mcp.sessions import Session
 
 State: TypeAlias = Literal[
@@ -57,20 +58,21 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
 class View(Struct, kw_only=True):
     """What a result shows of a session.
 
-    `text` is all new output, from the position `since` to `position`, without the `lost` bytes that
-    are no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
+    `text` is all new output, from the position `since` to `position`, without what was `lost`: it
+    is no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
     program runs. `is_waiting` says whether the program waits for input, `hides_input` whether it
     does not echo the input, `waiting_program` which one waits: `vim waits on COMMIT_EDITMSG`.
-    `stopped` is a program that is stopped for lack of the terminal.
-    `prompt` is the last line of output. `matched` is the text that the pattern of a wait has
-    matched.
+    `stopped` is a program that is stopped.
+    `screen_size` is that of the screen that `text` is, `120x40`; None if it is other output.
+    `prompt` is the last line of output. `matched` says what the pattern of a wait has
+    matched: `matched "ready"`. `waited` is what else the line with the state says of a wait.
     """
 
     text: str
     cropped: Cropped
     since: int
     position: int
-    lost: int = 0
+    lost: Lost | None = None
     exit: Exit | None = None
     is_waiting: bool = False
     hides_input: bool = False
@@ -78,13 +80,18 @@ class View(Struct, kw_only=True):
     waiting_program: str | None = None
     prompt: str = ""
     matched: str | None = None
+    waited: str = ""
+    screen_size: str | None = None
+    seconds: float | None = None
+    """How long the program has run; None for the session's run time."""
 
     @property
     def is_secret(self) -> bool:
         """Whether the program probably waits for a password."""
         prompt = self.prompt.lower()
         is_named = any(re.search(rf"\b{word}\b", prompt) for word in _SECRET_WORDS)
-        return self.is_waiting and (self.hides_input or is_named)
+        is_asked = self.hides_input or (is_named and self.screen_size is None)
+        return self.is_waiting and is_asked
 
 
 def state_of(view: View) -> State:
@@ -100,23 +107,43 @@ def state_of(view: View) -> State:
     return "exited" if view.exit.ended_by in (None, "exited") else "killed"
 
 
-def state_line(session: Session, view: View, *, next_calls: "tuple[str, ...]", stop: str) -> str:
-    """Return the first line of a result.
+def state_line(
+    session: Session, view: View, *, next_calls: Sequence[str], stop: str, shows_id: bool = False
+) -> str:
+    """Return the first line of a result; `shows_id` says whether it has the id of the session.
 
     While the program runs, the line suggests `next_calls`, unless the program probably waits for a
     password. If the program has left something running, `stop` is the call that ends that.
     """
-    parts = [_what(session, view) + directory_gone(session)]
-    if view.exit is not None and view.exit.background:
-        running = ", ".join(background_line(each) for each in view.exit.background[:_NAMED_MAX])
-        parts += (f"still running: {running}", f"ends with {stop}")
-    if view.exit is None:
-        if not view.is_secret:
-            parts += next_calls
-        parts.append(f"the user can: acpterm attach {session.id}")
-    if view.is_secret:
-        parts[0] += ", probably a password: do not ask for it, and do not type it"
+    name = f"{session.id} " if shows_id and not view.is_secret else ""
+    parts = [f"{name}{_what(session, view)}{directory_gone(session)}"]
+    if view.exit is not None:
+        parts += background_parts(view.exit.background, stop)
+    elif view.is_secret:
+        parts[0] += f", probably a password, for the user alone: acpterm attach {session.id}"
+    else:
+        parts += next_calls
     return f"[{' · '.join(parts)}]"
+
+
+def says_more(session: Session, view: View) -> bool:
+    """Return whether the first line says more than that the program runs, or its exit code."""
+    if session.cwd_gone is not None:
+        return True
+    end = view.exit
+    if end is None:
+        return view.is_waiting or bool(view.stopped or view.screen_size or view.matched)
+    return state_of(view) != "exited" or end.code is None or bool(end.background)
+
+
+def background_parts(
+    background: Sequence[BackgroundProcess], stop: str, where: str = ""
+) -> list[str]:
+    """Return the parts of the first line that say what runs on, and that `stop` ends it."""
+    if not background:
+        return []
+    running = ", ".join(background_line(each) for each in background[:_NAMED_MAX])
+    return [f"still running{where}: {running}", f"{stop} ends it"]
 
 
 def call_text(tool: str, **arguments: object) -> str:
@@ -131,6 +158,10 @@ def call_text(tool: str, **arguments: object) -> str:
     return f"{tool} {{{','.join(pairs)}}}"
 
 
+SCREEN_CALLS: Final = ("terminal_continue with keys", "terminal_screen")
+"""What can follow while a program draws the whole screen."""
+
+
 def directory_gone(session: Session) -> str:
     """Return text about the session's directory if it was gone when the program started."""
     gone = session.cwd_gone
@@ -140,25 +171,36 @@ def directory_gone(session: Session) -> str:
 def _what(session: Session, view: View) -> str:
     """Return text that says what the program does, or how it has ended."""
     end = view.exit
-    seconds = f"{session.uptime:.1f} s"
-    matched = "" if view.matched is None else f", matched {_quoted(view.matched)}"
+    seconds = f"{session.uptime if view.seconds is None else view.seconds:.1f} s"
+    matched = "" if view.matched is None else f", {view.matched}"
+    matched += view.waited
     if end is None:
         if (stopped := view.stopped) is not None:
             who = f"{one_line(stopped.command)} (pid {stopped.pid})"
             return f"stopped: {who} {stopped.why}: {stopped.hint}{matched}"
+        if view.screen_size is not None:
+            seconds += f", full screen {view.screen_size}"
         if not view.is_waiting:
             return f"running {seconds}{matched}"
         what = view.waiting_program or "waits for input"
-        # The last line of an editor or pager is no prompt.
-        prompt = f" at {_quoted(view.prompt)}" if view.prompt and what.endswith("input") else ""
+        # The last line of an editor or pager is no prompt; the output mostly ends with the prompt.
+        asks = view.prompt and what.endswith("input") and view.screen_size is None
+        asks = asks and not (view.cropped.head + view.cropped.tail).rstrip().endswith(view.prompt)
+        prompt = f" at {quoted(view.prompt)}" if asks else ""
         return f"running {seconds}, {what}{prompt}{matched}"
     how = f"exit code {end.code}" if end.signal is None else f"signal {end.signal}"
     if end.code is None and end.signal is None:
         how = "exit status unknown"
-    by = {
+    word = "exited" if state_of(view) == "exited" else "killed"
+    return f"{word} after {seconds}, {how}{ended_by(end)}{matched}"
+
+
+def ended_by(end: Exit) -> str:
+    """Return text that says what has ended a program; empty if it has ended by itself."""
+    return {
         "agent": ", stopped by you",
         "user": ", stopped by the user",
-        "timeout": ", at its time limit",
+        "timeout": ", at the limit wall" if end.limit == "wall" else ", at its time limit",
         "idle": ", because it was idle",
         "limit": f", at the limit {end.limit}",
         "disconnect": ", because the connection was lost",
@@ -169,11 +211,10 @@ def _what(session: Session, view: View) -> str:
         "cancelled": ", because its job was cancelled",
         "not_started": ", because the cluster did not start it",
     }.get(end.ended_by or "", "")
-    word = "exited" if state_of(view) == "exited" else "killed"
-    return f"{word} after {seconds}, {how}{by}{matched}"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return the end of a text in quotation marks."""
     text = text if len(text) <= PROMPT_CHARS_MAX else f"…{text[-PROMPT_CHARS_MAX:]}"
     return json.dumps(text, ensure_ascii=False)
 
@@ -197,6 +238,6 @@ def session_result(session: Session, view: View, status: str, note: str) -> Sess
         cwd=session.cwd,
         wallSeconds=round(session.uptime, 3),
         totalBytes=view.position,
-        truncated=view.cropped.is_cropped or view.lost > 0,
+        truncated=view.cropped.is_cropped or view.lost is not None,
         background=[] if end is None else [*end.background],
     )

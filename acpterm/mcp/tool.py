@@ -3,7 +3,7 @@
 The schemas of the params and of the structured result come from msgspec Structs.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -38,7 +38,8 @@ class Tool(Generic[P]):
     """A tool. `execute` may raise `ToolError`; its message becomes the result.
 
     `params` is the type of the arguments, `result` that of the structured content, if the tool has
-    any. `reads_only`, `destructive` and `idempotent` are MCP's annotations.
+    any. `continued_by` are the tool and the parameter by which a later call continues a command
+    that waits for approval. `reads_only`, `destructive` and `idempotent` are MCP's annotations.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Tool(Generic[P]):
     params: type[P]
     result: type[msgspec.Struct] | None
     execute: Callable[[Call, P], Awaitable[Reply]] = field(repr=False)
+    continued_by: tuple[str, str] = ("terminal_wait", "sessionId")
     reads_only: bool = False
     destructive: bool = False
     idempotent: bool = False
@@ -69,7 +71,7 @@ class Tool(Generic[P]):
             ),
         )
 
-    async def run(self, call: Call, arguments: Mapping[str, Any] | None) -> Reply:
+    async def run(self, call: Call, arguments: Any) -> Reply:
         """Execute a call with the arguments that the client has sent.
 
         Raises `ToolError` if an argument is wrong, or if the tool fails.

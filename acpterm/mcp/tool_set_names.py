@@ -6,5 +6,5 @@ tools.
 
 from typing import Final, Literal, TypeAlias, get_args
 
-ToolSetName: TypeAlias = Literal["session", "pool", "codex", "claude"]
+ToolSetName: TypeAlias = Literal["session", "pool", "codex", "claude", "inspect"]
 TOOL_SET_NAMES: Final[tuple[ToolSetName, ...]] = get_args(ToolSetName)

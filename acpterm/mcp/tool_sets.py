@@ -7,6 +7,7 @@ those that language models know from another product.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from acpterm.mcp import inspect_tools
 from acpterm.mcp.claude_tools import bash as claude_bash
 from acpterm.mcp.claude_tools import bash_output, kill_shell, monitor
 from acpterm.mcp.codex_tools import exec_command, write_stdin
@@ -50,6 +51,7 @@ TOOL_SETS: Final[Mapping[ToolSetName, tuple[Tool[Any], ...]]] = {
     ),
     "codex": (exec_command.TOOL, write_stdin.TOOL),
     "claude": (claude_bash.TOOL, bash_output.TOOL, kill_shell.TOOL, monitor.TOOL),
+    "inspect": (inspect_tools.TOOL,),
 }
 
 
@@ -82,5 +84,9 @@ INSTRUCTIONS: Final[Mapping[ToolSetName, str]] = {
     "claude": (
         "Commands run in real terminals on the user's machine. A command that takes long, or that "
         "waits for input, continues in the background: BashOutput reads it, KillShell ends it."
+    ),
+    "inspect": (
+        "An interactive bash in a real terminal on the user's machine. What is typed into it stays "
+        "in its state: directory, variables, programs that run."
     ),
 }

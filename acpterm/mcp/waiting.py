@@ -4,21 +4,22 @@ A wait does not move the read position. `read_new` moves it, and returns all out
 result. So output that came while no call was waiting is in the next result.
 """
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import anyio
 
 from acpterm.api.errors import AcptermError, RequestError
-from acpterm.api.results import Output, Waited
+from acpterm.api.results import Output, Reason
 from acpterm.api.terminal import Terminal
 from acpterm.api.waiting import collect
 from acpterm.mcp.call import Call
-from acpterm.mcp.cropping import crop
-from acpterm.mcp.patterns import ModelPattern
-from acpterm.mcp.sessions import Session
-from acpterm.mcp.states import View
+from acpterm.mcp.cropping import Lost, crop, lost_before
+from acpterm.mcp.patterns import ModelPattern, NewOutput
+from acpterm.mcp.sessions import Session, unless_drawn
+from acpterm.mcp.states import View, quoted
 from acpterm.mcp.tool_error import ToolError
 
 _READS_MAX: Final = 64
@@ -26,9 +27,26 @@ _READS_MAX: Final = 64
 
 A program may print faster than its output is read; then reading would never end.
 """
+_LEAVES_SCREEN: Final = re.compile(rb"\x1b\[\?(?:1049|1047|47)l")
+# How much of the output that results have shown is searched, and of the last input is kept.
+_SHOWN_BYTES_MAX: Final = 1 << 16
+_TYPED_CHARS_MAX: Final = 4096
 _REMOVE_TIMEOUT_S: Final = 2.0
 # Input that the program has not taken by then is typed as soon as the program reads.
 _TYPE_TIMEOUT_S: Final = 5.0
+
+
+class Ended(NamedTuple):
+    """Why a wait has ended.
+
+    `matched` says what its pattern has matched, and `end` is the end of the match: an index in the
+    output since the last input, or 0. With `was_shown`, earlier results had shown the match.
+    """
+
+    reason: Reason
+    matched: str | None = None
+    end: int = 0
+    was_shown: bool = False
 
 
 async def settle(call: Call, session: Session) -> None:
@@ -36,18 +54,26 @@ async def settle(call: Call, session: Session) -> None:
 
     Wait for at least `min_interval` and at most `max_interval` in total, and not longer than the
     call can wait. The three intervals are settings. If the program exits or waits for input, return
-    earlier.
+    earlier; also if it has drawn the whole screen, which it may do again and again.
     """
     settings = call.settings
     longest = call.limited(settings.max_interval)
+    least = min(settings.min_interval, longest)
     call.doing = f"waiting for output of {session.id}"
-    await collect(
-        session.terminal,
-        session.position,
-        min(settings.min_interval, longest),
-        settings.settle_interval,
-        longest,
-    )
+
+    async def wait() -> None:
+        await collect(session.terminal, session.position, least, settings.settle_interval, longest)
+
+    await unless_drawn(session, least, wait)
+
+
+async def wait_for_end(call: Call, session: Session, timeout_s: float) -> None:
+    """Wait until the program exits, waits for input or has drawn the whole screen."""
+
+    async def wait() -> None:
+        await wait_until(call, session, timeout_s=timeout_s)
+
+    await unless_drawn(session, call.settings.min_interval, wait)
 
 
 async def wait_until(
@@ -55,31 +81,66 @@ async def wait_until(
     session: Session,
     *,
     pattern: ModelPattern | None = None,
+    since: int | None = None,
     idle: float | None = None,
     until_input: bool | Literal["prompt"] = True,
     input_since: int = -1,
     timeout_s: float,
-) -> Waited:
+) -> Ended:
     """Wait until the program exits or another condition is met; the result says which.
 
     The other conditions are:
 
-    - `pattern` matches the output since the last input (if `pattern` is not None).
+    - `pattern` matches, if it is not None: new output, or output that a result has shown already
+      since the last input or match; with the position `since`, all output after it. The echo of the
+      last input does not match.
     - There was no output for `idle` seconds (if `idle` is not None).
-    - The program waits for input, or is stopped for lack of the terminal (`until_input` and
+    - The program waits for input, or is stopped (`until_input` and
       `input_since` are as in `Terminal.wait_for`).
     - `timeout_s` seconds have passed, or `call` has blocked as long as a tool call may
       (`Call.remaining` is 0).
     """
     call.doing = f"waiting for {session.id}"
-    return await session.terminal.wait_for(
-        pattern,
-        since=session.input_position if pattern is not None else session.position,
+    new: NewOutput | None = None
+    is_new = since is None
+    if pattern is None:
+        since = session.position
+    elif since is None:
+        new, since = await _new_output(session, pattern)
+    else:
+        new = NewOutput(pattern)
+    waited = await session.terminal.wait_for(
+        new,
+        since=since,
         idle=idle,
         until_input=until_input,
         input_since=input_since,
         timeout=call.limited(timeout_s),
     )
+    match = waited.match
+    if new is None or match is None:
+        return Ended(waited.reason)
+    matched = f"matched {quoted(match.group())}"
+    if new.was_shown:
+        begin = waited.text.rfind("\n", 0, match.start()) + 1
+        line = waited.text[begin : match.end()].strip()
+        matched = f"an earlier result has shown {quoted(line)}"
+    # Only an index in the text since the last input can be compared with later ones.
+    end = match.end() if is_new else 0
+    return Ended(waited.reason, matched, end, new.was_shown)
+
+
+async def _new_output(session: Session, pattern: ModelPattern) -> tuple[NewOutput, int]:
+    """Return what searches for a new match, and the position from which on it does."""
+    since = session.search_position
+    shown = session.position - since
+    if shown <= 0:
+        return NewOutput(pattern, typed=session.typed), since
+    matched = session.matched
+    if shown > _SHOWN_BYTES_MAX:
+        shown, since, matched = _SHOWN_BYTES_MAX, session.position - _SHOWN_BYTES_MAX, shown
+    text = (await session.terminal.read(since, max_bytes=shown)).text
+    return NewOutput(pattern, shown=len(text), matched=matched, typed=session.typed), since
 
 
 async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
@@ -100,14 +161,31 @@ async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
     return "".join(texts), lost, output
 
 
-async def read_new(call: Call, session: Session, waited: Waited | None = None) -> View:
-    """Return the output since the last result, and move the read position to its end.
+async def _after_screen(session: Session) -> int:
+    """Return the position from which the new output is text.
 
-    `waited` is the result of the wait before this read, if there was one. If the pattern of that
-    wait has matched, the view's `matched` is the matched text.
+    If a program drew the whole screen at the last result, and no longer does, this is where it has
+    left the alternate screen.
     """
     since = session.position
+    if session.is_full_screen and not await session.full_screen():
+        drawn = await session.terminal.read_raw(since)
+        left = list(_LEAVES_SCREEN.finditer(drawn.data))
+        if left:
+            return drawn.position - len(drawn.data) + left[-1].end()
+    return since
+
+
+async def read_new(call: Call, session: Session, ended: Ended | None = None) -> View:
+    """Return the output since the last result, and move the read position to its end.
+
+    While a program draws the whole screen, the output is the screen as it is now.
+
+    `ended` is the result of the wait before this read, if there was one.
+    """
+    since = await _after_screen(session)
     text, lost, output = await read_all(session.terminal, since)
+    screen = None if output.exit is not None else await session.full_screen()
     is_waiting = bool(output.waiting_for_input)
     info = await session.terminal.info() if is_waiting else None
     session.position = output.position
@@ -118,15 +196,26 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         # Text after a gap is not the end of the line before the gap.
         text = f"{session.unread}\n{text}" if lost else session.unread + text
         session.unread = ""
+    text = session.clean(text)
+    gap = None
+    if screen is not None:
+        text = screen.text()
+    elif lost and since:
+        gap = Lost(lost)
+    elif lost:
+        whole = await session.terminal.output()
+        gap = lost_before(text, output.position, whole.beginning, whole.total_lines)
     if text:
         session.prompt = text.rpartition("\n")[2].strip()
-    matched = waited.match.group() if waited is not None and waited.match is not None else None
+    matched = None if ended is None else ended.matched
+    if ended is not None:
+        session.matched = max(session.matched, ended.end)
     return View(
         text=text,
-        cropped=crop(text, call.settings.crop_output),
+        cropped=crop(text, call.settings.crop_output, gap),
         since=since,
         position=output.position,
-        lost=lost,
+        lost=gap,
         exit=output.exit,
         is_waiting=is_waiting,
         hides_input=info is not None and info.hides_input,
@@ -134,6 +223,7 @@ async def read_new(call: Call, session: Session, waited: Waited | None = None) -
         waiting_program=output.waiting_program,
         prompt=session.prompt,
         matched=matched,
+        screen_size=None if screen is None else f"{screen.cols}x{screen.lines}",
     )
 
 
@@ -154,9 +244,12 @@ async def type_into(
     try:
         pressed = await session.terminal.encode_keys(*names)
         now = await session.terminal.read(session.position, max_bytes=1)
-        if now.exit is None:
-            session.input_position = (await session.terminal.info()).position
-            session.reported_waiting = -1
+        if now.exit is not None:
+            raise ToolError("nothing was typed: the program has ended")
+        info = await session.terminal.info()
+        session.search_position, session.matched = info.position, 0
+        session.typed = "" if info.hides_input else (text or "")[-_TYPED_CHARS_MAX:]
+        session.reported_waiting = -1
         if text:
             with anyio.move_on_after(_TYPE_TIMEOUT_S):
                 await session.terminal.write(text)
@@ -165,7 +258,9 @@ async def type_into(
             with anyio.move_on_after(_TYPE_TIMEOUT_S):
                 await session.terminal.write(pressed)
     except (RequestError, ValueError) as error:
-        raise ToolError(f"{typed} typed into {session.id}: {error}") from error
+        # The model does not know the id that the host uses.
+        why = str(error).replace(session.terminal.id, session.id)
+        raise ToolError(f"{typed} typed into {session.id}: {why}") from error
 
 
 @asynccontextmanager

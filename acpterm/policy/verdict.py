@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision
+from acpterm.policy.words import UNKNOWN_TEXT
 
 
 class Level(enum.StrEnum):
@@ -41,6 +42,15 @@ class Verdict(NamedTuple):
     """The words that "always allow" would store; None if no prefix can stand for the command."""
     is_shell: bool
     """Whether the command was judged as shell text, so that a shell must execute it."""
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether `reason` is about a command that has text which only the shell can compute."""
+        has_unknown = any(UNKNOWN_TEXT in word for part in self.parts for word in part.words)
+        blamed = [part.words for part in self.parts if part.reason == self.reason]
+        return has_unknown and any(
+            not words or any(UNKNOWN_TEXT in word for word in words) for words in blamed
+        )
 
 
 _LEVELS: Final = {Level.SAFE: 0, Level.UNKNOWN: 1, Level.DANGEROUS: 2}

@@ -33,7 +33,7 @@ from typing import Final
 from acpterm.providers import off_loop
 from acpterm.providers.bubblewrap_argv import PACKAGE, Tools, prepared_command, trial_command
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.provider import Command, Isolation, Prepared
+from acpterm.providers.provider import Command, Prepared
 from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, trial_directory
 
 
@@ -55,7 +55,6 @@ class BubblewrapProvider:
     """
 
     name: Final = "bubblewrap"
-    isolation: Final[Isolation] = "sandbox"
 
     def __init__(self, placeholders: Placeholders | None = None) -> None:
         self._placeholders: Final = placeholders or Placeholders()

@@ -35,7 +35,7 @@ from acpterm.providers.container_argv import Setup, run_argv
 from acpterm.providers.container_trial import try_engine
 from acpterm.providers.engine import Engine
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.provider import Command, Prepared, ProviderError
 from acpterm.providers.secret_paths import is_below
 from acpterm.providers.workspace import Workspace
 from acpterm.pty.tracking.marks import Daemon
@@ -45,6 +45,19 @@ LABEL: Final = "acpterm"
 _NAME: Final = re.compile(r"acpterm-[0-9a-f]{32}")
 
 _log = structlog.get_logger("acpterm.provider")
+
+
+def make_container(
+    name: Literal["podman", "docker"],
+    image: str | None,
+    daemon: Daemon | None,
+    placeholders: Placeholders | None,
+) -> "ContainerProvider":
+    """Return the provider. Raises `ProviderError` if there is no image or no such program."""
+    Engine(name).require()
+    if image is None:
+        raise ProviderError(f"{name}: there is no image: set the setting image")
+    return ContainerProvider(name, image, daemon, placeholders)
 
 
 class ContainerProvider:
@@ -57,8 +70,6 @@ class ContainerProvider:
     `placeholders` creates and removes the placeholders of workspaces. All providers of a daemon
     share this object. If it is None, this provider creates an object of its own.
     """
-
-    isolation: Final[Isolation] = "container"
 
     def __init__(
         self,

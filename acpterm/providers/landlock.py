@@ -35,7 +35,7 @@ from typing import Final
 
 from acpterm.providers import landlock_exec, off_loop
 from acpterm.providers.environment import sandbox_environment, split_environment
-from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.provider import Command, Prepared, ProviderError
 from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.secret_paths import existing, is_below, outermost, secret_paths
 from acpterm.providers.tree_removal import remove_tree
@@ -56,7 +56,6 @@ class LandlockProvider:
     """Runs commands restricted by Landlock. Implements `provider.Provider`."""
 
     name: Final = "landlock"
-    isolation: Final[Isolation] = "sandbox"
 
     def __init__(self) -> None:
         self._trial: Final = Trial()

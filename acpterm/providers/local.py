@@ -2,14 +2,13 @@
 
 from typing import Final
 
-from acpterm.providers.provider import Command, Isolation, Prepared
+from acpterm.providers.provider import Command, Prepared
 
 
 class LocalProvider:
     """Runs commands unchanged. Implements `provider.Provider`."""
 
     name: Final = "local"
-    isolation: Final[Isolation] = "none"
 
     async def prepare(self, command: Command) -> Prepared:
         """Return the command unchanged, and no token: the caller need not call `clean_up`."""

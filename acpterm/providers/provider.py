@@ -1,9 +1,7 @@
 """The interface of providers, which turn a command into what the keeper runs.
 
-Each provider has an isolation, which the user sees. An agent may request a provider that is
-stricter than the one of its profile, or a place that its profile lists, but no other provider.
-`stricter_than` compares providers. Of podman and docker, for example, neither is stricter than the
-other.
+An agent may request a provider that is stricter than the one of its profile
+(`config.providers.stricter_than`), or a place that its profile lists, but no other provider.
 
 A place is another host or a cluster. The name of its provider has a colon, such as `ssh:build1`.
 The program runs there; on this machine the keeper runs a client of that place, such as ssh. The
@@ -12,39 +10,17 @@ terminal's `RemoteProgram` (`terminal.remote`) ends the program there, and finds
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from acpterm.config.places import SlurmResources
-from acpterm.config.profiles import ISOLATIONS
+from acpterm.config.providers import PROVIDERS, isolation_of
 from acpterm.terminal.remote import RemoteProgram
 
-Isolation: TypeAlias = Literal["none", "sandbox", "container"]
-
-NAMES: Final = ISOLATIONS
+NAMES: Final = tuple(PROVIDERS)
 """The names of the providers of this machine, roughly by increasing strictness."""
 
-ENGINES: Final = ("podman", "docker")
+ENGINES: Final = tuple(name for name in NAMES if isolation_of(name) == "container")
 """The names of the providers of containers."""
-
-_STRICTER: Final[Mapping[str, frozenset[str]]] = {
-    "local": frozenset(NAMES[1:]),
-    "landlock": frozenset(("bubblewrap", *ENGINES)),
-    "bubblewrap": frozenset(ENGINES),
-    # Neither is stricter: docker's daemon runs as root, and podman runs as the user, so each of
-    # them prevents attacks that the other one does not.
-    "podman": frozenset(),
-    "docker": frozenset(),
-}
-
-
-def stricter_than(name: str, *, network: bool) -> frozenset[str]:
-    """Return the names of the providers that are stricter than the provider `name`.
-
-    `network` says whether programs may use the network. If they may, `bubblewrap` is not stricter
-    than `landlock`, since only `landlock` then denies access to abstract Unix sockets.
-    """
-    found = _STRICTER.get(name, frozenset())
-    return found - {"bubblewrap"} if network and name == "landlock" else found
 
 
 def is_place(name: str) -> bool:
@@ -115,10 +91,6 @@ class Provider(Protocol):
     @property
     def name(self) -> str:
         """The name, one of `NAMES` or that of a place."""
-
-    @property
-    def isolation(self) -> Isolation:
-        """How the provider isolates programs; this is shown to the user."""
 
     async def prepare(self, command: Command) -> Prepared:
         """Return what the keeper runs for a command.

@@ -1,12 +1,14 @@
 """Creates providers by name. A provider's module is imported only when the provider is created."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
 from acpterm.config.places import Place, SlurmPlace
+from acpterm.config.providers import PROVIDERS
 from acpterm.providers.placeholders import Placeholders
-from acpterm.providers.provider import ENGINES, NAMES, Provider, ProviderError
+from acpterm.providers.provider import NAMES, Provider, ProviderError
 from acpterm.pty.tracking.marks import Daemon
 
 NO_PLACES: Final[Mapping[str, Place]] = MappingProxyType({})
@@ -32,33 +34,14 @@ def make(
     """
     if (place := places.get(name)) is not None:
         return _make_place(name, place, daemon)
-    if name == "local":
-        from acpterm.providers.local import LocalProvider  # noqa: PLC0415  only if it is used
-
-        return LocalProvider()
-    if name == "bubblewrap":
-        from acpterm.providers.bubblewrap import (  # noqa: PLC0415  only if it is used
-            BubblewrapProvider,
-        )
-
-        return BubblewrapProvider(placeholders)
-    if name == "landlock":
-        from acpterm.providers.landlock import LandlockProvider  # noqa: PLC0415  only if used
-
-        return LandlockProvider()
-    if name in ENGINES:
-        from acpterm.providers.engine import Engine  # noqa: PLC0415  only if it is used
-
-        Engine(name).require()
-        if image is None:
-            raise ProviderError(f"{name}: there is no image: set the setting image")
-        from acpterm.providers.container import ContainerProvider  # noqa: PLC0415  only if used
-
-        return ContainerProvider(
-            "docker" if name == "docker" else "podman", image, daemon, placeholders
-        )
-    known = ", ".join((*NAMES, *places))
-    raise ProviderError(f"there is no provider {name!r}; there are {known}")
+    if (kind := PROVIDERS.get(name)) is None:
+        known = ", ".join((*NAMES, *places))
+        raise ProviderError(f"there is no provider {name!r}; there are {known}")
+    given = {"name": name, "image": image, "daemon": daemon, "placeholders": placeholders}
+    module, _, factory = kind.factory.partition(":")
+    make_it = getattr(import_module(f"acpterm.providers.{module}"), factory)
+    provider: Provider = make_it(*(given[need] for need in kind.needs))
+    return provider
 
 
 def _make_place(name: str, place: Place, daemon: Daemon | None) -> Provider:

@@ -1,5 +1,7 @@
 """What a terminal's command has left running: its *background*, with listening TCP ports.
 
+A shell at its prompt has a background, too: what runs beside it.
+
 Command lines and ports come from `/proc`; on other systems ports are not known.
 """
 
@@ -53,6 +55,20 @@ class Background(NamedTuple):
 NO_BACKGROUND: Final = Background()
 
 
+def beside(members: list[ProcStat], group: int) -> list[ProcStat]:
+    """Return the members that are not in the process group `group`, nor ancestors of it."""
+    parents = {each.pid: each.ppid for each in members}
+    excluded = set()
+    for each in members:
+        pid = each.pid
+        with suppress(ProcessLookupError):
+            if os.getpgid(pid) == group:
+                while pid in parents and pid not in excluded:
+                    excluded.add(pid)
+                    pid = parents[pid]
+    return [each for each in members if each.pid not in excluded]
+
+
 async def describe(members: list[ProcStat]) -> Background | None:
     """Describe running processes, except those that are just ending; None if all are.
 
@@ -92,13 +108,14 @@ def display(argv: list[bytes]) -> str:
 
 def _ports_of(pid: int, namespaces: dict[str, Ports]) -> tuple[int, ...]:
     try:
+        # First, since the kernel takes milliseconds to list the sockets of a namespace.
+        if not (sockets := set(_sockets_of(pid))):
+            return ()
         namespace = os.readlink(f"/proc/{pid}/ns/net")
         if namespace not in namespaces:
             namespaces[namespace] = dict(_listening(pid))
         ports = namespaces[namespace]
-        if not ports:
-            return ()
-        return tuple(sorted({ports[one] for one in _sockets_of(pid) if one in ports})[:_PORTS_MAX])
+        return tuple(sorted({ports[one] for one in sockets & ports.keys()})[:_PORTS_MAX])
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return ()  # it has ended, or belongs to another user
 

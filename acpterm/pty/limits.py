@@ -10,59 +10,58 @@ processes of the user, including those of other terminals and of the desktop.
 
 import resource
 import signal
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 Rlimit = tuple[int, int, int]
 """A resource, its soft limit and its hard limit, as for `resource.setrlimit`."""
 
 
-class ResourceLimits(NamedTuple):
-    """The maximum resources that a terminal's programs may use. None means no limit."""
+ResourceLimits: TypeAlias = Mapping[str, float]
+"""The resources that a terminal's programs may use, by the names in `CONTROLLERS` and `RLIMITS`.
 
-    memory: int | None = None
-    """Bytes of memory, page cache included, of all processes of the terminal together."""
-    cpu: float | None = None
-    """CPUs that all processes of the terminal may use together, such as 1.5."""
-    processes: int | None = None
-    """Processes and threads of the terminal at the same time."""
-    open_files: int | None = None
-    """Open files of each process."""
-    file_size: int | None = None
-    """The maximum size, in bytes, of a file that a process writes."""
-    disk_io: int | None = None
-    """Bytes per second that all processes of the terminal may read from each disk; the same number
-    applies to writes."""
+The values are in the units of `config.profiles.Limits`; a name that is absent is not limited.
+"""
 
-    def rlimits(self, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
-        """Return `open_files` and `file_size`, if set, as limits for setrlimit(2).
-
-        `others` are the limits that the program would have without these two fields. For a resource
-        that is not in `others`, the limit of this process is used instead. Each soft limit in the
-        result is the lower of two values: the field, and the soft limit without the field. The hard
-        limit is determined in the same way, since a program may raise its soft limit up to the hard
-        limit.
-        """
-        given = {number: (soft, hard) for number, soft, hard in others}
-        found = []
-        for number, value in (
-            (resource.RLIMIT_NOFILE, self.open_files),
-            (resource.RLIMIT_FSIZE, self.file_size),
-        ):
-            if value is not None:
-                soft, hard = given.get(number, resource.getrlimit(number))
-                found.append((number, _least(soft, value), _least(hard, value)))
-        return found
+CONTROLLERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "memory": ("memory",),
+    "cpu": ("cpu",),
+    "processes": ("pids",),
+    "disk_io": ("io", "memory"),
+}
+"""The names of the controllers that each limit of a control group needs."""
+RLIMITS: Final[Mapping[str, int]] = {
+    "open_files": resource.RLIMIT_NOFILE,
+    "file_size": resource.RLIMIT_FSIZE,
+}
+"""The resource of setrlimit(2) of each limit of a process."""
+RESOURCES: Final = (*CONTROLLERS, *RLIMITS)
+NO_LIMITS: Final[ResourceLimits] = MappingProxyType({})
 
 
-NO_LIMITS = ResourceLimits()
+def rlimits(limits: ResourceLimits, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
+    """Return the limits of a process in `limits`, for setrlimit(2).
+
+    `others` are the limits that the program would have without them. For a resource that is not in
+    `others`, the limit of this process is used instead. Of the two soft limits, the lower one is
+    set. So is the lower hard limit, since a program may raise its soft limit up to it.
+    """
+    given = {number: (soft, hard) for number, soft, hard in others}
+    found = []
+    for name, number in RLIMITS.items():
+        if name in limits:
+            value = int(limits[name])
+            soft, hard = given.get(number, resource.getrlimit(number))
+            found.append((number, _least(soft, value), _least(hard, value)))
+    return found
 
 
 class Cause(NamedTuple):
     """The limit that ended a program."""
 
     limit: str
-    """The name of the limit: a field of `ResourceLimits`, or `wall`, `idle` or `timeoutMs`."""
+    """The name of the limit: one of `RESOURCES`, or `wall`, `idle` or `timeoutMs`."""
     value: float
     """The limit in bytes, seconds (`wall`, `idle`) or milliseconds (`timeoutMs`)."""
 

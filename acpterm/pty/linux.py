@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from acpterm.runtime.descriptors import EXHAUSTED
@@ -24,6 +25,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _STAT_BYTES_MAX = 4096
 # The kernel's flag of a process that is ending (include/linux/sched.h).
 _PF_EXITING = 0x4
+_LIST_BYTES = 64 * 1024
+# The errors if a process or thread has ended, or is hidden from this user.
+_GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -112,7 +116,7 @@ def read_stat(pid: int) -> ProcStat | None:
     """
     try:
         fields = stat_fields(f"/proc/{pid}/stat")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except _GONE:
         return None
     return ProcStat(
         pid=pid,
@@ -127,7 +131,7 @@ def is_exiting(pid: int) -> bool:
     """Return whether a process is ending or has ended: it runs no code of its program any more."""
     try:
         return bool(int(stat_fields(f"/proc/{pid}/stat")[6]) & _PF_EXITING)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
+    except _GONE:
         return True
 
 
@@ -219,28 +223,59 @@ def ticks(started: float) -> int:
     return round(started * _CLOCK_TICKS)
 
 
-def children(pid: int) -> set[int] | None:
-    """Return the pids of a process's children, including zombies; None if they cannot be read.
+class Children:
+    """The children of this process, or of another one that has a single thread, such as the keeper.
 
-    Reads the kernel's list twice, because the list may omit some children while others are being
-    reaped.
+    `read` may be called again and again; until `close`, a descriptor is held.
     """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._file: int | None = None
+        # Opening the list takes longer than reading it. The threads of this process come and go.
+        if pid != os.getpid():
+            with suppress(*_GONE):
+                self._file = _open_children(pid, pid)
+
+    def read(self) -> set[int] | None:
+        """Return their pids, including zombies; None if they cannot be read."""
+        if self._file is not None:
+            with suppress(*_GONE):
+                return _children_in(self._file)
+            return None
+        found: set[int] = set()
+        try:
+            for task in os.listdir(f"/proc/{self._pid}/task"):
+                file = _open_children(self._pid, task)
+                try:
+                    with suppress(ProcessLookupError):  # the thread has ended
+                        found |= _children_in(file)
+                finally:
+                    os.close(file)
+        except _GONE:
+            return None
+        return found
+
+    def close(self) -> None:
+        """Free the descriptor. Idempotent."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+def _open_children(pid: int, task: int | str) -> int:
+    return os.open(f"/proc/{pid}/task/{task}/children", os.O_RDONLY)
+
+
+def _children_in(file: int) -> set[int]:
     found: set[int] = set()
-    try:
-        for _ in range(2):
-            for task in os.listdir(f"/proc/{pid}/task"):
-                found |= _children_of_task(pid, task)
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
+    # Twice, because the list may omit some children while others are being reaped.
+    for _ in range(2):
+        listed = b""
+        while more := os.pread(file, _LIST_BYTES, len(listed)):
+            listed += more
+        found.update(map(int, listed.split()))
     return found
-
-
-def _children_of_task(pid: int, task: str) -> set[int]:
-    try:
-        with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:
-            return {int(child) for child in file.read().split()}
-    except ProcessLookupError:  # the thread has ended
-        return set()
 
 
 def soft_limit_of(pid: int, line: bytes) -> int | None:

@@ -148,7 +148,7 @@ class Master:
         return None if self.closed else detect.waiting_process(self.fd, quiet, program)
 
     def stopped_program(self) -> Stopped | None:
-        """Return the program that was stopped for lack of the terminal; None if there is none."""
+        """Return the program that was stopped; None if there is none."""
         return None if self.closed else detect.stopped_program(self.fd)
 
     @property
@@ -162,12 +162,17 @@ class Master:
         poll.register(self.fd, select.POLLIN)
         return any(events & select.POLLIN for _, events in poll.poll(0))
 
+    def foreground_group(self) -> int:
+        """Return the foreground process group; 0 if there is none."""
+        with contextlib.suppress(OSError):
+            return max(0, os.tcgetpgrp(self.fd))
+        return 0
+
     def signal_foreground(self, number: signal.Signals | int) -> bool:
         """Send a signal to the foreground process group; return whether it was sent."""
-        with contextlib.suppress(OSError):
-            group = os.tcgetpgrp(self.fd)
-            # 0 means no foreground group; killpg(0) would signal this process's own group.
-            if group > 0:
+        # killpg(0) would signal this process's own group.
+        if group := self.foreground_group():
+            with contextlib.suppress(OSError):
                 os.killpg(group, number)
                 return True
         return False

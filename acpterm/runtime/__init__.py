@@ -1,6 +1,7 @@
 """What every process of acpterm needs, host or client: stdio, logs, signals, threads.
 
 - `stdio`: stdin and stdout as a trio stream; `blocking_io`: the same descriptors without trio;
+- `named_pipe`: a named pipe as a program's standard input;
 - `send_queue`: lines to send to one peer, with backpressure;
 - `unix_socket`: private directories for sockets, and the peer of a socket;
 - `logs`: logging to stderr, or to a file that is rotated;

@@ -3,7 +3,7 @@
 import shlex
 from typing import Final
 
-MCP: Final = ("mcp>=2.3", "regex>=2024.4")
+MCP: Final = ("mcp>=2.3",)
 WEB: Final = ("h11>=0.14", "hypercorn>=0.18,<0.19", "starlette>=1.0")
 
 

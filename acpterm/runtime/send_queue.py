@@ -62,10 +62,9 @@ class SendQueue:
         self._sending = False
         self._size = 0
         self._closed = False
-        self._has_lines = trio.Event()
-        self._drained = trio.Event()
-        self._drained.set()
-        self._flushed = trio.Event()
+        # `put` is called for each message: it wakes `run`, and not the tasks that wait for `run`.
+        self._queued: Final = trio.lowlevel.ParkingLot()
+        self._sent: Final = trio.lowlevel.ParkingLot()
 
     def put(self, line: bytes) -> None:
         """Send `line`, without waiting, after all lines that were put before.
@@ -80,9 +79,7 @@ class SendQueue:
         rest = memoryview(line)[sent:] if sent else line
         self._lines.append(rest)
         self._size += len(rest)
-        if self._size > self._high_water and self._drained.is_set():
-            self._drained = trio.Event()
-        self._has_lines.set()
+        self._queued.unpark_all()
 
     @property
     def is_full(self) -> bool:
@@ -97,19 +94,19 @@ class SendQueue:
         """
         await trio.lowlevel.checkpoint()
         while self.is_full:
-            await self._drained.wait()
+            await self._sent.park()
 
     async def flush(self) -> None:
         """Wait until the queue is empty or closed."""
         await trio.lowlevel.checkpoint()
         while self._size and not self._closed:
-            await self._flushed.wait()
+            await self._sent.park()
 
     def close(self) -> None:
         """Accept no more lines; `run` returns once the queued ones are sent."""
         self._closed = True
-        self._has_lines.set()
-        self._flushed.set()
+        self._queued.unpark_all()
+        self._sent.unpark_all()
 
     def restart(self, lines: Iterable[bytes]) -> None:
         """Replace the queued lines by `lines`, which are sent once `connect` has set a new stream.
@@ -117,15 +114,9 @@ class SendQueue:
         Call this when the stream broke, after `run` has ended. Opens the queue again.
         """
         self._stream, self._sending, self._closed = None, False, False
-        # `close` has set the event, so `flush` would not wait for the new stream.
-        self._flushed = trio.Event()
         self._lines = list(lines)
         self._size = sum(map(len, self._lines))
-        if not self.is_full:
-            self._drained.set()
-        elif self._drained.is_set():
-            self._drained = trio.Event()
-        self._has_lines.set()
+        self._sent.unpark_all()
 
     def connect(self, stream: trio.abc.SendStream) -> None:
         """Set the new stream after a `restart`. Call `run` again to send the queued lines to it."""
@@ -141,30 +132,25 @@ class SendQueue:
             await self._run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             self._lines, self._size = [], 0
-            self._drained.set()
             self.close()
             raise
 
     async def _run(self) -> None:
         assert self._stream is not None  # noqa: S101  `connect` is called before `run`
         while self._lines or not self._closed:
-            await self._has_lines.wait()
-            self._has_lines = trio.Event()
-            while self._lines:
-                batch, self._lines = self._lines, []
-                sending = sum(map(len, batch))
-                self._sending = True
-                if self._store is not None and not self._store.is_flushed:
-                    await self._store.flushed()
-                await self._stream.send_all(batch[0] if len(batch) == 1 else b"".join(batch))
-                self._sending = False
-                self._size -= sending
-                self._flushed.set()
-                self._flushed = trio.Event()
-                if self._size <= self._high_water:
-                    self._drained.set()
-            if self._closed:
-                self._has_lines.set()
+            if not self._lines:
+                await self._queued.park()
+                continue
+            batch, self._lines = self._lines, []
+            sending = sum(map(len, batch))
+            self._sending = True
+            if self._store is not None and not self._store.is_flushed:
+                await self._store.flushed()
+            for data in _joined(batch):
+                await self._stream.send_all(data)
+            self._sending = False
+            self._size -= sending
+            self._sent.unpark_all()
 
     def _send_now(self, line: bytes) -> int:
         """Send as much of `line` as possible without waiting; return how many bytes were sent."""
@@ -176,3 +162,10 @@ class SendQueue:
             return os.write(self._stream.socket.fileno(), line)
         except OSError:  # no room; or the peer has closed, which `run` will report
             return 0
+
+
+def _joined(lines: list[bytes | memoryview]) -> list[bytes | memoryview]:
+    try:
+        return lines if len(lines) == 1 else [b"".join(lines)]
+    except MemoryError:
+        return lines

@@ -1,6 +1,7 @@
 """The kinds of shells (bash, zsh, fish): how each kind is started and given a command."""
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -15,6 +16,14 @@ REPAIR_KEYS: Final = b"\x1b[31417~"
 
 The rc file binds these keys to that command line. So the line's characters do not pass through the
 terminal, which may treat one of them as a signal, as the ``s`` after ``stty intr s``."""
+
+# The prompt before the line stays: the end of output may precede it. If zsh has wrapped the line,
+# only the line's end is in the text.
+_TYPED_LINE: Final = re.compile(
+    r"(?<! ) *(?:\{ )?__acpterm_begin \d.*$"
+    r"|^(?:(?!__acpterm_begin).)*&& :; \} >/dev/null 2>&1(?:\n|\Z)",
+    re.MULTILINE,
+)
 
 
 class Setup(NamedTuple):
@@ -109,3 +118,8 @@ def kind_of(name: str | None, env: Mapping[str, str]) -> Kind:
     if name not in KINDS:
         raise ValueError(f"unknown shell {name!r}: it must be one of {', '.join(KINDS)}")
     return KINDS[name]
+
+
+def without_typed_lines(text: str) -> str:
+    """Return the text of a shell's terminal without the lines that hand commands to the shell."""
+    return _TYPED_LINE.sub("", text)

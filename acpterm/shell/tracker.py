@@ -29,7 +29,7 @@ from typing import Literal, NamedTuple
 
 from acpterm.shell.command_marks import CommandMark, CommandMarkScanner, Output
 from acpterm.shell.report import Report
-from acpterm.terminal.text.stream import TextView
+from acpterm.terminal.text.stream import Beginning, TextView
 
 
 class Outcome(NamedTuple):
@@ -236,6 +236,12 @@ class Tracker:
         return self._command is not None and (
             self._command.text.truncated or self._command.lost > 0
         )
+
+    @property
+    def beginning(self) -> Beginning | None:
+        """The beginning of the output if it is truncated; None if it is not, or not known."""
+        command = self._command
+        return command.text.beginning() if command and self.truncated and not command.lost else None
 
     @property
     def lost(self) -> int:

@@ -19,7 +19,8 @@ States: *idle*, after requesting a wake-up from the keeper (`SharedRing.arm`); *
 is output to consume. `catch_up` consumes a small backlog at once, so that the answer to a request
 includes output that the program has already written.
 
-A new terminal size is applied to the emulator at the position in the output at which it was set.
+A new terminal size is applied to emulator and text at the position in the output at which it was
+set.
 
 The emulator's state is stored in the keeper (`save`) before the output that follows the previous
 state is released. The next worker's emulator continues from the state that was stored last
@@ -28,13 +29,13 @@ before the oldest retained output.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 import trio
 
+from acpterm.pty import linux
 from acpterm.terminal.shared_ring import SharedRing
 from acpterm.terminal.text import simple_output
 from acpterm.terminal.text.slices import resync
@@ -45,12 +46,16 @@ from acpterm.terminal.vt.emulator import Emulator
 
 SLICE_BYTES: Final = 64 * 1024
 SLICE_S: Final = 0.0007
+# The text of a program that draws rows again takes up to 20 us per byte.
+_REDRAWING_SLICE_BYTES: Final = 1024
 # `catch_up` begins no slice after this time. 64 KiB of ordinary output take some 3 ms.
 _CATCH_UP_S: Final = 0.01
 # For less output than this, checking whether it is simple output takes longer than it saves.
 _SIMPLE_MIN_BYTES: Final = 8 * 1024
 # Output that the text view stores unprocessed is processed once no output came for this long.
 _QUIET_S: Final = 0.05
+# After this much output, free memory is returned to the system. This takes up to some milliseconds.
+_TRIM_BYTES: Final = 1024 * 1024
 
 
 class Turns:
@@ -96,6 +101,7 @@ class Consumer:
         "_saved",
         "_text",
         "_timeline",
+        "_trimmed",
         "_turns",
         "_wake",
     )
@@ -121,8 +127,11 @@ class Consumer:
         # The position of the state that was saved last.
         self._saved = 0
         # What changes at which positions: sizes, and the state of an earlier worker's emulator.
-        self._due: deque[tuple[int, Callable[[], object]]] = deque()
-        self._wake = trio.Event()
+        # A list: an empty deque would take 0.7 KiB of each terminal.
+        self._due: list[tuple[int, Callable[[], object]]] = []
+        # The position at which free memory was last returned to the system.
+        self._trimmed = 0
+        self._wake: Final = trio.lowlevel.ParkingLot()
         self._resync = ring.position > 0
 
     def close(self) -> None:
@@ -131,10 +140,10 @@ class Consumer:
 
     def wake(self) -> None:
         """Make `run` check the ring for new output."""
-        self._wake.set()
+        self._wake.unpark_all()
 
     def resize(self, cols: int, rows: int, position: int) -> None:
-        """Apply a new terminal size to emulator and timeline, once `position` is reached.
+        """Apply a new terminal size to emulator, text and timeline, once `position` is reached.
 
         `position` is reached when all output before it is consumed.
         """
@@ -187,27 +196,35 @@ class Consumer:
         """Consume the ring until cancelled."""
         ring = self._ring
         while True:
-            if not ring.unread:
-                self._wake = trio.Event()
-                if ring.arm():
-                    await self._wait()
-                    continue
+            if not ring.unread and ring.arm():
+                await self._wait()
+                continue
             await self._turns.take(self._slice)
 
     async def _wait(self) -> None:
         """Wait for more output.
 
-        If the text view holds output that is not processed yet, wait at most `_QUIET_S` seconds,
-        and then process one piece of that output.
+        If the text view holds output that is not processed yet, or memory may be returned, wait at
+        most `_QUIET_S` seconds, and then do one piece of that work.
         """
-        if not self._text.has_deferred:
+        if not self._text.has_deferred and not self._may_trim:
             # No timeout: its cancel scope would take most of the memory of an idle terminal.
-            await self._wake.wait()
+            await self._wake.park()
             return
         with trio.move_on_after(_QUIET_S):
-            await self._wake.wait()
+            await self._wake.park()
             return
-        await self._turns.take(self._text.flush)
+        await self._turns.take(self._flush)
+
+    @property
+    def _may_trim(self) -> bool:
+        return self._ring.position > self._trimmed + _TRIM_BYTES
+
+    def _flush(self) -> None:
+        if not self._text.flush() and self._may_trim:
+            # The free heap would keep some half a MiB of each flood.
+            self._trimmed = self._ring.position
+            linux.trim_memory()
 
     def _slice(self) -> None:
         self._step(SLICE_BYTES)
@@ -219,6 +236,8 @@ class Consumer:
         """
         if self._due:
             max_bytes = min(max_bytes, max(0, self._due[0][0] - self._ring.position))
+        if self._text.redraws:
+            max_bytes = min(max_bytes, _REDRAWING_SLICE_BYTES)
         data = self._ring.peek(max_bytes)
         if self._resync and data:
             # The output before `data` is lost, so `data` may begin within an escape sequence.
@@ -260,10 +279,11 @@ class Consumer:
 
     def _apply_due(self) -> None:
         while self._due and self._due[0][0] <= self._ring.position:
-            self._due.popleft()[1]()
+            self._due.pop(0)[1]()
 
     def _resize(self, cols: int, rows: int) -> None:
         self._emulator.resize(cols, rows)
+        self._text.resize(cols, rows)
         self._timeline.record_size(cols, rows, time.monotonic())
 
     def _save_state(self, position: int) -> None:

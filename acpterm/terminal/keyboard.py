@@ -22,7 +22,6 @@ called with the input that the user or the agent has sent, but not with replies.
 import contextlib
 import termios
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
@@ -92,9 +91,9 @@ class Keyboard:
         # The number of bytes typed or dropped so far, and the ranges of the dropped bytes: pairs of
         # positions in the input, counted in the same way, and what `wait` raises for the range.
         self._passed = 0
-        self._dropped: deque[tuple[int, int, _ErrorType]] = deque(maxlen=_FAILURES_MAX)
+        self._dropped: list[tuple[int, int, _ErrorType]] = []
         # The ranges of the emulator's replies in the queued input.
-        self._replies: deque[tuple[int, int]] = deque()
+        self._replies: list[tuple[int, int]] = []
         self._passed_changed = trio.lowlevel.ParkingLot()
         self.last_typed = 0.0
         """The `time.monotonic` time at which the PTY last took input; 0 for never."""
@@ -192,7 +191,7 @@ class Keyboard:
     def _drop(self, error: _ErrorType = trio.ClosedResourceError) -> None:
         if self._rest:
             end = self._passed + len(self._rest)
-            self._dropped.append((self._passed, end, error))
+            self._dropped = [*self._dropped, (self._passed, end, error)][-_FAILURES_MAX:]
             # Count one byte more, so that later input, even if empty, is after the dropped range.
             self._passed = end + 1
             self._rest.clear()
@@ -274,7 +273,7 @@ class Keyboard:
             at = min(stop, end)
             if stop > end:
                 break
-            self._replies.popleft()
+            self._replies.pop(0)
         return b"".join([*typed, piece[at - self._passed :]])
 
     def _echoes(self) -> bool:

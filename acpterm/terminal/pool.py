@@ -23,7 +23,7 @@ import trio
 
 from acpterm.keeper.client import KeeperClient
 from acpterm.keeper.reports import Found, Spawned
-from acpterm.pty.limits import NO_LIMITS, ResourceLimits
+from acpterm.pty.limits import NO_LIMITS, ResourceLimits, rlimits
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup_limits import Enforcement
@@ -121,7 +121,7 @@ class Pool:
             enforcement = self._trees.enforce(name, limits)
             if enforcement is not None:
                 _report_unenforced(name, enforcement, strict=strict)
-                more = limits.rlimits(program.rlimits)
+                more = rlimits(limits, program.rlimits)
                 program = program._replace(rlimits=(*program.rlimits, *more))
             program = program.marked(tree.environment, tree.rlimits)
             terminal = await self._keeper.spawn(
@@ -131,6 +131,7 @@ class Pool:
                 rows=spec.size[1],
                 ring_size=spec.ring_size + WINDOW_BYTES,
                 record=record,
+                encoding=spec.encoding,
                 cgroup=tree.cgroup,
                 make=partial(self._start, tree, spec, enforcement),
             )

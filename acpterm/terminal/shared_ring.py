@@ -26,6 +26,7 @@ from collections.abc import Callable
 from typing import Final
 
 from acpterm.keeper import ring_file as layout
+from acpterm.keeper.encodings import encode_input
 from acpterm.terminal.private_ring import Slice, bounds
 
 # Bytes that the keeper may write ahead of the consumer, in addition to the retained bytes.
@@ -181,6 +182,10 @@ class SharedRing:
         """
         self._arm(self._header)
         return int(self._header[layout.HEAD]) == self.position
+
+    def encode_input(self, data: bytes) -> bytes:
+        """Return `data`, input in UTF-8, in the encoding of the program's output."""
+        return encode_input(data, self._header[layout.ENCODING])
 
     @property
     def emulator_mark(self) -> EmulatorMark:

@@ -13,7 +13,7 @@ _MIB: Final = 1024 * 1024
 class TerminalSpec(NamedTuple):
     """Size, retention, lifetime and creation time of a terminal, and its remote program, if any."""
 
-    size: tuple[int, int] = (120, 40)
+    size: tuple[int, int] = (200, 40)
     """Columns and rows."""
     limit: int = _MIB
     """The maximum number of bytes of text to retain."""
@@ -25,6 +25,8 @@ class TerminalSpec(NamedTuple):
     """The limit that sets the lifetime; None if no limit does."""
     view: str = "text"
     """The view that the terminal's creator reads: `text`, `raw` or `screen`."""
+    encoding: str = "utf-8"
+    """The encoding of the program's output and input (`keeper.encodings`), if it is not adopted."""
     created_time: float | None = None
     """The time of creation in seconds since 1970; None: the current time."""
     started_at: float | None = None

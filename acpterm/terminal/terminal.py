@@ -42,7 +42,7 @@ import trio
 from acpterm.keeper.client import KeeperClient
 from acpterm.keeper.reports import UNKNOWN, ExitReport
 from acpterm.pty import processes
-from acpterm.pty.background import Background, describe
+from acpterm.pty.background import NO_BACKGROUND, Background, beside, describe
 from acpterm.pty.input_wait.detect import Stopped
 from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
@@ -157,7 +157,7 @@ class Terminal:
         #: The limits of the terminal's programs; None if they have no limits.
         self.enforcement: Final = enforcement
         self.ring: Final = ring
-        self.text: Final = TextView(limit, truncated=ring.position > 0)
+        self.text: Final = TextView(limit, size=size, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
         #: Whether the keeper retains the output after the terminal is released and closed.
@@ -262,6 +262,18 @@ class Terminal:
         assert self.exit is not None  # noqa: S101  set before the event, for the type checker
         return self.exit
 
+    async def wait_output(self, since: int) -> ExitStatus | None:
+        """Wait for output after the position `since`, or for the exit; return the exit status."""
+        # Read `exit` first: once it is set, the program's output up to `ring.end` is complete.
+        while (status := self.exit) is None and self.ring.end <= since:
+            await self.wait_changed()
+        return status
+
+    async def wait_output_closed(self) -> None:
+        """Wait until the program has exited and the output is complete (see `output_closed`)."""
+        while not self.output_closed:
+            await self.wait_changed()
+
     def has_background(self) -> bool | None:
         """Return whether processes run on after the program has exited.
 
@@ -275,9 +287,16 @@ class Terminal:
     async def background(self) -> Background | None:
         """Describe the processes that run on, except those that are just ending.
 
-        None if all are just ending. Raises `OSError` if the processes cannot be read.
+        While the program runs, these are the processes that do not belong to the foreground process
+        group, and are no ancestors of it. None if all are just ending. Raises `OSError` if the
+        processes cannot be read.
         """
-        return await describe(await self._tree.members())
+        members = await self._tree.members()
+        if self.exit is None:
+            if self.remote is not None or not (group := self._master.foreground_group()):
+                return NO_BACKGROUND
+            members = beside(members, group)
+        return await describe(members)
 
     async def wait_closed(self) -> None:
         """Wait until all processes have ended and all descriptors are closed."""
@@ -361,7 +380,7 @@ class Terminal:
         return pid
 
     def stopped_program(self) -> Stopped | None:
-        """Return the program that was stopped for lack of the terminal; None if there is none."""
+        """Return the program that was stopped; None if there is none."""
         return None if self.remote is not None else self._master.stopped_program()
 
     def signal(self, number: int) -> bool:
@@ -381,7 +400,7 @@ class Terminal:
     def exited(self, report: ExitReport) -> None:
         """Record the keeper's report that the program was reaped."""
         self._report = report
-        self._tree.reaped(report.reaped_at)
+        self._tree.reaped(report.reaped_at, report.orphans)
         self._consumer.catch_up()
         self._consumer.wake()
         self._after_consuming()

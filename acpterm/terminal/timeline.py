@@ -23,7 +23,6 @@ Times are seconds of `time.monotonic`, passed in by the caller. A sample takes 1
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
 from typing import Final, NamedTuple
 
 GRAIN_S: Final = 0.01
@@ -112,7 +111,7 @@ class Timeline:
         self._times = array("d", [] if first is None else [first.time])
         self._positions = array("q", [] if first is None else [first.position])
         self._due = -math.inf
-        self._resizes: deque[Resize] = deque()
+        self._resizes: list[Resize] = []
 
     def record(self, size: int, now: float) -> None:
         """Record that the next `size` bytes of output came at the time `now`."""
@@ -131,7 +130,7 @@ class Timeline:
     def record_size(self, cols: int, rows: int, now: float) -> None:
         """Record a new terminal size at the time `now`."""
         if len(self._resizes) == SIZES_MAX:
-            gone = self._resizes.popleft()
+            gone = self._resizes.pop(0)
             self.size = gone.cols, gone.rows
         self._resizes.append(Resize(now - self.start, self.end, cols, rows))
         self.resized += 1

@@ -10,7 +10,8 @@ A terminal's output has three views. This module has functions for the first two
 
 A position is always an offset in bytes from the beginning of the raw output, even if a part is
 returned as text. The text of a part depends only on the bytes of that part: a carriage return in it
-does not overwrite text of earlier parts.
+does not overwrite text of earlier parts. Rows that the part draws again are in its text once, even
+if earlier parts had them too.
 """
 
 from typing import NamedTuple
@@ -86,4 +87,5 @@ def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: 
 
 
 def _text(terminal: Terminal, data: bytes, end: int) -> tuple[str, int]:
-    return text_of(data, final=terminal.exit is not None and end == terminal.ring.end)
+    final = terminal.exit is not None and end == terminal.ring.end
+    return text_of(data, final=final, size=(terminal.cols, terminal.rows))

@@ -16,9 +16,9 @@ If a write fails, for example because the disk is full, a new link, share or log
 share or login that was ended stays ended: the records are written over the old file, and if that
 fails too, `maintain` repeats the write.
 
-Only SHA-256 hashes of secrets are stored, except of the bearer tokens, which are in files of their
-own for the user's programs. Secrets are 256 random bits, so that a plain hash is enough, and are
-compared in constant time.
+Only SHA-256 hashes of secrets are stored, except of the user's bearer token, which is in a file of
+its own for the user's programs. Each agent has a bearer token of its own. Secrets are 256 random
+bits, so that a plain hash is enough, and are compared in constant time.
 
 This module is longer than 300 lines, since a change of a record has several parts: it is stored, it
 is undone or repeated if storing fails, and it may end connections. A split would separate these.
@@ -42,6 +42,7 @@ from acpterm.web.access_file import (
     LinkRecord,
     LoginRecord,
     ShareRecord,
+    TokenRecord,
 )
 
 LINK_LIFETIME_S: Final = 600.0
@@ -49,6 +50,7 @@ LOGIN_LIFETIME_S: Final = 30 * 86400.0
 KEY_LENGTHS: Final = range(32, 129)
 """How many characters a page's key may have."""
 SHARES_MAX: Final = 64
+TOKENS_MAX: Final = 256
 # Over these limits, the oldest links and logins are dropped. The limit of logins applies to the
 # user, and separately to each share, so that visitors cannot end the user's logins. A share's login
 # with an open WebSocket is never dropped, so that no visitor can disconnect another visitor. There
@@ -62,7 +64,7 @@ SHARE_CONNECTIONS_MAX: Final = 16
 
 _log = structlog.get_logger("acpterm.web")
 
-R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord)
+R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord, TokenRecord)
 
 
 class Access(NamedTuple):
@@ -75,8 +77,8 @@ class Access(NamedTuple):
     ends_at: float | None = None
     """When the login or its share expires, in seconds since 1970; None for a bearer token."""
 
-    is_agent: bool = False
-    """Whether the request has the agents' token, with which only `/mcp` and `/acp` can be used."""
+    agent: str | None = None
+    """The name of the agent whose token the request has: only `/mcp` and `/acp` can be used."""
 
     @property
     def is_bearer(self) -> bool:
@@ -90,6 +92,10 @@ class Login(NamedTuple):
     cookie: str
     lifetime_s: float
     access: Access
+
+
+class TokenError(Exception):
+    """A token cannot be created; the message says why."""
 
 
 class TooManySharesError(Exception):
@@ -109,7 +115,6 @@ class AccessStore:
         self._clock: Final = clock
         self._records: Final = file.read()
         self._bearer_hash: Final = _hash(file.bearer_token())
-        self._agent_hash: Final = _hash(file.agent_token())
         self._scopes: Final[defaultdict[str, set[trio.CancelScope]]] = defaultdict(set)
         self._is_unwritten = False
         self._unwritten_shares: Final[set[str]] = set()
@@ -150,6 +155,44 @@ class AccessStore:
             links.pop()
             raise
         return token
+
+    @property
+    def tokens(self) -> list[TokenRecord]:
+        """The agents' bearer tokens, oldest first."""
+        return list(self._records.tokens)
+
+    def new_token(self, name: str) -> str:
+        """Return a new bearer token for the agent `name`.
+
+        Raises `TokenError` if the agent has one, or if there are too many, and `AccessFileError` if
+        the token cannot be stored.
+        """
+        tokens = self._records.tokens
+        if any(one.name == name for one in tokens):
+            raise TokenError(f"{name} has a token already: acpterm token remove {name} removes it")
+        if len(tokens) >= TOKENS_MAX:
+            raise TokenError(f"there are {TOKENS_MAX} tokens: remove some (acpterm token remove)")
+        token = secrets.token_urlsafe(32)
+        tokens.append(TokenRecord(name=name, hash=_hash(token), created_at=self._clock()))
+        try:
+            self._write()
+        except BaseException:
+            tokens.pop()
+            raise
+        return token
+
+    def remove_token(self, name: str) -> bool:
+        """Remove the token of an agent, and close its connections; return False if it has none.
+
+        Raises `AccessFileError` if the file cannot be written; the token is invalid all the same.
+        """
+        tokens = self._records.tokens
+        found = [one for one in tokens if one.name == name]
+        tokens[:] = [one for one in tokens if one.name != name]
+        self._cancel(_scope_key(name))
+        if found:
+            self._write_end()
+        return bool(found)
 
     def new_share(
         self, terminal_id: str, *, write: bool, lifetime_s: float
@@ -260,10 +303,11 @@ class AccessStore:
 
     def of_bearer(self, token: str) -> Access | None:
         """Return the access that a bearer token gives; None if there is no such bearer token."""
-        found = _hash(token)
-        is_users = hmac.compare_digest(found, self._bearer_hash)
-        is_agents = hmac.compare_digest(found, self._agent_hash)
-        return Access(None, is_agent=not is_users) if is_users or is_agents else None
+        is_users = hmac.compare_digest(_hash(token), self._bearer_hash)
+        found = _find(self._records.tokens, token)
+        if found is None:
+            return Access(None) if is_users else None
+        return Access(None, agent=found.name)
 
     def connections_of(self, share: str) -> int:
         """Return how many WebSockets use the share with this id now."""
@@ -295,18 +339,23 @@ class AccessStore:
     def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
         """Cancel the block when `access` ends, such as on logout, on expiry, or with its share.
 
-        Yield the scope that is cancelled. A bearer token never ends.
+        Yield the scope that is cancelled. An agent's token ends when it is removed, and the user's
+        never.
         """
         scope = trio.CancelScope()
-        if access.login is None or access.ends_at is None:
+        key = access.login if access.agent is None else _scope_key(access.agent)
+        if key is None:
             with scope:
                 yield scope
             return
-        scope.deadline = trio.current_time() + access.ends_at - self._clock()
-        scopes = self._scopes[access.login]
+        if access.ends_at is not None:
+            scope.deadline = trio.current_time() + access.ends_at - self._clock()
+        scopes = self._scopes[key]
         scopes.add(scope)
-        if all(one.id != access.login for one in self._records.logins):
-            # The login has ended since the request was checked.
+        valid = [one.id for one in self._records.logins]
+        valid += [_scope_key(one.name) for one in self._records.tokens]
+        if key not in valid:
+            # The login or token has ended since the request was checked.
             scope.cancel()
         try:
             with scope:
@@ -314,7 +363,7 @@ class AccessStore:
         finally:
             scopes.discard(scope)
             if not scopes:
-                self._scopes.pop(access.login, None)
+                self._scopes.pop(key, None)
 
     async def maintain(self) -> None:
         """Regularly end expired shares and logins, and repeat a write that has failed.
@@ -372,8 +421,16 @@ class AccessStore:
     def _drop_logins(self, logins: Iterable[LoginRecord]) -> None:
         for login in list(logins):
             self._records.logins.remove(login)
-            for scope in self._scopes.pop(login.id, set()):
-                scope.cancel()
+            self._cancel(login.id)
+
+    def _cancel(self, key: str) -> None:
+        for scope in self._scopes.pop(key, set()):
+            scope.cancel()
+
+
+def _scope_key(agent: str) -> str:
+    """Return the key of the scopes of an agent; the ids of logins have no colon."""
+    return f"token:{agent}"
 
 
 def _hash(secret: str) -> str:

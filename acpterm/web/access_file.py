@@ -1,4 +1,4 @@
-"""The files of `AccessStore`: the records, and the bearer tokens. All have mode 0600.
+"""The files of `AccessStore`: the records, and the user's bearer token. Both have mode 0600.
 
 They are in a directory of mode 0700 that belongs to one daemon, so a file has one writer. A file is
 replaced as a whole. If the file of the records is damaged, an error is logged, and the file is
@@ -18,7 +18,6 @@ from msgspec import Struct, field
 from acpterm.runtime.unix_socket import ListenError, make_private_dir
 
 TOKEN_NAME: Final = "http-token"  # noqa: S105  the name of a file
-AGENT_TOKEN_NAME: Final = "http-agent-token"  # noqa: S105  as above
 _RECORDS_NAME: Final = "access.json"
 
 _log = structlog.get_logger("acpterm.web")
@@ -66,18 +65,27 @@ class ShareRecord(Struct, kw_only=True):
     created_at: float
 
 
+class TokenRecord(Struct, kw_only=True):
+    """The bearer token of the agent `name`. `hash` is its hash; `created_at` is as above."""
+
+    name: str
+    hash: str
+    created_at: float
+
+
 class AccessRecords(Struct, kw_only=True):
     """All records of a daemon, as they are stored in one file."""
 
     links: list[LinkRecord] = field(default_factory=list)
     logins: list[LoginRecord] = field(default_factory=list)
     shares: list[ShareRecord] = field(default_factory=list)
+    tokens: list[TokenRecord] = field(default_factory=list)
     address: str | None = None
     """The address that the server listened on last; None if it never did."""
 
 
 class AccessFile:
-    """The files of `AccessStore`, in `directory`: one with all records, and one for each token.
+    """The files of `AccessStore`, in `directory`: one with all records, one with the user's token.
 
     The directory is created when it is first needed.
     """
@@ -86,7 +94,6 @@ class AccessFile:
         self._directory: Final = directory
         self._path: Final = os.path.join(directory, _RECORDS_NAME)
         self.token_path: Final = os.path.join(directory, TOKEN_NAME)
-        self.agent_token_path: Final = os.path.join(directory, AGENT_TOKEN_NAME)
 
     def read(self) -> AccessRecords:
         """Return the stored records; empty ones if there is no file, or if it cannot be read."""
@@ -96,7 +103,9 @@ class AccessFile:
         except FileNotFoundError:
             return AccessRecords()
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.error("the logins of the page are lost", path=self._path, why=str(error))
+            _log.error(
+                "logins, shares and agents' tokens are lost", path=self._path, why=str(error)
+            )
             return AccessRecords()
 
     def write(self, records: AccessRecords) -> None:
@@ -128,16 +137,7 @@ class AccessFile:
 
         Raises `AccessFileError` if its file cannot be read or written.
         """
-        return self._token(self.token_path)
-
-    def agent_token(self) -> str:
-        """Return the agents' bearer token; create it if there is none.
-
-        Raises `AccessFileError` if its file cannot be read or written.
-        """
-        return self._token(self.agent_token_path)
-
-    def _token(self, path: str) -> str:
+        path = self.token_path
         try:
             with open(path, encoding="ascii") as file:
                 if token := file.read().strip():
@@ -172,6 +172,6 @@ class AccessFile:
 
     def _message(self, why: str) -> str:
         return (
-            f"logins and shares cannot be stored in {self._directory}: {why} (the state directory "
-            "is in XDG_STATE_HOME)"
+            f"logins, shares and tokens cannot be stored in {self._directory}: {why} (the state "
+            "directory is in XDG_STATE_HOME)"
         )

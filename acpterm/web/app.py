@@ -34,7 +34,7 @@ def make_app(
     """
     logins = Logins(endpoint, access, host.state.trail)
     sockets = JsonRpcWebSockets(host, access)
-    mcp, pool = McpHandler(host), PoolHandlers(host, access)
+    mcp, pool = McpHandler(host, access), PoolHandlers(host, access)
     app = Starlette(
         routes=[
             *page_routes(page),

@@ -93,7 +93,11 @@ class Guard:
         scheme, _, token = values[0].partition(" ")
         access = self._access.of_bearer(token.strip()) if scheme.lower() == "bearer" else None
         if access is None or len(values) != 1:
-            raise RefusedError(401, "the bearer token is wrong: acpterm status prints its file")
+            raise RefusedError(
+                401,
+                "the bearer token is wrong: acpterm token add NAME makes one for an agent, and "
+                "acpterm status prints the file of the user's",
+            )
         return access
 
     def _of_cookie(self, scope: Scope) -> Access | None:
@@ -114,7 +118,7 @@ class Protected:
     """ASGI middleware: passes a request on if its access is enough for the path.
 
     The user's login is enough, and so is the user's token. With `share`, the login of a share is
-    enough, too. With `bearer_only`, only a bearer token is enough: the user's or the agents'. No
+    enough, too. With `bearer_only`, only a bearer token is enough: the user's or an agent's. No
     page uses a path with `bearer_only`.
     """
 
@@ -130,8 +134,8 @@ class Protected:
             refusal = RefusedError(401, "this path needs the bearer token: Authorization: Bearer …")
         elif access is None:
             refusal = RefusedError(401, "this path needs a login: acpterm open prints a link")
-        elif access.is_agent and not self._bearer_only:
-            refusal = RefusedError(403, "the agents' token is only for /mcp and /acp")
+        elif access.agent is not None and not self._bearer_only:
+            refusal = RefusedError(403, "an agent's token is only for /mcp and /acp")
         elif access.share is not None and not self._share:
             refusal = RefusedError(403, "a share can only use the terminal that it shares")
         else:

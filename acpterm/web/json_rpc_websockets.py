@@ -25,7 +25,13 @@ from acpterm.web.websocket_stream import TRY_LATER, WebSocketStream, close
 # Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
 # it could use elsewhere.
 _NOT_FOR_PAGES: Final = frozenset(
-    {"_acpterm/approver", "_acpterm/restart", "_acpterm/shutdown", "_acpterm/web/open"}
+    {
+        "_acpterm/approver",
+        "_acpterm/restart",
+        "_acpterm/shutdown",
+        "_acpterm/token/create",
+        "_acpterm/web/open",
+    }
 )
 SHARE_MESSAGE_BYTES: Final = 1 << 20
 """The size of the largest message that is accepted from a visitor of a share, in bytes.
@@ -75,7 +81,8 @@ class JsonRpcWebSockets:
         id. The host does not use this id.
         """
         await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
-        await self._host.serve(self._stream(websocket), self._host.context)
+        async with ending_with_login(websocket, self._access):
+            await self._host.serve(self._stream(websocket), self._host.context)
 
     def _stream(self, websocket: WebSocket) -> WebSocketStream:
         return WebSocketStream(websocket, self._host.settings.max_message_bytes)

@@ -63,8 +63,7 @@ class Logins:
                 "the link has ended: it was used, has expired or was revoked, or its terminal was "
                 "removed; acpterm open prints another link, and acpterm share one to a terminal",
             )
-        share = login.access.share
-        self._trail.login("login", None if share is None else share.id)
+        self._record("login", login.access)
         response = JSONResponse(_describe(login.access))
         response.set_cookie(
             self._cookie(login.access),
@@ -80,7 +79,7 @@ class Logins:
     async def log_out(self, request: Request) -> Response:
         """End the login of this request, and close the login's connections."""
         access = access_of(request.scope)
-        self._trail.login("logout", None if access.share is None else access.share.id)
+        self._record("logout", access)
         response = Response(status_code=204)
         try:
             self._access.log_out(access)
@@ -95,6 +94,10 @@ class Logins:
     async def describe(self, request: Request) -> Response:
         """Return what the login of this request may use."""
         return JSONResponse(_describe(access_of(request.scope)))
+
+    def _record(self, event: str, access: Access) -> None:
+        share = None if access.share is None else access.share.id
+        self._trail.record(event, by="user" if share is None else "share", share=share)
 
     def _cookie(self, access: Access) -> str:
         return self._endpoint.cookie if access.share is None else self._endpoint.share_cookie

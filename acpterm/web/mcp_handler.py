@@ -23,6 +23,8 @@ from starlette.types import Receive, Scope, Send
 from acpterm.host.host import Host
 from acpterm.runtime.extras import MCP, how_to_install
 from acpterm.runtime.threads import run_blocking
+from acpterm.web.access import AccessStore
+from acpterm.web.guard import access_of
 
 if TYPE_CHECKING:
     from acpterm.web.mcp_sessions import McpSessions
@@ -38,8 +40,9 @@ class McpHandler:
     It serves requests only within a block `async with handler.lifespan(app)`.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
+        self._access: Final = access
         self._nursery: trio.Nursery | None = None
         self._loading: Final = trio.Lock()
         self._home: Final = os.path.expanduser("~")
@@ -85,9 +88,11 @@ class McpHandler:
             tools=tools,
             cwd=cwd or self._home,
             profile=headers.get(PROFILE_HEADER) or None,
+            access=access_of(scope),
         )
 
     async def _load(self, nursery: trio.Nursery) -> "McpSessions":
         module = await run_blocking(lambda: import_module(_SESSIONS))
-        sessions: McpSessions = module.McpSessions(self._host, nursery)
+        sessions: McpSessions = module.McpSessions(self._host, self._access, nursery)
+        await nursery.start(sessions.run)
         return sessions

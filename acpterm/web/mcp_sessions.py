@@ -1,22 +1,27 @@
-"""The sessions of the MCP clients at `/mcp`: each has an MCP server of its own, as on stdio.
+"""The MCP servers of the clients at `/mcp`, which are the same as on stdio.
 
-A session begins with `initialize`. Its first tool call opens a connection to the host, as an agent
-with the client's name. When the session ends, the connection is closed, and the host ends the
-connection's terminals. A session ends
+The first tool call of a server opens a connection to the host, as an agent with the client's name.
+When the server ends, the connection is closed, and the host ends the connection's terminals. At
+most `SERVERS_MAX` servers are open.
 
-- when the client deletes it;
-- when it has had no open request for `IDLE_TIMEOUT_S`; the stream of a GET is an open request;
+With the protocols of 2025, a server belongs to a session, which begins with `initialize`. The
+session belongs to the bearer token with which it was begun: a request with another token, or one
+that names an ended session, is answered with 404, so that the client initializes again. With the
+protocol of 2026, each request is complete, and there are no sessions: a server belongs to a bearer
+token, with the tools, the directory and the profile of the request. The first request opens it.
+
+A server ends
+
+- when the client deletes its session;
+- when its token is removed;
+- when it has had no open request for `IDLE_TIMEOUT_S`; the stream of a GET, or of
+  `subscriptions/listen`, is an open request;
 - when the daemon's worker is replaced: the next worker knows no sessions.
 
-A request that names an ended session is answered with 404, so that the client initializes again.
-
-In MCP's version of 2026, HTTP has no sessions to which terminals could belong. A request in this
-version is refused, and the error lists the versions that are served: the client can then begin a
-session in one of these.
-
-An error in a session ends that session only, and is logged.
+An error in a server ends that server only, and is logged.
 """
 
+import math
 import secrets
 import socket
 from collections.abc import AsyncIterable, AsyncIterator
@@ -34,10 +39,15 @@ import msgspec
 import structlog
 import trio
 from anyio.abc import UNIXSocketStream
+from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import RequestBodyLimitMiddleware
+from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from mcp_types.methods import CLIENT_REQUESTS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -46,50 +56,79 @@ from acpterm.api.client import Client
 from acpterm.api.connect import connect_stream
 from acpterm.api.errors import DaemonError
 from acpterm.api.questions import Asks
-from acpterm.config import Settings
 from acpterm.host.host import Host
-from acpterm.jsonrpc import INVALID_REQUEST, Id
-from acpterm.mcp.connection import HANDSHAKE_VERSIONS, UNSUPPORTED_VERSION
-from acpterm.mcp.host_link import Connect
-from acpterm.mcp.server import open_server
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Id
+from acpterm.mcp.connection import MODERN_VERSION
+from acpterm.mcp.server import TerminalServer, open_server
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
+from acpterm.web.access import Access, AccessStore
 
-SESSIONS_MAX: Final = 64
+SERVERS_MAX: Final = 64
+# The other agents need some, too: each directory that an agent names is another server.
+AGENT_SERVERS_MAX: Final = 16
 IDLE_TIMEOUT_S: Final = 30 * 60.0
 REQUEST_BYTES_MAX: Final = 1 << 20
 _END_TIMEOUT_S: Final = 1.0
+_OPTIONS: Final = "acpterm.mcp.options"
+"""The key in the scope of a request."""
 
 _log = structlog.get_logger("acpterm.web")
 
 
 class _Options(NamedTuple):
-    """What a client has chosen for its session: tools, working directory, and perhaps a profile.
+    """What a client has chosen for its server: tools, working directory, and perhaps a profile.
 
-    `profile` applies in addition to the profile that the settings select; None for no such profile.
+    `access` is that of its bearer token. `profile` applies in addition to the profile that the
+    settings select; None for no such profile.
     """
 
     tools: ToolSetName
     cwd: str
     profile: str | None
+    access: Access
 
 
-class _Envelope(msgspec.Struct):
-    """A request, of which only the id is decoded. An error response repeats this id.
+class _Session(NamedTuple):
+    transport: StreamableHTTPServerTransport
+    agent: str | None
+    """The name of the agent whose token began the session; None for the user's token."""
 
-    `id` is None if the request has no id.
-    """
 
-    id: str | int | None = None
+class _Server:
+    """A server, and the scope in which it runs."""
+
+    def __init__(self, server: TerminalServer, scope: trio.CancelScope) -> None:
+        self.server: Final = server
+        self.scope: Final = scope
+        self.open_requests = 0
 
 
 class McpSessions:
-    """The sessions of all clients. Their tasks run in `nursery`."""
+    """The servers of all clients. Their tasks run in `nursery`.
 
-    def __init__(self, host: Host, nursery: trio.Nursery) -> None:
+    Requests of the protocol of 2026 are served only while `run` runs.
+    """
+
+    def __init__(self, host: Host, access: AccessStore, nursery: trio.Nursery) -> None:
         self._host: Final = host
+        self._access: Final = access
         self._nursery: Final = nursery
-        self._transports: Final[dict[str, StreamableHTTPServerTransport]] = {}
+        self._sessions: Final[dict[str, _Session]] = {}
+        self._servers: Final[dict[_Options, _Server]] = {}
+        self._opening: Final = trio.Lock()
+        # The SDK checks a request and its headers; no parameter is repeated in a header.
+        app = Server[Any]("acpterm", get_tool_input_schema=lambda _: None)
+        for method, version in CLIENT_REQUESTS:
+            if version == MODERN_VERSION:
+                app.add_request_handler(method, types.RequestParams, self._answer)
+        self._manager: Final = StreamableHTTPSessionManager(app, stateless=True)
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Run until cancelled."""
+        async with self._manager.run():
+            task_status.started()
+            await trio.sleep_forever()
 
     async def handle(
         self,
@@ -100,19 +139,20 @@ class McpSessions:
         tools: str,
         cwd: str,
         profile: str | None,
+        access: Access,
     ) -> None:
-        """Serve one request; `tools`, `cwd` and `profile` apply if the request begins a session.
+        """Serve one request; `tools`, `cwd` and `profile` apply if it names no session.
 
         `tools` is the name of a set of tools, and `cwd` the directory that the agent works in.
         `profile` is the name of a policy profile that the client has chosen; None if it has chosen
         none. This profile applies in addition to the one that the settings select for the agent;
-        the stricter decision counts.
+        the stricter decision counts. `access` is that of the request's bearer token.
         """
         if not _is_tool_set(tools):
             known = ", ".join(TOOL_SET_NAMES)
             await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
             return
-        options = _Options(tools, cwd, profile)
+        options = _Options(tools, cwd, profile, access)
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
             await self._serve(options, Request(scope, receive), send)
@@ -122,19 +162,21 @@ class McpSessions:
     async def _serve(self, options: _Options, request: Request, send: Send) -> None:
         version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         identifier = request.headers.get(MCP_SESSION_ID_HEADER)
-        if version is not None and version not in HANDSHAKE_VERSIONS:
-            response = await _unsupported(request, version)
-        elif identifier is not None:
-            transport = self._transports.get(identifier)
-            if transport is not None:
-                await transport.handle_request(request.scope, request.receive, send)
+        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+            request.scope[_OPTIONS] = options
+            await self._manager.handle_request(request.scope, request.receive, send)
+            return
+        if identifier is not None:
+            session = self._sessions.get(identifier)
+            if session is not None and session.agent == options.access.agent:
+                await session.transport.handle_request(request.scope, request.receive, send)
                 return
             response = _failure(404, "there is no such session: initialize again")
         elif request.method != "POST":
             response = _failure(400, f"{MCP_SESSION_ID_HEADER} is missing: initialize first")
-        elif self._open_sessions >= SESSIONS_MAX:
+        elif self._is_full:
             response = _failure(
-                503, f"{SESSIONS_MAX} sessions are open: end some of them with DELETE"
+                503, f"{SERVERS_MAX} sessions are open: end some of them with DELETE"
             )
         else:
             await self._open(options, request, send)
@@ -142,15 +184,26 @@ class McpSessions:
         await response(request.scope, request.receive, send)
 
     @property
-    def _open_sessions(self) -> int:
-        """The number of sessions that have not ended, and that no client has deleted."""
-        return sum(not one.is_terminated for one in self._transports.values())
+    def _is_full(self) -> bool:
+        # A session that its client has deleted does not count, though it may not have ended yet.
+        sessions = sum(not one.transport.is_terminated for one in self._sessions.values())
+        return sessions + len(self._servers) >= SERVERS_MAX
+
+    @asynccontextmanager
+    async def _open_server(self, options: _Options) -> AsyncIterator[_Server]:
+        """Open a server during the block, which is cancelled when the token is removed."""
+        connect = _Connecting(self._host, self._nursery, options)
+        with self._access.cancelling(options.access) as scope:
+            async with open_server(
+                options.tools, self._host.settings, connect, options.cwd, on_error=log_error
+            ) as server:
+                yield _Server(server, scope)
 
     async def _open(self, options: _Options, request: Request, send: Send) -> None:
         """Begin a session, and end it at once if its first request fails."""
         identifier = secrets.token_hex(16)
         transport = StreamableHTTPServerTransport(identifier, idle_timeout=IDLE_TIMEOUT_S)
-        self._transports[identifier] = transport
+        self._sessions[identifier] = _Session(transport, options.access.agent)
         has_begun = False
 
         async def watch(message: Message) -> None:
@@ -175,43 +228,111 @@ class McpSessions:
         task_status: trio.TaskStatus[None],
     ) -> None:
         """Run a session until its transport is terminated, or the session was idle for too long."""
-        connect = _Connecting(self._host, self._nursery, options)
         try:
             async with transport.connect() as (received, sent):
                 task_status.started()
-                with transport.idle_scope or trio.CancelScope():
-                    await serve_messages(
-                        received,
-                        sent,
-                        tools=options.tools,
-                        settings=self._host.settings,
-                        connect=connect,
-                        cwd=options.cwd,
-                    )
+                idle = transport.idle_scope or trio.CancelScope()
+                with idle:
+                    async with self._open_server(options) as opened:
+                        await serve_messages(received, sent, opened.server)
         except Exception as error:  # noqa: BLE001  it must not end the other sessions
             _log.error("an MCP session failed", exc_info=error)
         finally:
             await self._end(identifier, transport)
 
     async def _end(self, identifier: str, transport: StreamableHTTPServerTransport) -> None:
-        self._transports.pop(identifier, None)
+        self._sessions.pop(identifier, None)
         if not transport.is_terminated:
             with trio.move_on_after(_END_TIMEOUT_S, shield=True):
                 await transport.terminate()
 
+    async def _answer(
+        self, context: ServerRequestContext, _: types.RequestParams
+    ) -> dict[str, Any]:
+        """Return the result of a request of the protocol of 2026. Raises `MCPError` if it fails."""
+        request: Any = context.request
+        options: _Options = request.scope[_OPTIONS]
+        with self._access.cancelling(options.access):
+            async with self._server_for(options) as server:
+                return await _exchange(server, context)
+        raise MCPError(INTERNAL_ERROR, "the token of this request was removed")
+
+    @asynccontextmanager
+    async def _server_for(self, options: _Options) -> AsyncIterator[TerminalServer]:
+        """Use the server with these options during the block; open it first if there is none."""
+        async with self._opening:
+            opened = self._servers.get(options)
+            if opened is None or opened.scope.cancel_called:
+                own = sum(one.access.agent == options.access.agent for one in self._servers)
+                if self._is_full or own >= AGENT_SERVERS_MAX:
+                    raise MCPError(INTERNAL_ERROR, "too many servers are open: try later")
+                opened = await self._nursery.start(self._run_server, options)
+            opened.open_requests += 1
+            opened.scope.deadline = math.inf
+        try:
+            yield opened.server
+        finally:
+            opened.open_requests -= 1
+            if not opened.open_requests:
+                opened.scope.deadline = trio.current_time() + IDLE_TIMEOUT_S
+
+    async def _run_server(
+        self, options: _Options, *, task_status: trio.TaskStatus[_Server]
+    ) -> None:
+        try:
+            async with self._open_server(options) as opened:
+                self._servers[options] = opened
+                task_status.started(opened)
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    opened.scope.cancel()
+                    # A request may have replaced it already, since its scope was cancelled.
+                    if self._servers.get(options) is opened:
+                        del self._servers[options]
+        except Exception as error:  # noqa: BLE001  it must not end the other servers
+            _log.error("an MCP server failed", exc_info=error)
+
+
+async def _exchange(server: TerminalServer, context: ServerRequestContext) -> dict[str, Any]:
+    """Serve one request on a connection of its own; return the result or raise `MCPError`.
+
+    Its notifications are sent on the stream of the response.
+    """
+    answers: list[types.JSONRPCResponse | types.JSONRPCError] = []
+    answered = trio.Event()
+
+    async def send(line: bytes, about: Id) -> None:
+        del about
+        message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            answers.append(message)
+            answered.set()
+        else:
+            notification = types.server_notification_adapter.validate_json(line, by_name=False)
+            await context.session.send_notification(notification, context.request_id)
+
+    request = {
+        "jsonrpc": "2.0",
+        "id": context.request_id,
+        "method": context.method,
+        "params": context.params,
+    }
+    async with server.connection(send) as connection:
+        await connection.receive(msgspec.json.encode(request) + b"\n")
+        await answered.wait()
+    answer = answers[0]
+    if isinstance(answer, types.JSONRPCError):
+        raise MCPError.from_error_data(answer.error)
+    return answer.result
+
 
 async def serve_messages(
-    received: AsyncIterable[SessionMessage | Exception],
-    sent: Any,
-    *,
-    tools: ToolSetName,
-    settings: Settings,
-    connect: Connect,
-    cwd: str,
+    received: AsyncIterable[SessionMessage | Exception], sent: Any, server: TerminalServer
 ) -> None:
     """Serve a client whose messages a transport of the SDK has received, until there are no more.
 
-    `sent` is the stream of the messages to send. The others are parameters of `open_server`.
+    `sent` is the stream of the messages to send.
     """
 
     async def send(line: bytes, about: Id) -> None:
@@ -220,19 +341,18 @@ async def serve_messages(
         with _ending():
             await sent.send(SessionMessage(message, metadata))
 
-    def on_error(error: Exception) -> None:
-        _log.error("a request of an MCP client failed", exc_info=error)
-
-    async with (
-        open_server(tools, settings, connect, cwd, send=send, on_error=on_error) as connection,
-        sent,
-    ):
+    async with server.connection(send) as connection, sent:
         with _ending():
             async for item in received:
                 if isinstance(item, SessionMessage):
                     line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                     unanswered = getattr(item.metadata, "on_request_unanswered", None)
                     await connection.receive(line.encode() + b"\n", unanswered)
+
+
+def log_error(error: Exception) -> None:
+    """Log an unexpected error of a request."""
+    _log.error("a request of an MCP client failed", exc_info=error)
 
 
 def _ending() -> AbstractContextManager[None]:
@@ -245,7 +365,7 @@ class _Connecting:
 
     A task in `nursery` serves the host's end of the connection. The task ends when the host has
     noticed that the agent has closed its end. `options` has what the client has chosen for the
-    session.
+    server.
     """
 
     def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
@@ -287,29 +407,8 @@ def _is_tool_set(name: str) -> TypeGuard[ToolSetName]:
     return name in TOOL_SET_NAMES
 
 
-async def _unsupported(request: Request, version: str) -> Response:
-    """Return the response to a request in a version of MCP that is not served."""
-    try:
-        identifier = msgspec.json.decode(await request.body(), type=_Envelope).id
-    except msgspec.MsgspecError:
-        identifier = None
-    data = {"supported": HANDSHAKE_VERSIONS, "requested": version}
-    why = "over HTTP, this server speaks the protocols with a handshake: begin with initialize"
-    return _failure(400, why, UNSUPPORTED_VERSION, data, identifier)
-
-
-def _failure(
-    status: int,
-    message: str,
-    code: int = INVALID_REQUEST,
-    data: object = None,
-    identifier: str | int | None = None,
-) -> Response:
-    """Return a response with this HTTP status and a JSON-RPC error.
-
-    `code`, `message` and `data` are those of the error; without `data`, the error has no such
-    member. `identifier` is the id of the request; None if it has none or if it is not known.
-    """
-    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
-    body = msgspec.json.encode({"jsonrpc": "2.0", "id": identifier, "error": error})
+def _failure(status: int, message: str) -> Response:
+    """Return a response with this HTTP status and a JSON-RPC error."""
+    error = {"code": INVALID_REQUEST, "message": message}
+    body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
     return Response(body, status, media_type="application/json")

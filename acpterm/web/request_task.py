@@ -7,7 +7,7 @@ An error in the application is logged, and ends no other request.
 
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import structlog
 import trio
@@ -36,14 +36,10 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._messages: deque[Any] = deque()
-        self._changed = trio.Event()
+        self._changed: Final = trio.lowlevel.ParkingLot()
         self._is_closed = False
         self.is_disconnected = False
         """Whether the disconnect message was put: nothing can be sent to the peer any more."""
-
-    def _set_changed(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
 
     async def put(self, message: Any) -> None:
         """Queue a message for the application; drop it if the application has ended."""
@@ -51,25 +47,25 @@ class Mailbox:
             self.is_disconnected = True
         else:
             while self._messages and not self._is_closed:
-                await self._changed.wait()
+                await self._changed.park()
         if not self._is_closed:
             self._messages.append(message)
-            self._set_changed()
+            self._changed.unpark_all()
 
     async def receive(self) -> Any:
         """Wait for the next message, and return it: ASGI's `receive`."""
         await trio.lowlevel.checkpoint()
         while not self._messages:
-            await self._changed.wait()
+            await self._changed.park()
         message = self._messages.popleft()
-        self._set_changed()
+        self._changed.unpark_all()
         return message
 
     def close(self) -> None:
         """Drop all messages from now on: the application has ended."""
         self._is_closed = True
         self._messages.clear()
-        self._set_changed()
+        self._changed.unpark_all()
 
 
 async def run_app(

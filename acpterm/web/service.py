@@ -25,9 +25,9 @@ from acpterm.config.http import HttpAddress, check_exposure, parse_address
 from acpterm.host.host import Host
 from acpterm.host.state.records import HttpRecord, StateError
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
-from acpterm.host.web_interface import Share
+from acpterm.host.web_interface import Share, Token
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
-from acpterm.web.access import AccessStore, TooManySharesError
+from acpterm.web.access import AccessStore, TokenError, TooManySharesError
 from acpterm.web.access_file import AccessFile, AccessFileError, ShareRecord
 from acpterm.web.endpoint import Endpoint
 from acpterm.web.start import StartError, import_packages, listening_socket
@@ -175,6 +175,24 @@ class WebService:
         with _failing():
             return self._store().revoked_shares
 
+    def new_token(self, name: str) -> str:
+        """Return a new bearer token for the agent `name`: see `WebInterface.new_token`."""
+        with _failing():
+            try:
+                return self._store().new_token(name)
+            except TokenError as error:
+                raise RpcError(INVALID_PARAMS, str(error)) from error
+
+    def tokens(self) -> list[Token]:
+        """Return the agents' bearer tokens, oldest first."""
+        with _failing():
+            return [Token(one.name, one.created_at) for one in self._store().tokens]
+
+    def remove_token(self, name: str) -> bool:
+        """Remove a token: see `WebInterface.remove_token`."""
+        with _failing():
+            return self._store().remove_token(name)
+
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
     ) -> tuple[Endpoint, T]:
@@ -199,7 +217,6 @@ class WebService:
             origin=None if endpoint is None else endpoint.origin,
             error=self._error,
             token_file=None if self._access is None else self._file.token_path,
-            agent_token_file=None if self._access is None else self._file.agent_token_path,
         )
 
     def _store(self) -> AccessStore:
@@ -214,8 +231,8 @@ class WebService:
         """End the shares for which `is_ended` returns true: those whose terminal was removed."""
         if self._access is not None and self._running is not None:
             for share in self._access.end_shares(is_ended):
-                self._running.host.state.trail.share(
-                    "unshare", share.id, reason="its terminal was removed"
+                self._running.host.state.trail.record(
+                    "unshare", share=share.id, reason="its terminal was removed"
                 )
 
     async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:

@@ -61,7 +61,7 @@ def _idle(count: int) -> Figure:
 
 
 def _screen(what: str, prefix: str, count: int, idle: float) -> Figure:
-    with Daemon() as daemon:
+    with Daemon(cols="120") as daemon:
         client = daemon.client()
         _warm_up(client)
         before = daemon.memory()

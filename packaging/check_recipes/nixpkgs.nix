@@ -69,6 +69,7 @@ let
           "platformdirs"
           "psutil"
           "ptyprocess"
+          "regex"
           "structlog"
           "tomlkit"
           "tree-sitter"

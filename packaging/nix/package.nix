@@ -70,6 +70,7 @@ python3Packages.buildPythonApplication rec {
       outcome
       platformdirs
       ptyprocess
+      regex
       structlog
       tomlkit
       tree-sitter

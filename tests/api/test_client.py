@@ -126,15 +126,16 @@ async def test_info_and_terminals_describe_the_terminal(settings, role, tmp_path
 
 @ROLES
 @on_both_backends
-async def test_number_sign_in_a_name_is_the_first_free_number(settings, role):
+async def test_number_sign_in_a_name_is_the_next_number(settings, role):
     async with connect(settings, role) as client:
         first, second = [await client.create("cat", name="num-#") for _ in range(2)]
-        assert (first.name, second.name) == ("num-1", "num-2")
-        terminal = client.terminal("num-2")
+        number = int(first.name.removeprefix("num-"))
+        assert second.name == f"num-{number + 1}"
+        terminal = client.terminal(second.name)
         await terminal.write("by name\n")
         assert (await terminal.wait_for("by name", timeout=DEADLINE_S)).match
         await first.release()
-        assert (await client.create("cat", name="num-#")).name == "num-1"
+        assert (await client.create("cat", name="num-#")).name == f"num-{number + 2}"
         for info in await client.terminals():
             await client.terminal(info.terminal_id).release()
 
@@ -157,7 +158,12 @@ async def test_options_of_agents_apply_to_their_terminals(settings):
         assert (await late.wait(DEADLINE_S)).ended_by == "timeout"
         await short.wait()
         assert await short.output() == acpterm.RetainedOutput(
-            "\n999\n1000\n", truncated=True, position=4893, exit=await short.wait()
+            "\n999\n1000\n",
+            truncated=True,
+            position=4893,
+            exit=await short.wait(),
+            beginning="",
+            total_lines=1000,
         )
         await text.wait()
         assert (await text.output()).text == "a && $HOME\n"

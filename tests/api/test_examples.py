@@ -20,7 +20,7 @@ EXPECTED = {
     "events": r"created asks\nwaiting asks\n(resumed asks\n)?exited asks\n",
     "service": (
         r"failed with 2\n"
-        r"term-1 SessionOutput\(output='y\\ngot y\\n', position=\d+, complete=False\)\n"
+        r"term-\d+ SessionOutput\(output='y\\ngot y\\n', position=\d+, complete=False\)\n"
         r"dangerous\n"
         r"\['git', 'add', '\.', 'git', 'commit', '-m', '\"test\"'\]\n"
         r"Success\(output=\"deploy \['now'\], at most 120 s\", status='success'\)\n"

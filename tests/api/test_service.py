@@ -1,5 +1,6 @@
 """The terminal service: results, sessions, levels, compound commands, providers and plugins."""
 
+import os
 import sys
 import time
 
@@ -25,7 +26,8 @@ def options(**more):
 @pytest.mark.long
 @ROLES
 @on_both_backends
-async def test_commands_return_a_result_of_each_status(settings, role, tmp_path):
+async def test_commands_return_a_result_of_each_status(settings, role, tmp_path, monkeypatch):
+    monkeypatch.setenv("SEEN", "of the client")
     async with connect(settings, role) as client:
         service = acpterm.TerminalService(client)
         execute = service.execute_command
@@ -51,12 +53,52 @@ async def test_commands_return_a_result_of_each_status(settings, role, tmp_path)
         assert await execute("echo $SET$UNSET; pwd", [], variables) == acpterm.Success(
             f"yes\n{tmp_path}\n"
         )
-        assert await execute("tr a-z A-Z", [], options(input="a\n$b'\n")) == acpterm.Success(
-            "A\n$B'\n"
-        )
+        removed = options(env={"SEEN": None})
+        assert await execute("echo ${SEEN-unset}", [], removed) == acpterm.Success("unset\n")
         script = await service.run_script("for i in 1 2; do\n  echo $i\ndone\nexit 4\n")
         assert script == acpterm.BadExitCode("1\n2\n", 4)
         assert not [each for each in await client.terminals() if each.state == "running"]
+
+
+@pytest.mark.long
+@ROLES
+@on_both_backends
+async def test_input_is_stdin_exactly_and_no_argument(settings, role):
+    async with connect(settings, role) as client:
+        execute = acpterm.TerminalService(client).execute_command
+        for text in ("", "a\n$b'", "\x00\r\x04ü" + 300_000 * "0123456789"):
+            size = len(text.encode())
+            counted = await execute("wc -c", options=options(input=text))
+            assert counted == acpterm.Success(f"{size}\n")
+        upper = await execute("tr", ["a-z", "A-Z"], options(input="a"))
+        assert upper == acpterm.Success("A")
+        seen = "tr '\\0' ' ' </proc/$$/cmdline /proc/$PPID/cmdline; cat; echo"
+        lines = (await execute(seen, options=options(input="secret"))).output.split("secret")
+        assert (len(lines), lines[1]) == (2, "\n")
+        # A program that reads nothing, or not all, ends nevertheless.
+        assert await execute("true", options=options(input=text)) == acpterm.Success("")
+        assert await execute("head -c 2", options=options(input="abc")) == acpterm.Success("ab")
+        assert (await execute("exit 3", options=options(input=text))).exit_code == 3
+        late = await execute("sleep 60", options=options(input=text, timeout_seconds=0.1))
+        assert late == acpterm.Timeout()
+
+
+@ROLES
+@on_both_backends
+async def test_stdin_is_a_named_pipe_only(settings, role, tmp_path):
+    (tmp_path / "file").write_text("text")
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"of another program\n")
+    os.close(write_end)
+    anonymous = f"/proc/{os.getpid()}/fd/{read_end}"
+    async with connect(settings, role) as client:
+        for path in str(tmp_path / "file"), anonymous, "/dev/null":
+            terminal = await client.create("cat", stdin=path)
+            assert (await terminal.wait(DEADLINE_S)).code == 126
+            assert (await terminal.output()).text == "acpterm: stdin is no named pipe\n"
+            await terminal.release()
+    assert os.read(read_end, 100) == b"of another program\n"
+    os.close(read_end)
 
 
 @on_both_backends
@@ -102,9 +144,9 @@ async def test_session_is_started_continued_and_terminated(settings, role):
         session = await service.start_interactive_session(
             "echo Server starting...; read x; echo got $x; read y"
         )
-        assert session == "term-1"
+        number = int(session.removeprefix("term-"))
         other = await service.start_interactive_session("read x; echo over; exit 7")
-        assert other == "term-2"
+        assert other == f"term-{number + 1}"
         output, first = await retrieve(service, session, "Server starting...\n")
         assert (output, first.complete) == ("Server starting...\n", False)
         assert first.position == len("Server starting...\r\n")
@@ -134,7 +176,8 @@ async def test_session_is_started_continued_and_terminated(settings, role):
         await service.terminate_session(session)
         assert await provider.get_session_status(session) is None
         assert service.state.list_sessions() == []
-        with pytest.raises(acpterm.AcptermError, match="no session 'term-1'; there are: term-2"):
+        why = f"no session '{session}'; there are: {other}"
+        with pytest.raises(acpterm.AcptermError, match=why):
             await service.send_input_to_session(session, "x")
         await service.shutdown()
         assert await client.terminals() == []

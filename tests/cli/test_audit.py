@@ -6,12 +6,17 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
+from acpterm.client.user.audit_format import audit_row
+from acpterm.policy.audit.entry import Entry
 from acpterm.policy.audit.writer import AuditWriter, Batch
 from tests.cli.test_imports import command as run_with_imports
 from tests.support.commands import command_environment, run, running
+from tests.support.hosts import agent_here
 from tests.support.polling import poll
+from tests.support.starting import ACPTERM
 
 TERMINAL = "term_0123456789abcdef0123456789abcdef"
 
@@ -101,6 +106,34 @@ later     new               -             -
 """
 
 
+@pytest.mark.parametrize(
+    ("entry", "details", "colour"),
+    [
+        ({"event": "input", "bytes": 1, "by": "user"}, "1 byte typed by user", None),
+        (
+            {"event": "input", "bytes": 0, "by": "share", "share": "s1"},
+            "0 bytes typed by share s1",
+            None,
+        ),
+        ({"event": "exit", "code": 0, "endedBy": "exited"}, "ended with 0  (exited)", "cyan"),
+        (
+            {"event": "exit", "signal": "SIGKILL", "endedBy": "limit", "limit": "memory"},
+            "ended by SIGKILL  (limit, memory)",
+            "cyan",
+        ),
+        ({"event": "exit", "endedBy": "lost"}, "ended  (lost)", "cyan"),
+        ({"event": "decision", "decision": "allow", "command": "{by}"}, "allow  {by}", "green"),
+        ({"event": "decision", "decision": "deny", "by": "user"}, "deny by user", "red"),
+        ({"event": "kill", "background": ["a (1)", "b (2)"]}, "ended a (1), b (2)", "red"),
+        ({"event": "started", "pid": 7, "command": "x  (y | z)"}, "pid 7  x  (y | z)", None),
+        ({"event": "created", "background": [], "reason": ""}, "", None),
+    ],
+)
+def test_audit_row_has_the_details_and_the_colour_of_its_event(entry, details, colour):
+    row = audit_row(msgspec.convert({"time": "", **entry}, Entry))
+    assert (row.what, row.colour) == (details, colour)
+
+
 async def test_audit_prints_a_line_per_entry(socket):
     done = await run(socket, "audit", TZ="UTC")
     assert (done.status, done.err) == (0, "")
@@ -109,6 +142,31 @@ async def test_audit_prints_a_line_per_entry(socket):
     assert done.out.splitlines() == [
         f"{at:%Y-%m-%d %H:%M:%S}  {line}" for at, line in zip(times, lines, strict=True)
     ]
+
+
+async def test_audit_cuts_nothing_in_a_pipe(directory, socket):
+    words, path = " ".join(map(str, range(2000))), "/a" * 300
+    append(directory, entry("create", command="echo", args=[words], directory=path))
+    append(directory, entry("decision", decision="deny", reason="because " * 99 + "end"))
+    done = await run(socket, "audit")
+    long, last = done.out.splitlines()[-2:]
+    assert words in long
+    assert long.endswith(f"in {path}")
+    assert last.endswith("because end")
+
+
+@pytest.mark.parametrize(("columns", "shows"), [(80, "deny by profile"), (160, "no one is there")])
+async def test_audit_uses_the_width_of_the_window(socket, columns, shows):
+    async with agent_here() as window:
+        words = [*ACPTERM[1:], "audit", "--event", "decision", "--agent", "claude"]
+        environment = {**command_environment(socket), "TERM": "xterm", "NO_COLOR": "1"}
+        env = [{"name": name, "value": value} for name, value in environment.items()]
+        own = {"cols": columns, "rows": 30}
+        terminal = await window.create(ACPTERM[0], args=words, env=env, own=own)
+        assert (await window.wait(terminal))["exitCode"] == 0
+        line = (await window.output(terminal))["output"].splitlines()[0]
+    assert shows in line
+    assert len(line) <= columns
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from acpterm.client.user.doctor import extras, paths, probes, runner, system
+from acpterm.client.user.doctor import paths, probes, programs, runner, system
 from acpterm.client.user.doctor.check import ok
 from acpterm.config import Settings
 from acpterm.runtime.shell import find_shell
@@ -215,17 +215,17 @@ async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
 
 
 async def test_missing_packages_and_an_unbuilt_page_are_reported(monkeypatch, tmp_path):
-    assert extras.web() == ok("page", "`acpterm open` shows it")
-    assert extras.mcp() == ok("MCP", "`acpterm mcp` has the tools")
-    monkeypatch.setattr(extras.importlib.resources, "files", lambda _: tmp_path)
-    assert (extras.web().state, extras.web().found) == ("missing", "it was not built")
-    find = extras.find_spec
-    absent = {"hypercorn", "starlette", "regex"}
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in absent else find(name))
-    assert extras.web().found == "no hypercorn, starlette"
-    assert "pipx inject acpterm 'h11>=" in extras.web().advice
-    assert extras.mcp().found == "no regex"
-    assert extras.mcp().state == "missing"
+    assert programs.web() == ok("page", "`acpterm open` shows it")
+    assert programs.mcp() == ok("MCP", "`acpterm mcp` has the tools, and so has the HTTP server")
+    monkeypatch.setattr(programs.importlib.resources, "files", lambda _: tmp_path)
+    assert (programs.web().state, programs.web().found) == ("missing", "it was not built")
+    find = programs.find_spec
+    absent = {"hypercorn", "starlette", "mcp"}
+    monkeypatch.setattr(programs, "find_spec", lambda name: None if name in absent else find(name))
+    assert programs.web().found == "no hypercorn, starlette"
+    assert "pipx inject acpterm 'h11>=" in programs.web().advice
+    assert programs.mcp().found == "no mcp"
+    assert programs.mcp().advice.startswith("`acpterm mcp` works; for its tools over HTTP: pipx ")
 
 
 @pytest.mark.long

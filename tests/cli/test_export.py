@@ -124,6 +124,20 @@ async def test_page_has_the_rows_above_the_screen_in_colour(path):
 
 
 @pytest.mark.long
+async def test_page_has_all_rows_that_are_retained(path):
+    async with agent_at(path) as agent:
+        terminal = await agent.create("seq 30000")
+        await agent.wait(terminal)
+        done = await run(path, "export", terminal, "--format", "html")
+        rows = done.out.partition("<pre>")[2].partition("</pre>")[0].split()
+        assert (rows, done.err) == ([*map(str, range(1, 30001))], "")
+        terminal = await agent.create("yes | head -c 20M; seq 30000")
+        await agent.wait(terminal)
+        done = await run(path, "export", terminal, "--format", "html")
+        assert done.err.startswith("acpterm: the beginning is missing: ")
+
+
+@pytest.mark.long
 async def test_recording_is_exported_when_it_has_more_output(tmp_path):
     directory = tmp_path / "recordings"
     env = {**command_environment(str(tmp_path / "run" / "agent.sock"))}

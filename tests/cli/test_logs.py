@@ -12,7 +12,7 @@ import trio
 
 from acpterm.cli._params import parse_time
 from acpterm.client.user.output.coloured import ColouredStream
-from acpterm.client.user.output.lines import Lines, last_lines
+from acpterm.client.user.output.show import Lines, last_lines
 from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.agent import agent_at

@@ -68,7 +68,7 @@ async def test_ls_prints_a_row_for_each_terminal(path):
         await poll_state(path, "exited 3")
         found = rows((await run(path, "ls")).out)
     assert [row[:2] for row in found] == [[agents[5:13], "-"], [users[5:13], "build"]]
-    assert found[0][2:8] == ["running", "agent", "robot", "session-1", "-", "120x40"]
+    assert found[0][2:8] == ["running", "agent", "robot", "session-1", "-", "200x40"]
     assert found[1][2:8] == ["exited 3", "user", "-", "-", "-", "90x30"]
     assert [row[-1] for row in found] == ["sleep 1000 # agent", "exit 3"]
     assert re.fullmatch(r"\d+s", found[0][8])

@@ -5,6 +5,7 @@ import json
 import pytest
 import tomlkit
 
+from acpterm.client.provider_choice import ProviderRow, text_of
 from acpterm.config.edit import set_value
 from acpterm.providers.provider import NAMES
 from tests.support.commands import run
@@ -106,3 +107,16 @@ def test_file_is_created_and_a_link_is_kept(tmp_path):
     assert tomlkit.parse(target.read_text()) == {"provider": "landlock"}
     assert link.is_symlink()
     assert target.stat().st_mode & 0o777 == 0o600
+
+
+def test_list_is_folded_to_the_width_of_the_window_and_whole_elsewhere():
+    rows = [
+        ProviderRow("local", "none", True, True, "as you"),
+        ProviderRow("podman", "", False, False, "one " * 40 + "end"),
+    ]
+    lines = text_of(rows, 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert lines[0] == "* local   none  works    as you"
+    assert lines[-1].startswith(" " * 25 + "one")
+    assert " ".join(" ".join(lines[1:]).split()) == "podman missing " + "one " * 40 + "end"
+    assert text_of(rows).splitlines()[1].endswith("one " * 40 + "end")

@@ -7,7 +7,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from acpterm.acp.user_api import ScreenResponse
 from acpterm.client.user.export import picture
 from tests.support.agent import agent_at
 from tests.support.cases import each_case
@@ -27,7 +26,7 @@ async def test_screen_prints_text_without_a_window(path):
         found = json.loads(done.out)
         assert found["text"][:4] == ["one", "red 漢|", "    there", ""]
         assert found["rows"][1] == "\x1b[0;31mred\x1b[m 漢|"
-        assert (found["cols"], found["lines"], found["cursor"]) == (120, 40, [9, 2])
+        assert (found["cols"], found["lines"], found["cursor"]) == (200, 40, [9, 2])
         assert found["title"] == "a title"
 
 
@@ -47,6 +46,18 @@ async def test_screen_prints_the_rows_above_it(path):
         wrong = await run(path, "screen", terminal, "-S", "x")
         assert wrong.status == 2
         assert "'x' is not a number of rows: say one, or - for all" in wrong.err
+
+
+async def test_rows_above_the_screen_are_whole_after_clear_and_margins(path):
+    begin = r"seq 100; printf '\e[H\e[2J\e[3J'; seq 101 110; printf '\e[2;39r\e[39H'"
+    line = f"{begin}; seq 111 200; read x"
+    async with agent_at(path) as agent:
+        terminal = await agent.create(line)
+        await agent.until_output(terminal, "200")
+        rows = (await run(path, "screen", terminal, "-S", "-")).out.split()
+        # What `clear` has erased are the rows of the screen; the first row is above the margins.
+        expected = [*range(1, 62), 101, *range(164, 201)]
+        assert rows == [str(number) for number in expected]
 
 
 async def test_rows_above_the_screen_are_not_those_of_a_full_screen_program(path):
@@ -159,19 +170,8 @@ def test_svg_draws_the_attributes_of_sgr(sgr, expected):
 
 @pytest.mark.parametrize("as_page", [False, True])
 def test_picture_replaces_characters_that_xml_forbids(as_page):
-    row = "a\ufffeb\uffff漢\x1b[0;31m\ufffe\x1b[m"
-    screen = ScreenResponse(
-        rows=[row],
-        cols=20,
-        lines=1,
-        cursor=(0, 0),
-        cursor_visible=True,
-        application_cursor=False,
-        bracketed_paste=False,
-        title=None,
-        position=0,
-    )
-    drawn = picture.render(screen, "echo \ufffe\uffff", as_page=as_page)
+    rows, title = ["a\ufffeb\uffff漢\x1b[0;31m\ufffe\x1b[m"], "echo \ufffe\uffff"
+    drawn = "".join(picture.page(rows, title)) if as_page else picture.svg(rows, 20, title)
     assert not {"\ufffe", "\uffff"} & set(drawn)
     assert "<title>echo \ufffd\ufffd</title>" in drawn
     if as_page:
@@ -182,7 +182,7 @@ def test_picture_replaces_characters_that_xml_forbids(as_page):
 
 
 def test_page_refers_to_no_other_resource():
-    page = picture.page(["\x1b[0;31m<b>\x1b[m", "漢"], "a <title>")
+    page = "".join(picture.page(["\x1b[0;31m<b>\x1b[m", "漢"], "a <title>"))
     assert '<span style="color:#cc3b3b">&lt;b&gt;</span>\n<i>漢</i>\n' in page
     assert "<title>a &lt;title&gt;</title>" in page
     assert "http" not in page

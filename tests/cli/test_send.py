@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 import trio
 
-from acpterm.client.user import send_keys
+from acpterm.cli import send as send_keys
 from acpterm.keys import KNOWN, depends_on_cursor_mode, key_bytes
 from tests.support.agent import agent_at
 from tests.support.cases import each_case

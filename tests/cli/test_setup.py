@@ -5,9 +5,7 @@ import os
 import pty
 
 import pytest
-from click.testing import CliRunner
 
-from acpterm.cli.main import group
 from tests.support.commands import command_environment, run
 from tests.support.polling import poll
 from tests.support.starting import start
@@ -133,15 +131,6 @@ async def test_options_that_do_not_go_together(env, words, message):
     status, _, err = await run(NOWHERE, "setup", *words, **env)
     assert status == 2
     assert message in err
-
-
-def test_setup_without_the_sdk_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("acpterm.cli._mcp.find_spec", lambda _: None)
-    result = CliRunner().invoke(group, ["setup", "claude", "--yes"])
-    assert result.exit_code == 1
-    assert "pipx inject acpterm 'mcp>=" in result.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_skill_for_no_installed_agent_is_an_error(env, tmp_path):

@@ -64,9 +64,14 @@ print(json.dumps(found))
 """
 
 
-def in_empty_places(script, *arguments):
-    """Run a script of Python with empty `/tmp` and `/run/user`; return what it prints as JSON."""
+def in_empty_places(script, *arguments, home=False):
+    """Run a script of Python with empty `/tmp` and `/run/user`; return what it prints as JSON.
+
+    With `home`, the user's `.config` is empty, too.
+    """
     private = ["--tmpfs", "/run/user", "--tmpfs", "/tmp"]
+    if home:
+        private += ["--tmpfs", str(Path.home() / ".config")]
     seen = [word for path in {str(ROOT), sys.prefix} for word in ("--bind", path, path)]
     alone = ["--unshare-pid", "--proc", "/proc", "--die-with-parent", "--chdir", str(ROOT)]
     python = [sys.executable, "-c", script, *arguments]
@@ -112,3 +117,52 @@ def test_command_says_that_the_user_has_a_second_daemon():
     path = f"/tmp/acpterm-{UID}/agent.sock"
     note = f"acpterm: another daemon of yours, with other terminals: --socket {path}\n"
     assert in_empty_places(NOTED) == [note, note, note, "", "", ""]
+
+
+ATTACK = """
+import json, os, pwd, subprocess, sys
+acpterm = [sys.executable, "-P", "-m", "acpterm"]
+plain = {"PATH": os.environ["PATH"]}
+
+def run(env, *words):
+    return subprocess.run([*acpterm, *words], env=env, capture_output=True, text=True)
+
+def put(directory, profile):
+    os.makedirs(f"{directory}/acpterm")
+    with open(f"{directory}/acpterm/config.toml", "w") as file:
+        file.write(f"profile = '{profile}'")
+    with open(f"{directory}/acpterm/rules.toml", "w") as file:
+        file.write("[[rule]]\\nprefix = ['rm']\\naction = 'allow'\\n")
+
+home = os.path.expanduser("~" + pwd.getpwuid(os.getuid()).pw_name)
+put("/tmp/evil/.config", "open")
+attacks = [
+    {**plain, "HOME": "/tmp/evil"},
+    {**plain, "XDG_CONFIG_HOME": "/tmp/evil/.config"},
+    {**plain, "XDG_CONFIG_HOME": "/tmp/evil/later"},
+]
+found = []
+for has_own in False, True:
+    if has_own:
+        put(f"{home}/.config", "confirm")
+    for env in attacks:
+        tried = run(env, "run", "-d", "true")
+        if env is attacks[2] and not has_own:
+            # The file is made after the daemon has started.
+            put("/tmp/evil/later", "open")
+            run(env, "restart")
+        run(plain, "run", "-d", "true")
+        status = json.loads(run(plain, "status", "--json").stdout)
+        found.append([status["profile"], tried.stderr])
+        run(plain, "shutdown")
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.long
+def test_environment_of_the_agent_that_starts_the_daemon_chooses_no_settings_file():
+    found = in_empty_places(ATTACK, home=True)
+    assert [profile for profile, _ in found] == 3 * ["guarded"] + 3 * ["confirm"]
+    for number, (_, error) in enumerate(found):
+        refused = "no daemon is started: the environment's XDG_CONFIG_HOME or HOME has the settings"
+        assert (refused in error) == (number != 2), error

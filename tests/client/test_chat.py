@@ -25,8 +25,7 @@ from acpterm.client.chat.actions import (
     UsageError,
     parse,
 )
-from acpterm.client.chat.steps import Intervals, Pause, Place, steps
-from acpterm.client.chat.texts import list_text
+from acpterm.client.chat.steps import Intervals, Pause, Place, list_text, steps
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from tests.support.cases import each_case
 

@@ -85,8 +85,8 @@ async def test_environment_of_the_starter_does_not_set_the_policy_of_all(tmp_pat
         shown = (await run(path, "status")).out
         assert f"provider        landlock, by {file}\n" in shown
         # One source a line, for a window of 80 columns.
-        assert "\nends            when it was not needed for 7s\n" in shown
-        assert f"\n{'':16}log_level by the environment's ACPTERM_LOG_LEVEL\n" in shown
+        assert f"\nsettings        provider, profile by {file}\n" in shown
+        assert f"\n{'':16}idle_exit by the environment's ACPTERM_IDLE_EXIT\n" in shown
         for words in ((), ("--json",)):
             assert "landlock" in (await run(path, "provider", "get", *words)).out
     await shut_down(path)

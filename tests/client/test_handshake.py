@@ -9,13 +9,13 @@ import trio
 from acpterm.client import daemon_stream, handshake
 from acpterm.client.daemon import DaemonError
 from acpterm.client.daemon_stream import Reconnected
-from acpterm.client.handshake import ClosedError, HandshakeError, Welcome
+from acpterm.client.handshake import HandshakeError, HungUpError, Welcome
 from acpterm.config import Settings
 
 ABSENT = FileNotFoundError()
 DEAF = ConnectionRefusedError()
 FULL = BlockingIOError(errno.EAGAIN, "its queue of connections is full")
-DEAD = ClosedError("it closes the connection")
+DEAD = HungUpError("it closes the connection")
 DONE = Reconnected(None, Welcome("secret", resumed=True), b"")
 
 

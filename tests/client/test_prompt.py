@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from tests.support.commands import run as run_command
 from tests.support.commands import run_with
@@ -22,6 +23,7 @@ from tests.support.prompts import (
     agent_with,
     ask,
     at_a_terminal,
+    command_line,
     permission,
     prompt_environment,
     prompted,
@@ -859,3 +861,18 @@ async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, e
     done = await run_with(["prompt", *words], cwd=tmp_path, env=prompt_environment(tmp_path))
     assert (done.status, done.out) == (2, "")
     assert expected in done.err
+
+
+async def test_error_says_that_the_current_directory_is_gone(tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    done = await trio.run_process(
+        ["/bin/sh", "-c", script, "sh", str(gone), *command_line("hello", agent=["/no/agent"])],
+        env=prompt_environment(tmp_path),
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"the current directory cannot be found: No such file or directory" in done.stderr

@@ -3,13 +3,15 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 
 import pytest
 import trio
 
-from acpterm.client.prompt.outcome import Outcome
+from acpterm.client.prompt.run import Outcome
 from acpterm.runtime.send_queue import SendQueue
 from tests.support.editor import create, embed, of, say, tool_call, until
 from tests.support.polling import poll
@@ -385,6 +387,25 @@ async def test_descriptors_closed_from_the_start_are_harmless(tmp_path, closed):
 
 
 # No leftover processes
+
+
+@pytest.mark.parametrize("released", [[], [of("release")]], ids=["held", "released"])
+async def test_what_a_command_left_running_is_named_when_the_session_ends_it(tmp_path, released):
+    (tmp_path / "server.py").write_text(
+        "import pathlib, socket\n"
+        "server = socket.create_server(('127.0.0.1', 0))\n"
+        "pathlib.Path('up').touch()\n"
+        "server.accept()\n"
+    )
+    command = f"nohup {sys.executable} server.py >log 2>&1 & echo $! >pid"
+    steps = [create(command), of("wait_for_exit"), *released, until(tmp_path / "up")]
+    status, run = await prompted(tmp_path, *steps)
+    pid = int((tmp_path / "pid").read_text())
+    assert status == 0
+    assert re.fullmatch(
+        rf"acpterm: ended with the session: server\.py \(pid {pid}, port \d+\)\n", run.err
+    )
+    assert not alive(pid)
 
 
 @pytest.mark.costly

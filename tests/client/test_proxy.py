@@ -841,7 +841,9 @@ async def test_terminal_outlives_its_turn_until_the_agent_ends_it(tmp_path):
         await editor.prompt(server, shown, printed)
         terminal = json.loads(editor.texts_sent[0])["terminalId"]
         assert "\nup\n```" in editor.texts()[-1]
-        await editor.prompt(ask("terminal/output", terminal))
+        # A terminal sends the end of a line separately.
+        newline = ask("_acpterm/terminal/read", "$server", since=len("up"), waitMs=9000)
+        await editor.prompt(newline, ask("terminal/output", terminal))
         output = json.loads(editor.texts_sent[-1])
         assert (output["output"], output.get("exitStatus")) == ("up\n", None)
         await editor.prompt(ask("terminal/kill", terminal), ask("terminal/wait_for_exit", terminal))

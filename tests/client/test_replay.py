@@ -10,8 +10,7 @@ import trio.testing
 
 from acpterm.client import asciicast
 from acpterm.client.asciicast import CastError, Event, read, read_lines
-from acpterm.client.playback import Key, Playback
-from acpterm.client.user.export.player import keys_in
+from acpterm.client.user.export.player import Key, Playback, keys_in
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE
 from tests.support.cases import each_case

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import trio
 from msgspec import Raw
 
-from acpterm.client.prompt.request_tasks import RequestTasks
+from acpterm.client.prompt.acp_client import RequestTasks
 from acpterm.jsonrpc import REQUEST_CANCELLED, RequestReceived
 
 

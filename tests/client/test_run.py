@@ -108,7 +108,7 @@ def test_command_runs_in_the_execution_context_of_run(daemon, tmp_path):
         check=True,
     )
     lines = result.stdout.decode().split()
-    assert lines == [str(tmp_path), "0027", "77", "value", "less", "-R", "/dev/pts/", "40", "120"]
+    assert lines == [str(tmp_path), "0027", "77", "value", "less", "-R", "/dev/pts/", "40", "200"]
 
 
 def test_detached_run_prints_the_name_and_returns_at_once(daemon, tmp_path):
@@ -205,7 +205,9 @@ def test_stdin_is_not_read_with_n(daemon):
 
 def test_word_is_a_program_or_shell_text_with_stdin(daemon):
     assert run(daemon, "no-such-program", stdin_data=b"")[0] == 127
-    assert run(daemon, "no-such-program", "x", stdin_data=b"")[0] == 127
+    done = run(daemon, "no-such-program", "x", stdin_data=b"")
+    assert done == (127, b"acpterm: no-such-program: command not found\n", "")
+    assert run(daemon, "echo", "a", stdin_data=b"") == (0, b"a\n", "")
     # A shell builtin is shell text.
     assert run(daemon, "unset", stdin_data=b"")[0] == 0
 
@@ -225,6 +227,19 @@ def test_window_shows_the_terminal_when_stdin_is_a_pipe(windows):
         f"clear; printf 'a\\nb\\n' | {ACPTERM_LINE} run 'cat; stty size </dev/tty'; echo status $?"
     )
     shell.until("a\nb\n12 60\nstatus 0\nhere$")
+    shell.line(f"clear; stty -a >before; seq 99 | {ACPTERM_LINE} run less")
+    shell.until(":")
+    shell.keys("G")
+    shell.until("98\n99\n(END)")
+    shell.keys("q")
+    shell.until(lambda: shell.text.strip() == "here$")
+    shell.line("clear; stty -a | cmp - before && echo same")
+    shell.until("same\nhere$")
+    # In the background the window is the shell's.
+    shell.line(f"clear; echo data | {ACPTERM_LINE} run 'cat; echo end' &")
+    shell.until("data\nend")
+    shell.line("wait $!; echo status $?")
+    shell.until("status 0\nhere$")
 
 
 @needs_tmux
@@ -307,3 +322,8 @@ def test_run_tells_what_the_command_has_left_running(daemon):
 def test_named_pipe_is_removed(daemon):
     run(daemon, "cat", stdin_data=b"x")
     assert not list(daemon.directory.glob("stdin-*"))
+
+
+def test_line_may_be_as_long_as_the_kernel_allows_for_an_argument(daemon):
+    line = "echo here #".ljust(128 * 1024 - 1, "x")
+    assert run(daemon, "--rm", line) == (0, b"here\n", "")

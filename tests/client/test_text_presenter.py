@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from hypothesis import assume, given
@@ -13,8 +14,11 @@ from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import session_update
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.proxy import text_presenter
+from acpterm.client.proxy.capabilities import editor_capabilities
 from acpterm.client.proxy.display import Display
+from acpterm.client.proxy.presenter import new_presenter
 from acpterm.client.proxy.text_presenter import TextPresenter
+from acpterm.config import Settings
 from tests.acp.validate import validate_sent
 from tests.support.cases import each_case
 from tests.support.readers import TEXT_READERS, Acpx, CodeCompanion, Marimo
@@ -488,3 +492,39 @@ def test_invisible_characters_are_escaped_in_console_blocks():
     assert display.fence() == (
         "```console\n$ cat \\u202etxt.exe\nsafe \\u200btext \\u2066and\\u2069 \\U000e0068 tags\n```"
     )
+
+
+def of_codecompanion(text):
+    """Return what CodeCompanion shows of a text, beside the title: one line of 100 characters."""
+    return " ".join(re.sub("```[a-z]*", "", text).split())[:100]
+
+
+def of_avante(text):
+    """Return what avante.nvim shows of a text: four lines, without fences that name no language."""
+    lines = text.split("\n")
+    lines = lines[lines[0] == "```" :]
+    return "\n".join(lines[: -1 if lines[-1] == "```" else None][:4])
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("CodeCompanion.nvim", of_codecompanion), (None, of_avante)]
+)
+async def test_editor_that_shows_only_a_beginning_shows_as_much_output_as_without_the_proxy(
+    name, shown
+):
+    info = {} if name is None else {"clientInfo": {"name": name, "version": "1"}}
+    editor = editor_capabilities(Raw(json.dumps(info).encode()))
+    presenter = new_presenter(editor, Settings(), ours=True, follow=lambda _: None)
+    presenter.on_created(("s", "t"), f"seq 4 # {'a long command ' * 9}", None)
+    terminal = {"type": "terminal", "terminalId": "t"}
+    fields = {"toolCallId": "c", "content": [terminal], "status": "in_progress"}
+    start = update_line("s", {"sessionUpdate": "tool_call", **fields})
+    presenter.translate(start, session_update.parse_update(parse_envelope(start).params))
+    output = "\n".join(map(str, range(1, 100)))
+    presenter.on_output(("s", "t"), f"{output}\n".encode(), 0)
+    presenter.on_exit(("s", "t"), ProgramExit(0, None))
+    end = {"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}
+    line = update_line("s", end)
+    (last,) = presenter.translate(line, session_update.parse_update(parse_envelope(line).params))
+    (block,) = json.loads(last)["params"]["update"]["content"]
+    assert shown(block["content"]["text"]) == shown(output)

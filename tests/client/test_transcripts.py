@@ -16,8 +16,7 @@ from acpterm.acp.approvals import ApproverRequest
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.host_connection import open_host_connection
 from acpterm.client.proxy import capabilities
-from acpterm.client.proxy.lines import LineReader
-from acpterm.client.proxy.relay import Relay
+from acpterm.client.proxy.relay import LineReader, Relay
 from acpterm.client.questions import Questions
 from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.client.wirelog import WireLog

@@ -222,15 +222,13 @@ async def test_create_is_refused_and_the_daemon_keeps_serving_without_memory_for
     [
         {"command": "echo", "args": ["x" * (30 << 20)]},
         {"command": "echo", "cwd": "/" + "x" * (20 << 20)},
+        {"command": "echo", "env": [{"name": f"A{n}", "value": "x" * 99} for n in range(1 << 17)]},
+        {"command": "echo", "args": ["xy"] * (1 << 21)},
     ],
-    ids=["argument", "directory"],
+    ids=["argument", "directory", "variables", "arguments"],
 )
 async def test_request_without_memory_fails_alone(tmp_path, report, margin_mib, params):
-    """The limit decides where memory runs out: in reading, decoding, handling or responding.
-
-    Not tested with many small values, for which msgspec 0.22 sometimes crashes without memory; then
-    the keeper starts another worker.
-    """
+    """The limit decides where memory runs out: in reading, decoding, handling or responding."""
     async with _limited(tmp_path) as (running, agent, echo):
         worker = await running.worker()
         before = resource.prlimit(worker, resource.RLIMIT_AS)
@@ -249,8 +247,45 @@ async def test_request_without_memory_fails_alone(tmp_path, report, margin_mib, 
         assert await running.worker() == worker
 
 
+@pytest.mark.parametrize("margin_mib", [4, 24, 32, 40])
+async def test_response_without_memory_fails_alone(tmp_path, report, margin_mib):
+    async with _limited(tmp_path, output_bytes=str(16 << 20)) as (running, agent, echo):
+        line = "yes | head -c 12M"
+        terminal = await agent.create("/bin/sh", "-c", line, outputByteLimit=16 << 20)
+        await agent.wait(terminal)
+        worker = await running.worker()
+        before = resource.prlimit(worker, resource.RLIMIT_AS)
+        limit = limits.memory_size(worker) + (margin_mib << 20)
+        resource.prlimit(worker, resource.RLIMIT_AS, (limit, before[1]))
+        for _ in range(3):
+            try:
+                assert len((await agent.output(terminal))["output"]) > 10 << 20
+            except RequestError as error:
+                report.happened("out of memory for a response")
+                if "there is no memory for it" not in error.message:
+                    raise
+        resource.prlimit(worker, resource.RLIMIT_AS, before)
+        assert len((await agent.output(terminal))["output"]) > 10 << 20
+        await _check_keeps_serving(running, agent, echo)
+        assert await running.worker() == worker
+        await agent.release(terminal)
+
+
+async def test_id_without_memory_for_an_answer_is_refused(tmp_path):
+    async with _limited(tmp_path) as (running, _, _):
+        worker = await running.worker()
+        before = resource.prlimit(worker, resource.RLIMIT_AS)
+        async with await connect_as_agent(running.socket) as stream:
+            limit = limits.memory_size(worker) + (64 << 20)
+            resource.prlimit(worker, resource.RLIMIT_AS, (limit, before[1]))
+            error = await _error_of(stream, "x" * (20 << 20), "no/such", {})
+            assert "a string of at most 1024 characters" in error["message"]
+            resource.prlimit(worker, resource.RLIMIT_AS, before)
+        assert await running.worker() == worker
+
+
 async def _error_of(
-    stream: trio.SocketStream, id_: int, method: str, params: dict[str, Any]
+    stream: trio.SocketStream, id_: int | str, method: str, params: dict[str, Any]
 ) -> dict[str, Any]:
     """Send a request; return the error of its response, whose id may be null."""
     body = {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}

@@ -16,7 +16,7 @@ import trio
 
 from acpterm.client.user.doctor import limits
 from acpterm.config import Settings
-from acpterm.pty.limits import Cause, LimitError, ResourceLimits
+from acpterm.pty.limits import Cause, LimitError
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.controllers import DAEMON_GROUP
@@ -96,7 +96,7 @@ def quick_keepers():
 
 
 async def output_of(pool, program, **limits):
-    terminal = await pool.create(program, limits=ResourceLimits(**limits))
+    terminal = await pool.create(program, limits=limits)
     with trio.fail_after(20):
         status = await terminal.wait_exited()
     return status, terminal.text.text()
@@ -206,7 +206,7 @@ async def test_service_can_be_started_again_beside_programs_that_outlived_it():
     with service() as group:
         async with running_pool(tracking="cgroup") as pool:
             program = python("sys.stdin.readline()" + HOG)
-            limits = ResourceLimits(memory=16 * MIB)
+            limits = {"memory": 16 * MIB}
             terminal = await pool.create(program, limits=limits)
             pool._trees.release_controllers()
             (group / "cgroup.procs").write_text(str(os.getpid()))
@@ -250,9 +250,9 @@ async def test_limit_is_refused_when_its_controller_is_not_delegated():
                 LimitError, match=r"is not delegated to acpterm: .*controllers has pids$"
             ):
                 await output_of(pool, python(HOG), memory=16 * MIB)
-            limits = ResourceLimits(memory=16 * MIB, processes=8)
+            limits = {"memory": 16 * MIB, "processes": 8}
             terminal = await pool.create(python(FORKS), limits=limits, strict=False)
             await terminal.wait_exited()
             assert [error.limit for error in terminal.enforcement.unenforced] == ["memory"]
-            assert terminal.enforcement.limits == ResourceLimits(processes=8)
+            assert terminal.enforcement.limits == {"processes": 8}
             assert terminal.text.text().startswith("forks 7"), terminal.text.text()

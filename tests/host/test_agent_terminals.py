@@ -56,15 +56,13 @@ async def test_terminal_has_the_name_that_its_agent_gives_it():
         assert (await create(agent))[1] is None
 
 
-async def test_number_of_a_name_is_the_smallest_that_no_terminal_has():
+async def test_number_of_a_name_is_higher_than_all_before():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         await user.request("terminal/create", {"command": "true", "name": "term-2"})
         await user.terminal_request("wait", "term-2")
-        assert (await create(agent, name="term-#"))[1] == "term-1"
-        # A terminal that has ended keeps its name.
         assert (await create(agent, name="term-#"))[1] == "term-3"
-        await agent.release("term-1")
-        assert (await create(agent, name="term-#"))[1] == "term-1"
+        await agent.release("term-3")
+        assert (await create(agent, name="term-#"))[1] == "term-4"
         assert (await create(agent, name="#"))[1] == "#"
 
 

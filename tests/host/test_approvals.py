@@ -10,8 +10,10 @@ import trio
 from acpterm.acp.approvals import ApproverRequest
 from acpterm.config import Settings
 from acpterm.config.places import SshPlace
+from acpterm.config.profiles import BUILTIN
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import INVALID_REQUEST, REQUEST_CANCELLED, RpcError
+from acpterm.policy.judge import Judge
 from acpterm.runtime.exec_context import current
 from tests.support.agent import agent_of, agent_on
 from tests.support.asking import TIMEOUT_S, asking, asking_settings, ran, recording_script
@@ -116,6 +118,42 @@ async def test_denied_command_is_refused_without_a_question():
         error = await error_of(agent, await start(agent, "echo 1"))
         assert "refused: it is unknown (echo is not in the list of safe programs)" in error.message
         assert of(agent, ASKED) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ('git commit -m "use `ls`"', True),
+        ("$PAGER notes", True),
+        ("git commit -m 'use `ls`'", False),
+        ("make $(date)", True),
+        ("make", False),
+    ],
+)
+def test_refusal_of_computed_text_says_what_can_be_judged(command, expected):
+    verdict = Judge().judge(command, None, profile=BUILTIN["confirm"])
+    assert verdict.is_computed == expected
+
+
+async def test_refusal_by_a_rule_names_the_rule_and_no_level(tmp_path):
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[rule]]\npattern = ["git", "push"]\ndecision = "deny"\nreason = "shared"\n')
+    settings = Settings(rules=str(rules))
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        by_rule = await error_of(agent, await start(agent, "git push origin main"))
+    assert by_rule.message == (
+        "the command was refused: the rule 'deny git push' applies (shared), in the profile "
+        "'guarded'"
+    )
+
+
+async def test_refusal_of_computed_text_is_one_sentence():
+    async with asking_host(unknown="deny") as host, agent_of(host) as agent:
+        error = await error_of(agent, await start(agent, "make $(date)"))
+    assert error.message.startswith(
+        "the command was refused: it is unknown (the line is not plain: it has a command "
+        "substitution; instead of $(…), `…` or a variable, write the text itself in single quotes)"
+    )
 
 
 async def test_safe_command_runs_without_a_question():

@@ -550,6 +550,6 @@ async def test_program_leads_the_foreground_group_of_its_terminal(agent):
         "os.ttyname(1) == os.ttyname(2), os.get_terminal_size())"
     )
     output, _ = await agent.run(sys.executable, args=["-S", "-c", code])
-    assert output == "True True os.terminal_size(columns=120, lines=40)\n"
+    assert output == "True True os.terminal_size(columns=200, lines=40)\n"
     output, _ = await agent.run("stty size", own={"cols": 33, "rows": 7})
     assert output == "7 33\n"

@@ -59,6 +59,18 @@ async def test_read_returns_output_and_the_next_position():
         assert whole["data"] == "one\ntwo"
 
 
+async def test_read_has_only_the_row_that_was_drawn_again_and_output_has_it_in_its_place():
+    async with agent_here() as agent:
+        again = r"printf '\033[3Aa 2\r\033[3B'"
+        terminal = await agent.create(f"stty -echo; echo a 1; echo b 1; echo go; read x; {again}")
+        await agent.until_output(terminal, "go")
+        position = (await agent.read_from(terminal, since=0))["position"]
+        await agent.type(terminal, "\n")
+        await agent.wait(terminal)
+        assert (await agent.read_from(terminal, since=position))["data"] == "a 2\n"
+        assert (await agent.output(terminal))["output"] == "a 2\nb 1\ngo\n"
+
+
 async def test_read_waits_until_there_is_output():
     async with agent_here() as agent:
         terminal = await agent.create("printf one; read line; echo two; sleep 60")

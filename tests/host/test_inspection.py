@@ -5,7 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psutil
@@ -97,7 +97,8 @@ async def test_descriptors_of_a_stdio_host_cannot_be_copied():
             )
             process.stdin.flush()
             assert b'"result"' in await trio.to_thread.run_sync(process.stdout.readline)
-            keepers = linux.children(process.pid)
+            with closing(linux.Children(process.pid)) as children:
+                keepers = children.read()
             assert [attacked(pid) for pid in (process.pid, *keepers)] == [set()] * (
                 1 + len(keepers)
             )

@@ -2,8 +2,11 @@
 
 import gc
 import json
+import re
 import sys
 import weakref
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -153,3 +156,46 @@ async def test_overlong_id_is_not_retained_and_overlong_path_is_refused():
             await agent.request(
                 "_acpterm/session/set", {"sessionId": agent.session, "cwd": "/" + "x" * 4096}
             )
+
+
+# -- Terminals
+
+
+def own_kib(worker):
+    """Return the memory of a process without pages of files, which other processes share."""
+    rollup = Path(f"/proc/{worker}/smaps_rollup").read_text()
+    sizes = re.findall(r"^Pss_(?:Anon|Shmem): +(\d+) kB", rollup, re.MULTILINE)
+    return sum(map(int, sizes))
+
+
+@asynccontextmanager
+async def warm_worker(tmp_path):
+    """Run a daemon; yield an agent, and a function that returns by how much the worker grew."""
+    async with daemon(tmp_path) as running, running.agent() as (agent, _):
+        for _ in range(5):
+            terminal = await agent.create("echo warm")
+            await agent.wait(terminal)
+            await agent.release(terminal)
+        worker = (await running.status())["workerPid"]
+        before = own_kib(worker)
+        yield agent, lambda: own_kib(worker) - before
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not linux.AVAILABLE, reason="memory in use is read from /proc")
+async def test_idle_terminal_takes_little_memory(tmp_path):
+    async with warm_worker(tmp_path) as (agent, grown_kib):
+        for _ in range(200):
+            await agent.create("exec sleep 100")
+        assert grown_kib() < 200 * 20
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not linux.AVAILABLE, reason="memory in use is read from /proc")
+async def test_terminal_takes_its_output_and_text_and_little_more(tmp_path):
+    flood = f"yes {'x' * 78} | head -c 3000000"
+    async with warm_worker(tmp_path) as (agent, grown_kib):
+        for terminal in [await agent.create(flood) for _ in range(12)]:
+            await agent.wait(terminal)
+        # A MiB each, and what else a terminal takes.
+        await poll(lambda: grown_kib() < 12 * (1024 + 1024 + 400))

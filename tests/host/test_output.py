@@ -1,5 +1,6 @@
 """Output of terminals as agents read it: limits, characters, the three formats."""
 
+import base64
 import re
 
 import pytest
@@ -169,6 +170,11 @@ async def test_invalid_bytes_count_as_their_replacement(agent, limit):
         pytest.param("printf '\\033]0;title\\007x\\n'", "x\n", id="title"),
         pytest.param("printf 'abc\\b\\bX\\n'", "aXc\n", id="backspace"),
         pytest.param("printf '10%%\\r20%%\\r100%%\\n'", "100%\n", id="progress"),
+        pytest.param(
+            "echo top; echo a 1; echo b 1; printf '\\033[2Aa 2\\nb 2\\n'; echo end",
+            "top\na 2\nb 2\nend\n",
+            id="progress of two lines",
+        ),
     ],
 )
 async def test_text_format_is_what_a_reader_sees(agent, command, expected):
@@ -258,3 +264,54 @@ async def test_format_defaults_to_text(agent):
 async def test_unknown_format_is_refused_with_its_name(agent):
     with pytest.raises(RpcError, match="html"):
         await agent.create("true", own={"format": "html"})
+
+
+# Encodings.
+
+GREETING = "错误: 找不到文件或目录、请检查路径是否正确"
+
+
+async def test_output_and_input_in_another_encoding(agent, tmp_path):
+    typed = tmp_path / "typed"
+    command = f"stty -echo; echo ready; head -n 1 | tee {typed}; exec od -An -tx1 {typed}"
+    terminal = await agent.create(command, own={"encoding": "gb18030"})
+    await agent.until_output(terminal, "ready")
+    await agent.type(terminal, "目录\n")
+    await agent.wait(terminal)
+    output = (await agent.output(terminal))["output"]
+    assert output.splitlines()[:2] == ["ready", "目录"]
+    assert output.split()[2:] == [f"{byte:02x}" for byte in "目录\n".encode("gb18030")]
+
+
+@pytest.mark.parametrize("encoding", ["gb18030", "auto"])
+async def test_text_and_screen_agree_in_another_encoding(agent, tmp_path, encoding):
+    file = tmp_path / "file"
+    file.write_bytes(f"{GREETING}\n".encode("gb18030"))
+    terminal = await agent.create(f"cat {file}; exec sleep 60", own={"encoding": encoding})
+    await agent.until_output(terminal, GREETING)
+    screen = await agent.request("_acpterm/terminal/screen", agent.of(terminal))
+    assert GREETING in str(screen)
+    part = await agent.read_from(terminal)
+    assert part["data"] == f"{GREETING}\n"
+    # Positions count what readers get.
+    assert part["position"] == len(f"{GREETING}\r\n".encode())
+    await agent.release(terminal)
+
+
+async def test_raw_output_is_not_decoded(agent, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(GREETING.encode("gb18030"))
+    terminal = await agent.create(f"cat {file}", own={"encoding": "gb18030", "format": "raw"})
+    await agent.wait(terminal)
+    read = await agent.read_from(terminal, format="raw")
+    assert base64.b64decode(read["data"]) == GREETING.encode("gb18030")
+
+
+@pytest.mark.long
+async def test_much_output_in_another_encoding_is_complete(agent, tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(f"{GREETING}\n".encode("gb18030") * 80_000)
+    output, _ = await read(
+        agent, f"cat {file}", own={"encoding": "gb18030"}, outputByteLimit=8 * MIB
+    )
+    assert output == f"{GREETING}\n" * 80_000

@@ -234,7 +234,7 @@ async def test_partial_line_after_two_requests_becomes_a_third():
         (b'{"jsonrpc":"2.0","method":"\\ud83d","id":null}', -32700, "surrogate"),
         (b'{"jsonrpc":"2.0","method":"x","id":"\\ud83d"}', -32700, "surrogate"),
         (b"[" * 100_000, -32700, "nested too deeply"),
-        (b"[]", -32600, "batches are not part of ACP v1"),
+        (b"[]", -32600, "a batch is not a message"),
         (b'[{"jsonrpc":"2.0","id":1,"method":"initialize"}]', -32600, "each message on a line"),
         (b"3", -32600, "must be a JSON object, not 3"),
         (b"null", -32600, "must be a JSON object, not null"),

@@ -5,7 +5,6 @@ import trio
 
 from acpterm.host.state.records import TerminalRecord
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
-from acpterm.pty.limits import ResourceLimits
 from tests.support.hosts import host_here
 from tests.support.limited import start
 
@@ -30,7 +29,7 @@ async def test_limit_that_cannot_be_enforced_is_in_the_description_if_it_need_no
         assert sentence.startswith("the limit memory = 1048576 cannot be enforced here: it needs")
         stored = TerminalRecord.decode(entry.record.encode()).limits
         assert stored.unenforced == [sentence]
-        assert stored.resources == ResourceLimits(memory=1 << 20, open_files=64)
+        assert stored.resources == {"memory": 1 << 20, "open_files": 64}
 
 
 async def test_exit_status_names_the_limit_that_ended_the_program(tmp_path):

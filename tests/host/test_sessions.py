@@ -50,7 +50,7 @@ async def is_untouched(agent, terminal: str) -> bool:
     """Return whether a `read line` still runs, unresized and without input."""
     await agent.type(terminal, "mine\n")
     assert (await agent.wait(terminal))["exitCode"] == 0
-    return (await agent.output(terminal))["output"] == "mine\ngot mine 40 120\n"
+    return (await agent.output(terminal))["output"] == "mine\ngot mine 40 200\n"
 
 
 WAITS = "read line; echo got $line $(stty size)"

@@ -5,13 +5,16 @@ lock file has changed. Without Node, or if the SDK cannot be downloaded, its tes
 """
 
 import fcntl
+import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import trio
 
 HERE = Path(__file__).parent
 TYPESCRIPT = HERE / "typescript"
@@ -53,6 +56,20 @@ def _install(npm: str) -> None:
     if done.returncode != 0:
         raise OSError(f"npm ci ended with {done.returncode}: {done.stderr.strip()}")
     installed.write_bytes(required)
+
+
+async def report_of(command: list[str], plan: Any, timeout_s: float, **options: Any) -> Any:
+    """Run a driver with a plan, and return the report that it prints."""
+    with trio.fail_after(timeout_s):
+        done = await trio.run_process(
+            [*command, json.dumps(plan)],
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+            **options,
+        )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
 
 
 SDKS: dict[str, Callable[[], list[str]]] = {"python": python, "typescript": typescript}

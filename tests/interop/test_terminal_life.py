@@ -3,7 +3,6 @@
 An agent sends requests and records the responses; each test checks one aspect of the record.
 """
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.interop.sdks import SDKS
+from tests.interop.sdks import SDKS, report_of
 from tests.support.daemon import daemon
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -63,17 +62,8 @@ async def _drive(driver: list[str], transport: str, directory: Path) -> Any:
     env = environment(XDG_CONFIG_HOME=str(directory / "none"), ACPTERM_KILL_GRACE=str(KILL_GRACE_S))
 
     async def drive(host: Any) -> Any:
-        plan = json.dumps(PLAN | {"directory": str(directory), "host": host})
-        with trio.fail_after(60):
-            done = await trio.run_process(
-                [*driver, plan],
-                env=env,
-                capture_stdout=True,
-                capture_stderr=True,
-                check=False,
-            )
-        assert done.returncode == 0, done.stderr.decode()
-        record = json.loads(done.stdout)
+        plan = PLAN | {"directory": str(directory), "host": host}
+        record = await report_of(driver, plan, 60, env=env)
         # The agent has exited without releasing its last terminal.
         await poll(lambda: not alive(_pid(record["left"])))
         return record

@@ -93,7 +93,7 @@ def program(*argv, env=None, cwd="/", umask=0o022, rlimits=(), fallback_argv=Non
 
 async def spawn(
     keeper, *argv, size=(80, 24), consume=True, ring_size=RING_BYTES, record=b"", cgroup=None,
-    name=None, **options,
+    name=None, encoding="utf-8", **options,
 ):  # fmt: skip
     """Start `argv` (or a shell line, if it is one string) in `keeper`."""
     if len(argv) == 1 and " " in argv[0]:
@@ -106,6 +106,7 @@ async def spawn(
         ring_size=ring_size,
         record=record,
         cgroup=cgroup,
+        encoding=encoding,
         make=lambda spawned: Watched(keeper, spawned, consume=consume),
     )
 

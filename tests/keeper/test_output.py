@@ -208,6 +208,23 @@ async def test_exit_with_a_full_ring_is_reported_once_there_is_free_space(keeper
     terminal.close()
 
 
+async def test_output_that_grows_waits_for_room(keeper):
+    # Each of these bytes becomes a U+FFFD, which has three.
+    line = "head -c 60000 /dev/zero | tr '\\0' '\\377'; exit 5; :"
+    terminal = await spawn(keeper, line, encoding="gb18030", consume=False)
+    header = terminal.ring.header
+    await poll(lambda: header[ring_file.STALLED])
+    for _ in range(10):
+        await run(keeper, "true")
+        assert header[ring_file.STALLED]
+    assert header[ring_file.RESERVED] == header[ring_file.HEAD] <= RING_BYTES
+    terminal.consumes = True
+    terminal.consume_all()
+    assert (await terminal.wait_closed()).decode() == "\ufffd" * 60_000
+    assert os.waitstatus_to_exitcode(terminal.report.status) == 5
+    terminal.close()
+
+
 async def test_program_that_closes_its_terminal_has_not_exited(keeper):
     line = "exec 0<&- 1>&- 2>&-; for i in 1 2; do sleep 0.1; echo $i >/dev/tty; done; sleep 60"
     terminal = await spawn(keeper, line)
@@ -297,3 +314,18 @@ async def test_traced_program_is_reported_when_the_tracer_detaches(keeper):
     assert os.waitstatus_to_exitcode(report.status) == 3
     await terminal.wait_closed()
     terminal.close()
+
+
+async def test_exit_tells_the_orphans_that_run_then(keeper):
+    left = await run(keeper, "setsid sleep 600 >/dev/null 2>&1 & echo $!; :")
+    orphan = int(left.output)
+    try:
+        assert left.report.orphans == [orphan]
+        running = await spawn(keeper, "cat")
+        assert (await run(keeper, "true; :")).report.orphans == [orphan]
+        os.kill(running.pid, signal.SIGKILL)
+        await running.wait_closed()
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+    await poll(lambda: not os.path.exists(f"/proc/{orphan}"))
+    assert (await run(keeper, "true; :")).report.orphans == []

@@ -3,8 +3,11 @@
 import os
 import resource
 import signal
+from functools import partial
 
 import pytest
+import trio
+import trio.testing
 
 from acpterm.keeper.programs.spawn import ptyprocess_spawn
 from tests.keeper.terminals import poll, program, run, spawn
@@ -141,13 +144,20 @@ async def test_missing_directory_is_reported_with_126(keeper):
     assert "/no/such/directory: cannot be the working directory" in ended.output
 
 
-async def test_missing_interpreter_is_reported_with_126(keeper, tmp_path):
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        (b"#!/no/such/interpreter\n", "/no/such/interpreter"),
+        (b"#! /bin/sh\r\n", "/bin/sh\\r"),
+    ],
+)
+async def test_missing_interpreter_is_reported_with_126(keeper, tmp_path, line, shown):
     script = tmp_path / "script"
-    script.write_text("#!/no/such/interpreter\n")
+    script.write_bytes(line)
     script.chmod(0o755)
     ended = await run(keeper, str(script))
     assert ended.code == 126
-    assert "its interpreter /no/such/interpreter is not there" in ended.output
+    assert f"its interpreter {shown} is not there" in ended.output
 
 
 async def test_script_without_interpreter_is_run_by_the_shell(keeper, tmp_path):
@@ -224,3 +234,13 @@ async def test_ptyprocess_spawn_sets_the_controlling_terminal(tmp_path):
     await poll(lambda: os.waitpid(pid, os.WNOHANG)[0])
     assert (leader, way) == (None, "ptyprocess")
     assert output.split()[1:] == ["0027", str(tmp_path), "30", "90"]
+
+
+async def test_put_is_sent_at_once_while_hundreds_of_programs_are_started(keeper):
+    async with trio.open_nursery() as nursery:
+        for _ in range(300):
+            nursery.start_soon(partial(run, keeper, "true", record=b"r" * 8192))
+        await trio.testing.wait_all_tasks_blocked()
+        keeper.put("s/key", b"value")
+        assert keeper.is_flushed
+        nursery.cancel_scope.cancel()

@@ -9,10 +9,12 @@ from itertools import pairwise
 import pytest
 
 from acpterm.keeper import ring_file
+from acpterm.keeper.encodings import encode_input
 from acpterm.keeper.reports import UNKNOWN
 from tests.keeper.daemon import daemon
 from tests.keeper.manager import Manager
 from tests.keeper.terminals import is_alive, not_left, poll, run, spawn
+from tests.keeper.test_encodings import CHINESE
 from tests.keeper.test_supervisor import NUMBERS, numbers_of, restarted
 
 # Lines in one read of 4 KiB, including the line that it cuts.
@@ -169,6 +171,34 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
                 worker.keeper.forget(name)
             await poll(lambda: not is_alive(flood.pid))
             await poll(lambda: manager.receive() and not manager.stored)
+
+
+async def test_encoding_that_was_found_is_known_to_the_next_keeper(tmp_path, manager):
+    def octal(text):
+        return "".join(f"\\{byte:03o}" for byte in text.encode("gb18030"))
+
+    # The second line alone is too short to tell its encoding.
+    line = f"printf '{octal(CHINESE)}'; read x; printf '{octal('错误')}\\n'; exec sleep 60"
+    async with daemon(tmp_path, env=manager.environ()) as started:
+        worker = await started.serving()
+        terminal = await spawn(worker.keeper, line, name="one", encoding="auto")
+        await terminal.wait_for(lambda self: self.output.endswith(b"\n"))
+        assert terminal.output.decode().replace("\r", "") == CHINESE
+        await poll(lambda: (manager.receive(), "leader.one" in manager.stored)[1])
+        os.kill(started.pid, signal.SIGKILL)
+        worker.kill()
+        await started.wait()
+    with not_left(terminal.pid):
+        os.write(terminal.master, b"\n")
+        os.close(terminal.master)
+        async with daemon(tmp_path, **manager.passing()) as started:
+            worker = await started.serving()
+            again = worker.watch_all()["one"]
+            await again.wait_for(lambda self: self.output.decode().endswith("错误\r\n"))
+            word = again.ring.header[ring_file.ENCODING]
+            assert encode_input("错误".encode(), word) == "错误".encode("gb18030")
+            worker.keeper.forget("one")
+            await poll(lambda: not is_alive(terminal.pid))
 
 
 async def test_record_that_does_not_fit_into_its_ring_is_logged(tmp_path, manager):

@@ -50,10 +50,14 @@ async def test_schemas_are_those_of_claude_code(tmp_path):
 async def test_bash_returns_the_output(tmp_path):
     async with mcp_tools(tmp_path, "claude") as tools:
         result = await tools.call("Bash", command="echo hi", description="Says hi")
-        failed = await tools.call("Bash", command="echo no; exit 2", timeout=5000)
-    assert result.text == "hi\n"
-    assert failed.text == "Exit code 2\nno\n"
+        failed = await tools.call("Bash", command="echo no; (exit 2)", timeout=5000)
+    # As Claude Code's own tool: no line with the state if the text says everything.
+    assert result.blocks == ["hi\n"]
+    assert failed.blocks == ["Exit code 2\nno\n"]
     assert failed.data["exitCode"] == 2
+    # The shell's own start does not count.
+    assert (result.data["position"], result.data["totalBytes"]) == (3, 3)
+    assert (result.data["complete"], result.data["endedBy"]) == (True, "exited")
 
 
 @pytest.mark.long

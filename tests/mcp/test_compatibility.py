@@ -133,9 +133,7 @@ async def test_exited_process_is_not_listed_and_its_history_can_be_read(tmp_path
 
 
 async def test_unknown_ids_are_errors_that_name_the_sessions(tmp_path):
-    expected = (
-        "there is no terminal session '{}': it was stopped, or never existed; the sessions are: {}"
-    )
+    expected = "there is no session '{}'; the last is {}"
     async with mcp_tools(tmp_path) as tools:
         await tools.call("terminal_start", command="cat")
         for name in ("terminal_continue", "terminal_output", "terminal_stop"):
@@ -213,7 +211,6 @@ def test_command_of_each_documented_pattern_is_dangerous(pattern):
     ("command", "expected"),
     [
         ("rm my-report.txt", "unknown"),
-        ("chmod -r secret", "unknown"),
         ("git commit -m 'reset the counter'", "safe"),
         ("echo sudo reboot", "safe"),
     ],

@@ -10,16 +10,13 @@ import trio
 from acpterm.api.errors import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
-from acpterm.mcp.connection import Question
+from acpterm.mcp.connection import Question, client_of
 from acpterm.mcp.questions import Jobs
 from acpterm.mcp.server import open_server
 from acpterm.mcp.types import CallToolResult, TextContent
 from tests.support.depth import DEADLINE_S
+from tests.support.mcp import MODERN
 
-MODERN = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {},
-}
 INITIALIZE = {"protocolVersion": "2025-06-18", "clientInfo": {"name": "x"}, "capabilities": {}}
 
 
@@ -50,8 +47,8 @@ async def serving(connect=None):
     def fail(error):
         raise error
 
-    opening = open_server("session", Settings(), connect, "/", send=send, on_error=fail)
-    async with opening as peer.connection:
+    opening = open_server("session", Settings(), connect, "/", on_error=fail)
+    async with opening as server, server.connection(send) as peer.connection:
         yield peer
 
 
@@ -91,13 +88,29 @@ async def test_unknown_version_of_a_request_is_an_error_with_those_that_are_serv
     [
         ("nope", {}, -32601),
         ("tools/call", {"name": 5}, -32602),
-        ("tools/call", {"name": "terminal_list", "arguments": []}, -32602),
         ("subscriptions/listen", {"notifications": {"resourceSubscriptions": 1}}, -32602),
     ],
 )
 async def test_wrong_request_is_an_error(method, params, code):
     async with serving() as peer:
         assert (await peer.ask(method, **params, _meta=MODERN))["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("elicitation", "can_ask"),
+    [(None, False), ([], False), ({}, True), ({"form": {}}, True), ({"url": {}}, False)],
+)
+def test_client_can_ask_if_it_has_forms(elicitation, can_ask):
+    assert client_of({"name": "x"}, {"elicitation": elicitation}).can_ask == can_ask
+
+
+async def test_wrong_arguments_are_an_error_in_the_result():
+    async with serving() as peer:
+        for arguments in ([], {"sessionId": {}}):
+            call = {"name": "terminal_screen", "arguments": arguments}
+            result = await peer.ask("tools/call", **call, _meta=MODERN)
+            assert result["isError"]
+            assert "terminal_screen: " in result["content"][0]["text"]
 
 
 async def test_malformed_answer_is_none_and_a_malformed_state_is_an_error():

@@ -17,7 +17,7 @@ from acpterm.mcp.host_link import HostLink
 from acpterm.mcp.questions import Job
 from acpterm.mcp.resources import PREFIX, Resources
 from acpterm.mcp.sessions import Launch, Sessions
-from acpterm.mcp.starting import Starts
+from acpterm.mcp.starting import Start, Starts
 from acpterm.mcp.types import CallToolResult
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
@@ -103,16 +103,16 @@ async def test_late_error_of_a_closed_connection_leaves_the_next_one_open(tmp_pa
 
 async def test_program_that_starts_as_its_call_is_cancelled_is_ended(tmp_path, nursery):
     async with linked(tmp_path, nursery) as (host, sessions):
-        create = sessions.start
+        launch = Launch("sleep 60")
 
-        async def start_and_cancel(launch):
-            session = await create(launch)
+        async def start_and_cancel():
+            session = await sessions.start(launch)
             scope.cancel()
             return session
 
-        sessions.start = start_and_cancel
         with trio.CancelScope() as scope:
-            await Starts(nursery).start(sessions, Launch("sleep 60"), None, 20)
+            start = Start(launch, None, start_and_cancel, sessions.remove)
+            await Starts(nursery).start(sessions, start, 20)
         assert scope.cancelled_caught
         assert await terminals_of(host) == []
         assert sessions.all() == []

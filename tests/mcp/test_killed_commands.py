@@ -42,10 +42,10 @@ async def test_command_in_a_shell_is_killed_at_its_limit_if_the_user_wants_that(
             )
             after = await tools.call("terminal_bash", session=shell, command="echo $x")
             # On a busy machine, the shorter time may be over before the output.
-            if "\na\n" in killed.text:
+            if killed.text.startswith("a\n"):
                 break
-    heading = f"Command timed out after {seconds:g} s, and was killed."
-    assert killed.text.startswith(f"{heading}\n\nOutput:\na\n")
+    assert killed.text.startswith("a\n")
+    assert killed.state.endswith(", at its time limit]")
     assert killed.data["complete"]
     assert after.data["output"] == "5\n"
 
@@ -119,9 +119,9 @@ async def test_time_for_the_start_of_the_shell_does_not_count_for_the_limit_of_i
             waits = await tools.call(
                 "terminal_bash", session=f"s{seconds}", command="read x", timeout_seconds=seconds
             )
-            if not waits.text.startswith("Command timed out"):
+            if "at its time limit" not in waits.state:
                 break
-    assert "The command waits for input, and continues." in waits.text
+    assert "waits for input" in waits.state
 
 
 async def test_shell_is_ended_when_its_command_ignores_the_interrupt(tmp_path, monkeypatch):

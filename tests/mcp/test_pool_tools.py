@@ -265,3 +265,13 @@ async def test_terminal_of_the_user_that_agents_may_not_read_seems_not_to_exist(
     assert by_name.blocks == ['{"terminated":true,"id":"pty-u"}']
     assert by_id.data["terminated"]
     assert info["state"] == "running"
+
+
+async def test_repeated_kill_ends_no_later_terminal(tmp_path):
+    async with pool(tmp_path, keep_released=0) as tools:
+        first = await spawn(tools, "sleep", "600")
+        await tools.call("kill_terminal", terminalId=first["id"])
+        second = await spawn(tools, "sleep", "600")
+        await tools.call("kill_terminal", terminalId=first["id"])
+        listed = json.loads((await tools.call("list_terminals")).text)
+    assert [entry["id"] for entry in listed] == [second["id"]]

@@ -7,11 +7,8 @@ import trio.testing
 
 from acpterm.mcp import call
 from tests.support.depth import DEADLINE_S
-from tests.support.mcp import mcp_tools
+from tests.support.mcp import DANGEROUS, answer, mcp_tools, until_pending
 from tests.support.polling import poll
-from tests.support.user import user_of
-
-DANGEROUS = "rm -r no-such-directory"
 
 
 class Elicited:
@@ -24,28 +21,6 @@ class Elicited:
     async def __call__(self, _context, params):
         self.messages.append(params.message)
         return self._result
-
-
-async def pending(host) -> list:
-    """Return the pending questions of a host."""
-    async with user_of(host) as user:
-        return (await user.request("approval/list"))["approvals"]
-
-
-async def until_pending(host, count: int) -> list:
-    """Wait until a host has `count` pending questions."""
-    with trio.fail_after(DEADLINE_S):
-        while len(found := await pending(host)) != count:
-            await trio.sleep(0.02)
-    return found
-
-
-async def answer(host, decision):
-    """Answer the pending question of a host as the user, once there is one."""
-    (question,) = await until_pending(host, 1)
-    params = {"approvalId": question["approvalId"], "decision": decision}
-    async with user_of(host) as user:
-        await user.request("approval/answer", params)
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])

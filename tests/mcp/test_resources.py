@@ -1,12 +1,20 @@
 """Terminal sessions as resources."""
 
+import json
+from functools import partial
+
 import mcp_types as types
 import pytest
 import trio
 from mcp.shared.exceptions import MCPError
 
+import acpterm
+from acpterm.config import Settings
+from acpterm.mcp.server import open_server
+from acpterm.web.mcp_sessions import log_error
 from tests.support.depth import DEADLINE_S
-from tests.support.mcp import mcp_tools
+from tests.support.hosts import host_here
+from tests.support.mcp import MODERN, PATIENT, listening, mcp_tools
 
 
 @pytest.mark.costly
@@ -75,3 +83,50 @@ async def test_subscriber_of_2026_is_notified_of_output_and_sessions(tmp_path):
             with trio.fail_after(DEADLINE_S):
                 kinds = {type(await anext(events)).__name__ for _ in range(1)}
         assert kinds <= {"ResourcesListChanged", "ResourceUpdated"}
+
+
+async def test_slow_listener_does_not_hold_up_another(tmp_path):
+    path = str(tmp_path / "mcp.sock")
+    sent, received = trio.open_memory_channel[str](100)
+    stalled = trio.Event()
+
+    async def stall(line, _about):
+        if b"list_changed" in line:
+            stalled.set()
+            await trio.sleep_forever()
+
+    async def send(line, _about):
+        await sent.send(line.decode())
+
+    async def until(text):
+        with trio.fail_after(DEADLINE_S):
+            while text not in await received.receive():
+                pass
+
+    def post(method, identifier, **params):
+        message = {"jsonrpc": "2.0", "id": identifier, "method": method}
+        return json.dumps(message | {"params": {"_meta": MODERN, **params}}).encode() + b"\n"
+
+    connect = partial(acpterm.connect, session="mcp", socket=path)
+    async with (
+        host_here(profile="open", **PATIENT) as host,
+        listening(host, path),
+        open_server(
+            "session",
+            Settings(**PATIENT),
+            lambda agent, asks: connect(agent=agent, asks=asks),
+            str(tmp_path),
+            on_error=log_error,
+        ) as server,
+        server.connection(stall) as slow,
+        server.connection(send) as quick,
+    ):
+        listen = post("subscriptions/listen", 1, notifications={"resourcesListChanged": True})
+        await slow.receive(listen)
+        await quick.receive(listen)
+        await until("acknowledged")
+        for identifier in (2, 3):
+            start = {"name": "terminal_start", "arguments": {"command": "cat"}}
+            await quick.receive(post("tools/call", identifier, **start))
+            await until("list_changed")
+        assert stalled.is_set()

@@ -3,14 +3,19 @@
 import os
 import re
 import shutil
+import signal
+import sys
 
 import anyio
 import pytest
 
 from acpterm.api.agent_role import AgentRole
 from acpterm.api.errors import RequestError
+from acpterm.config.profiles import Limits, ProfileTable
 from acpterm.config.tools import ToolsFor
 from acpterm.mcp import call, waiting
+from acpterm.mcp.codex_tools import write_stdin
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import QUICK, mcp_tools
 
 
@@ -20,9 +25,9 @@ async def test_terminal_bash_continues_in_the_background_at_its_time_limit(tmp_p
             "terminal_bash", command="echo begun; sleep 60", timeout_seconds=0.5
         )
         assert result.data["state"] == "running"
-        heading = "Terminal Id: term-1\nThe command has not ended yet, and continues.\n\nOutput:\n"
+        assert re.fullmatch(r"\[term-1 running \d+\.\d s · terminal_wait\]", result.state)
         # On a busy machine, the time limit may come before the output.
-        assert result.text in (heading, f"{heading}begun\n")
+        assert result.blocks[1:] in ([], ["begun\n"])
         waited = await tools.call("terminal_wait", sessionId="term-1", pattern="begun\n")
         assert result.data["output"] + waited.data["output"] == "begun\n"
         listed = await tools.call("terminal_list")
@@ -42,8 +47,7 @@ async def test_terminal_bash_is_killed_at_its_time_limit_if_the_settings_say_so(
     assert result.data["state"] == "killed"
     assert result.data["endedBy"] == "timeout"
     assert "at its time limit" in result.state
-    heading = f"Command timed out after {seconds:g} s, and was killed."
-    assert result.text == f"{heading}\n\nOutput:\nbegun\n"
+    assert result.text == "begun\n"
     assert listed.text == "No active terminal sessions."
 
 
@@ -52,8 +56,9 @@ async def test_terminal_bash_returns_when_the_command_waits_for_input(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         result = await tools.call("terminal_bash", command=script)
         assert result.data["state"] == "waiting_for_input"
-        assert 'waits for input at "Continue?"' in result.state
-        assert 'terminal_continue {"sessionId":"term-1","stdin":…}' in result.state
+        assert result.state.startswith("[term-1 running ")
+        assert result.state.endswith(" waits for input · terminal_continue]")
+        assert result.text == "Continue? "
         answered = await tools.call("terminal_continue", sessionId="term-1", stdin="yes\n")
     assert answered.data["state"] == "exited"
 
@@ -65,9 +70,7 @@ async def test_terminal_bash_returns_when_the_command_is_stopped(tmp_path):
     assert result.data["state"] == "stopped"
     pid = re.search(r"\(pid (\d+)\)", result.state)[1]
     why = "wants to read the terminal in the background: use timeout --foreground"
-    stop = 'terminal_stop {"sessionId":"term-1"}'
-    assert result.state.startswith(f"[stopped: sh (pid {pid}) {why} · {stop}")
-    assert "The command is stopped.\n" in result.text
+    assert result.state == f"[term-1 stopped: sh (pid {pid}) {why} · terminal_stop]"
 
 
 @pytest.mark.parametrize("shell", [{}, {"session": "main"}])
@@ -97,9 +100,8 @@ async def test_prompt_for_a_password_points_to_attach_only(tmp_path):
     script = "printf 'Password: '; stty -echo; read secret; sleep 60"
     async with mcp_tools(tmp_path) as tools:
         result = await tools.call("terminal_bash", command=script)
-    assert 'waits for input at "Password:", probably a password' in result.state
-    assert "terminal_continue" not in result.state
-    assert result.state.endswith("the user can: acpterm attach term-1]")
+    why = "waits for input, probably a password, for the user alone: acpterm attach term-1]"
+    assert result.state.endswith(why)
 
 
 async def test_terminal_bash_in_the_background_returns_at_once(tmp_path):
@@ -124,7 +126,7 @@ async def test_call_returns_before_clients_give_up(tmp_path, monkeypatch):
         monkeypatch.setattr(call, "BLOCK_MAX_S", 0.3)
         waited = await tools.call("terminal_wait", sessionId=result.data["id"])
     assert result.data["state"] == "running"
-    assert "Waited: nothing of this has come yet" in waited.text
+    assert "not yet · terminal_wait]" in waited.state
 
 
 async def test_call_with_a_progress_token_sends_progress_and_may_take_longer(tmp_path, monkeypatch):
@@ -161,8 +163,8 @@ async def test_long_output_shows_its_head_and_tail_and_how_to_read_the_rest(tmp_
         at = lines.index(note)
         assert lines[0] == "1"
         assert lines[-1] == "5000"
+        assert 800 < len(result.data["output"]) <= 1000
         assert sum(len(line) + 1 for line in lines[:at]) <= 200
-        assert sum(len(line) + 1 for line in lines[at + 1 :]) <= 800
         left_out = 5000 - (len(lines) - 1)
         assert note == (
             f"… {left_out:,} lines (23 kB) left out: "
@@ -174,6 +176,13 @@ async def test_long_output_shows_its_head_and_tail_and_how_to_read_the_rest(tmp_
     )
     assert page.data["remainingLines"] == 5000 - at - 2
     assert f'terminal_output {{"sessionId":"term-1","offset":{at + 2}}}' in page.state
+
+
+@pytest.mark.parametrize("size", [1000, 1001, 50_000])
+async def test_long_line_is_shown_in_as_many_characters_as_the_setting_says(tmp_path, size):
+    async with mcp_tools(tmp_path, tool_crop_output=1000) as tools:
+        result = await tools.call("terminal_bash", command=f"printf '%0{size}d' 1")
+    assert 900 < len(result.text) <= 1000
 
 
 async def test_terminal_output_finds_lines(tmp_path):
@@ -201,24 +210,48 @@ async def test_terminal_wait_ends_when_a_pattern_matches_new_output(tmp_path):
         waited = await tools.call(
             "terminal_wait", sessionId="term-1", pattern="^ready$", timeout_seconds=0.3
         )
-    assert "nothing of this has come yet" in waited.text
+    assert "not yet" in waited.state
+
+
+async def test_result_says_that_ctrl_z_has_stopped_the_program(tmp_path):
+    stops = "import os, signal as s; s.signal(20, lambda *_: os.kill(os.getpid(), s.SIGSTOP))"
+    script = f"{sys.executable} -c '{stops}; print(input()); input()'"
+    async with mcp_tools(tmp_path, **QUICK) as tools:
+        await tools.call("terminal_start", command=script)
+        result = await tools.call("terminal_continue", sessionId="term-1", keys="C-z")
+        if result.data["state"] != "stopped":
+            result = await tools.call("terminal_wait", sessionId="term-1")
+        pid = re.search(r"\(pid (\d+)\)", result.state)[1]
+        assert f"was stopped by SIGSTOP: kill -CONT {pid} continues it" in result.state
+        os.kill(int(pid), signal.SIGCONT)
+        went_on = await tools.call("terminal_continue", sessionId="term-1", stdin="on\n")
+    assert went_on.data["state"] == "waiting_for_input"
+
+
+async def test_result_names_the_limit_that_has_ended_the_command(tmp_path):
+    profiles = {"short": ProfileTable(base="open", limits=Limits(wall=1))}
+    async with mcp_tools(tmp_path, profile="short", profiles=profiles) as tools:
+        result = await tools.call("terminal_bash", command="sleep 60")
+    assert ", at the limit wall" in result.state
+    assert "time limit" not in result.state + result.text
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize(
     ("command", "arguments", "expected"),
     [
-        ("sleep 0.3; exit 4", {}, "it has ended"),
-        ("sleep 0.3; read line", {}, "it waits for input"),
-        ("sleep 60", {"for": "idle", "idle_seconds": 0.2}, "no output for 0.2 s"),
-        ("sleep 0.3; echo up; sleep 60", {"pattern": "up"}, "the pattern matched"),
+        ("sleep 0.3; exit 4", {}, "exit code 4"),
+        ("sleep 0.3; read line", {}, "waits for input"),
+        ("sleep 60", {"for": "idle", "idle_seconds": 0.2}, ", no output for 0.2 s"),
+        ("sleep 1; echo up; sleep 60", {"pattern": "up"}, ', matched "up"'),
     ],
 )
 async def test_terminal_wait_says_which_condition_came(tmp_path, command, arguments, expected):
     async with mcp_tools(tmp_path, **QUICK) as tools:
         await tools.call("terminal_start", command=command)
         result = await tools.call("terminal_wait", sessionId="term-1", **arguments)
-    assert f"Waited: {expected}\n" in result.text
+    assert expected in result.state
+    assert result.state.startswith("[term-1 ")
 
 
 # A server that reads its stdin while it starts, as vite, nodemon and jest do.
@@ -259,12 +292,12 @@ async def test_wait_for_a_text_does_not_end_at_a_server_that_reads_its_stdin(tmp
                 timeout_seconds=0.5,
                 **wait,
             )
-            # A shell's result has no such line.
-            assert shell or "Waited: nothing of this" in waited.text
+            # A shell's result does not say so.
+            assert shell or "not yet" in waited.state
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_pipe_when, go)
             found = await tools.call("terminal_wait", sessionId="term-1", pattern="listening")
-    assert "Waited: the pattern matched" in found.text
+    assert 'matched "listening"' in found.state
 
 
 @pytest.mark.long
@@ -278,8 +311,8 @@ async def test_wait_for_a_text_ends_at_a_new_prompt(tmp_path):
             "terminal_wait", sessionId="term-1", pattern="written", timeout_seconds=0.3
         )
     assert found.data["state"] == "waiting_for_input"
-    assert "Waited: it waits for input" in found.text
-    assert "Waited: nothing of this" in again.text
+    assert "not yet" not in found.state
+    assert "not yet" in again.state
 
 
 async def test_idle_shells_do_not_end_a_wait_for_any_session(tmp_path):
@@ -294,13 +327,35 @@ async def test_idle_shells_do_not_end_a_wait_for_any_session(tmp_path):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_pipe_when, go)
             waited = await tools.call("terminal_wait")
-    assert "Waited: nothing of this" in early.text
+    assert "not yet" in early.state
     assert (waited.data["id"], waited.data["exitCode"]) == ("job", 3)
     rows = {each["command"]: each["idle"] for each in listed.data["sessions"]}
     assert rows["shell build"]
     assert rows["bash --norc -i"]
     assert not any(each["waitingForInput"] for each in listed.data["sessions"])
     assert "| Idle    |" in listed.text
+
+
+async def test_wait_for_an_idle_shell_says_at_once_that_it_is_idle(tmp_path, bash_without_rc):
+    async with mcp_tools(tmp_path) as tools:
+        await tools.call("terminal_bash", command="cd /", session="build")
+        for _ in range(2):
+            waited = await tools.call("terminal_wait", sessionId="term-1")
+            assert ', bash is at its prompt · terminal_bash {"session":"build"}]' in waited.state
+            assert "waits for input" not in waited.state + waited.text
+        await tools.call("terminal_continue", sessionId="term-1", stdin="sleep 0.5; echo typed\n")
+        await tools.call("terminal_wait", sessionId="term-1")
+        whole = await tools.call("terminal_output", sessionId="term-1")
+    assert "\ntyped\n" in whole.text
+
+
+@pytest.mark.parametrize("command", ["cat", "bash --norc -i"])
+async def test_empty_poll_does_not_end_at_a_state_that_was_said(tmp_path, monkeypatch, command):
+    monkeypatch.setattr(write_stdin, "POLL_MIN_MS", 300)
+    async with mcp_tools(tmp_path, "codex") as tools:
+        await tools.call("exec_command", cmd=command, tty=True)
+        poll = await tools.call("write_stdin", session_id=1)
+    assert poll.data["wall_time_seconds"] >= 0.3
 
 
 async def test_terminal_wait_returns_the_first_of_several_sessions(tmp_path):
@@ -323,11 +378,13 @@ async def test_terminal_screen_and_keys_drive_a_full_screen_program(tmp_path):
         )
         first = await tools.call("terminal_screen", sessionId="term-1")
         await tools.call("terminal_continue", sessionId="term-1", keys=["PageDown"])
-        second = await tools.call("terminal_screen", sessionId="term-1")
+        second = first
+        with anyio.fail_after(DEADLINE_S):
+            while not second.text.startswith("line 9\n"):
+                second = await tools.call("terminal_screen", sessionId="term-1")
         wrong = await tools.call("terminal_continue", sessionId="term-1", keys=["NoSuchKey"])
     assert first.data["alternate"] is True
     assert first.text.startswith("line 0\nline 1\n")
-    assert second.text.startswith("line 9\n")
     assert second.data["screenHash"] != first.data["screenHash"]
     assert "40x10, alternate screen" in first.state
     assert wrong.is_error

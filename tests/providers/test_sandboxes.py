@@ -119,7 +119,7 @@ async def test_terminal_is_the_controlling_terminal(sandbox, place):
     line = "echo to-tty > /dev/tty; stty size; test -t 0 && tty"
     code, text = await ran(sandbox, script(place, line))
     assert code == 0
-    assert text.splitlines()[:2] == ["to-tty", "40 120"]
+    assert text.splitlines()[:2] == ["to-tty", "40 200"]
     assert text.splitlines()[2].startswith("/dev/")
 
 

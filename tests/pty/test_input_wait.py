@@ -393,7 +393,17 @@ def test_stopped_program_is_found_when_another_one_ends_during_the_search(run, m
     terminal.program.wait()
 
 
-def test_program_that_another_signal_has_stopped_is_no_stopped_program(run):
+def test_program_in_the_foreground_that_has_stopped_itself_is_stopped(run):
+    terminal = run("sh", "-c", "sh -c 'kill -STOP $$; cat'; :")
+    terminal.until(lambda: stopped_program(terminal.master) is not None)
+    found = stopped_program(terminal.master)
+    assert (found.name, found.signal) == ("sh", signal.SIGSTOP)
+    os.kill(found.pid, signal.SIGCONT)
+    terminal.until_waits()
+    assert stopped_program(terminal.master) is None
+
+
+def test_program_in_the_background_that_another_signal_has_stopped_is_no_stopped_program(run):
     terminal = run("sh", "-c", "timeout 100 sh -c 'echo $$; kill -STOP $$'; :")
     terminal.until_shown(b"\n")
     pid = int(terminal.output)
@@ -446,7 +456,10 @@ def test_program_of_a_script_is_stopped_when_the_script_is_a_job_of_a_shell(run)
         ("vim", ["-u", "NONE", "/x/.git/COMMIT_EDITMSG"], "vim waits on COMMIT_EDITMSG"),
         ("vim.basic", [b"caf\xe9"], "vim.basic waits on caf\N{REPLACEMENT CHARACTER}"),
         ("/usr/bin/less", ["+F", "a\n.log"], "less waits on a?.log"),
+        ("less", ["-R", "x"], "less waits on x"),
         ("less", [], "less waits"),
+        ("vim", ["-u", "NONE"], "vim waits"),
+        ("vim", ["-u", "NONE", "-"], "vim waits"),
         ("/usr/bin/python3", ["file"], "python3 waits for input"),
         ("-bash", [], "bash is at its prompt"),
         ("npm exec create-vite", [], "npm waits for input"),

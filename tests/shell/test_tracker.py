@@ -1,5 +1,8 @@
 """Which bytes of a shell's output count as the output of a command."""
 
+import pytest
+
+from acpterm.shell.kind import without_typed_lines
 from acpterm.shell.tracker import Tracker
 
 NONCE = "0123"
@@ -21,3 +24,9 @@ def test_bytes_lost_outside_of_a_command_are_not_lost_from_its_output():
     assert (tracker.output, tracker.lost, tracker.truncated) == ("onetwo", 3, True)
     tracker.skip(20)
     assert tracker.lost == 3
+
+
+@pytest.mark.timeout(20)
+def test_lines_that_were_typed_are_found_in_linear_time():
+    assert without_typed_lines(" " * 200_000 + "x") == " " * 200_000 + "x"
+    assert without_typed_lines("$  __acpterm_begin 1 2") == "$"

@@ -3,7 +3,6 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +18,12 @@ from acpterm.api.questions import Asks
 from acpterm.config import Settings
 from acpterm.host.host import Host
 from acpterm.mcp.host_link import Connect
+from acpterm.mcp.server import open_server
 from acpterm.mcp.tool_set_names import ToolSetName
-from acpterm.web.mcp_sessions import serve_messages
+from acpterm.web.mcp_sessions import log_error, serve_messages
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
+from tests.support.user import user_of
 
 QUICK: dict[str, Any] = {
     "tool_min_interval": 0.1,
@@ -39,6 +40,14 @@ PATIENT: dict[str, Any] = {
     "tool_structured": True,
 }
 """Settings for programs that end or wait for input: a call returns then, however late that is."""
+
+MODERN = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""The `_meta` of a request in the protocol of 2026."""
+
+DANGEROUS = "rm -r no-such-directory"
 
 
 def variables(settings: dict[str, Any]) -> dict[str, str]:
@@ -109,9 +118,11 @@ async def in_process(
     """Run the server for one client; yield the client's streams, a transport of the SDK."""
     to_server, received = create_context_streams[SessionMessage | Exception](0)
     sent, to_client = create_context_streams[SessionMessage | Exception](0)
-    serve = partial(
-        serve_messages, received, sent, tools=tools, settings=settings, connect=connect, cwd=cwd
-    )
+
+    async def serve() -> None:
+        async with open_server(tools, settings, connect, cwd, on_error=log_error) as server:
+            await serve_messages(received, sent, server)
+
     async with to_server, received, sent, to_client, trio.open_nursery() as nursery:
         nursery.start_soon(serve)
         yield to_client, to_server
@@ -157,3 +168,26 @@ async def mcp_tools(
             client_info=types.Implementation(name=agent, version="1"),
         ) as client:
             yield Tools(client, host)
+
+
+async def pending(host: Host) -> list[Any]:
+    """Return the pending questions of a host."""
+    async with user_of(host) as user:
+        found: list[Any] = (await user.request("approval/list"))["approvals"]
+        return found
+
+
+async def until_pending(host: Host, count: int) -> list[Any]:
+    """Wait until a host has `count` pending questions."""
+    with trio.fail_after(DEADLINE_S):
+        while len(found := await pending(host)) != count:
+            await trio.sleep(0.02)
+    return found
+
+
+async def answer(host: Host, decision: str) -> None:
+    """Answer the pending question of a host as the user, once there is one."""
+    (question,) = await until_pending(host, 1)
+    params = {"approvalId": question["approvalId"], "decision": decision}
+    async with user_of(host) as user:
+        await user.request("approval/answer", params)

@@ -25,8 +25,9 @@ _TEXT_BYTES = 1 << 20
 class PlainTerminal:
     """A command on a PTY, and all that it has printed."""
 
-    def __init__(self, master: int, mark: bytes) -> None:
+    def __init__(self, master: int, mark: bytes, size: tuple[int, int]) -> None:
         self._master = master
+        self._size = size
         self._end = re.compile(re.escape(mark) + rb"(\d+)\r?\n")
         self._output = bytearray()
 
@@ -43,7 +44,7 @@ class PlainTerminal:
 
     def text(self) -> str:
         """Return the output as acpterm gives it to agents."""
-        view = TextView(_TEXT_BYTES)
+        view = TextView(_TEXT_BYTES, size=self._size)
         view.feed(self._end.sub(b"", self._output))
         view.finish()
         return view.text()
@@ -88,7 +89,7 @@ async def plain_terminal(
         os.close(kept)
     try:
         async with trio.open_nursery() as nursery:
-            terminal = PlainTerminal(master, mark.encode())
+            terminal = PlainTerminal(master, mark.encode(), size)
             nursery.start_soon(terminal.read)
             yield terminal
             nursery.cancel_scope.cancel()

@@ -22,7 +22,7 @@ from wsproto import events
 from acpterm.config.http import HttpAddress
 from acpterm.host.host import Host
 from acpterm.web.access import AccessStore
-from acpterm.web.access_file import AGENT_TOKEN_NAME, AccessFile
+from acpterm.web.access_file import AccessFile
 from acpterm.web.app import make_app
 from acpterm.web.endpoint import Endpoint, bind
 from acpterm.web.http_connection import server_config
@@ -303,10 +303,10 @@ class WebSocketClient(trio.abc.Stream):
 class Web:
     """An HTTP server, with methods that return clients with different rights."""
 
-    def __init__(self, origin: str, token_file: Path) -> None:
+    def __init__(self, origin: str, token_file: Path, agent_token: str) -> None:
         self.origin = origin
         self.token_file = token_file
-        self.agent_token_file = token_file.with_name(AGENT_TOKEN_NAME)
+        self.agent_token = agent_token
 
     async def link(self) -> str:
         """Return the URL of a new link, by which a browser logs in as the user."""
@@ -328,15 +328,15 @@ class Web:
         return Browser(self.origin, token=self.token_file.read_text().strip())
 
     def agent(self) -> Browser:
-        """Return an agent, with the agents' bearer token."""
-        return Browser(self.origin, token=self.agent_token_file.read_text().strip())
+        """Return an agent, with its bearer token."""
+        return Browser(self.origin, token=self.agent_token)
 
 
 class WebDaemon(Web):
     """The HTTP server of a daemon."""
 
-    def __init__(self, running: Daemon, status: Any) -> None:
-        super().__init__(status["origin"], Path(status["tokenFile"]))
+    def __init__(self, running: Daemon, status: Any, agent_token: str) -> None:
+        super().__init__(status["origin"], Path(status["tokenFile"]), agent_token)
         self.daemon = running
 
     async def link(self) -> str:
@@ -348,7 +348,10 @@ class WebDaemon(Web):
 async def web_daemon(directory: Path, *arguments: str, **options: Any) -> AsyncIterator[WebDaemon]:
     """Run a daemon with an HTTP server on a free port; the options are those of `daemon`."""
     async with daemon(directory, "--http", "127.0.0.1:0", *arguments, **options) as running:
-        yield WebDaemon(running, await web_listens(running))
+        status = await web_listens(running)
+        async with user_at(running.user_path) as user:
+            made = await user.request("token/create", {"name": "agent"})
+        yield WebDaemon(running, status, made["token"])
 
 
 async def web_listens(running: Daemon) -> Any:
@@ -377,7 +380,7 @@ class WebHere(Web):
         file: AccessFile,
         server: HttpServer,
     ) -> None:
-        super().__init__(endpoint.origin, Path(file.token_path))
+        super().__init__(endpoint.origin, Path(file.token_path), access.new_token("agent"))
         self.host = host
         self.endpoint = endpoint
         self.access = access

@@ -67,8 +67,27 @@ async def test_terminal_runs_its_program_and_retains_its_output():
         terminal = await pool.create(program("stty size; echo $ACPTERM_TERMINAL_ID; exit 3"))
         status = await terminal.wait_exited()
         assert (status.code, status.signal, status.ended_by) == (3, None, EndedBy.EXITED)
-        assert text(terminal) == f"40 120\n{terminal.id}\n"
+        assert text(terminal) == f"40 200\n{terminal.id}\n"
         assert pool.terminals == {terminal.id: terminal}
+
+
+async def test_wait_for_output_ends_at_new_output_and_at_the_exit_only():
+    async with running_pool() as pool:
+        terminal = await pool.create(program("echo first; exec sleep 600"))
+        assert await terminal.wait_output(0) is None
+        assert text(terminal) == "first\n"
+        found = []
+
+        async def wait():
+            found.append(await terminal.wait_output(terminal.ring.end))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await poll(lambda: terminal._changed.statistics().tasks_waiting)
+            terminal.resize(100, 30)
+            await trio.testing.wait_all_tasks_blocked()
+            terminal.kill(EndedBy.USER)
+        assert found == [terminal.exit] != [None]
 
 
 @pytest.mark.costly

@@ -12,7 +12,7 @@ import pytest
 import structlog.testing
 import trio
 
-from acpterm.pty.limits import Cause, LimitError, ResourceLimits
+from acpterm.pty.limits import Cause, LimitError
 from acpterm.pty.program import Program
 from acpterm.terminal.status import EndedBy
 from tests.support.pools import running_pool
@@ -30,7 +30,7 @@ def shell(line, **more):
 
 
 async def run(pool, program, **limits):
-    terminal = await pool.create(program, limits=ResourceLimits(**limits))
+    terminal = await pool.create(program, limits=limits)
     with trio.fail_after(20):
         return await terminal.wait_exited(), terminal.text.text()
 
@@ -69,9 +69,7 @@ async def test_program_is_ended_by_the_limit_of_file_size(tmp_path, way):
 async def test_kill_is_reported_as_the_cause_before_a_limit(tmp_path):
     async with running_pool(grace=30.0) as pool:
         line = "trap 'exec dd if=/dev/zero of=file bs=1024 count=64 2>/dev/null' TERM; echo; read x"
-        terminal = await pool.create(
-            shell(line, cwd=str(tmp_path)), limits=ResourceLimits(file_size=16 * KIB)
-        )
+        terminal = await pool.create(shell(line, cwd=str(tmp_path)), limits={"file_size": 16 * KIB})
         with trio.fail_after(20):
             while not terminal.text.text():
                 await terminal.wait_changed()
@@ -96,14 +94,14 @@ async def test_limit_that_cannot_be_enforced_is_logged_and_reported_if_it_need_n
         with structlog.testing.capture_logs() as logs:
             terminal = await pool.create(
                 shell("ulimit -n"),
-                limits=ResourceLimits(**dict(GROUP_LIMITS), open_files=64),
+                limits={**dict(GROUP_LIMITS), "open_files": 64},
                 strict=False,
             )
         await terminal.wait_exited()
         assert terminal.text.text() == "64\n"
         names = [name for name, _ in GROUP_LIMITS]
         assert [error.limit for error in terminal.enforcement.unenforced] == names
-        assert terminal.enforcement.limits == ResourceLimits(open_files=64)
+        assert terminal.enforcement.limits == {"open_files": 64}
         warnings = [log for log in logs if log["event"] == "limit not enforced"]
         assert [log["limit"] for log in warnings] == names
         assert {(log["log_level"], log["terminal"]) for log in warnings} == {

@@ -226,11 +226,11 @@ def test_catch_up_stops_early_when_output_is_expensive_to_emulate(writer):
     assert consuming.ring.unread > SLICE_BYTES // 2
 
 
-def test_emulators_state_is_saved_before_output_after_the_last_one_is_released(writer):
+async def test_emulators_state_is_saved_before_output_after_the_last_one_is_released(writer):
     consuming = Consuming(writer)
     for _ in range(50):
         writer.write(b"\x1b[Hupdate\r\n" * 40)
-        assert consuming.consumer.catch_up()
+        await consuming.consumer.caught_up()
     assert consuming.ring.start > 0
     assert len(consuming.saved) == 50
     previous = 0
@@ -240,16 +240,16 @@ def test_emulators_state_is_saved_before_output_after_the_last_one_is_released(w
 
 
 @pytest.mark.parametrize("retained", [0, 100])
-def test_next_workers_emulator_continues_from_the_saved_state(writer, retained):
+async def test_next_workers_emulator_continues_from_the_saved_state(writer, retained):
     first = Consuming(writer, retained=retained)
     writer.write(b"\x1b[HHEADER" + b"\x1b[3Hline 3\r\n" * 50)
-    assert first.consumer.catch_up()
+    await first.consumer.caught_up()
     position, state, _ = first.saved[-1]
     writer.write(b"\x1b[5Hline 5\r\n\x1b[7Hline 7")
     second = Consuming(writer, retained=retained, adopted=True)
     second.consumer.restore(position, state, pytest.fail)
     for consuming in (first, second):
-        assert consuming.consumer.catch_up()
+        await consuming.consumer.caught_up()
     rows = second.emulator.screen().text().split("\n")
     assert rows == ["HEADER", "", "line 3", "", "line 5", "", "line 7"]
     assert rows == first.emulator.screen().text().split("\n")

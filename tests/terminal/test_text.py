@@ -115,6 +115,27 @@ def test_text_is_cut_exactly_at_every_limit(limit, line):
     assert len(view.text().encode()) <= limit
 
 
+@pytest.mark.parametrize("step", [1, 100, 5000, MIB])
+@pytest.mark.parametrize("feed", ["feed", "feed_simple"])
+def test_beginning_and_number_of_lines_are_known_after_they_are_dropped(feed, step):
+    data = b"".join(b"\x1b[1m%d\x1b[m\r\n" % n for n in range(5000))
+    view = TextView(20_000)
+    for at in range(0, len(data), step):
+        getattr(view, feed)(data[at : at + step])
+    beginning, total_lines = view.beginning()
+    whole = "".join(f"{n}\n" for n in range(5000))
+    assert whole.startswith(beginning)
+    assert len(beginning) > 300
+    assert total_lines == 5000
+    assert view.truncated
+
+
+def test_beginning_is_not_known_when_the_first_output_was_not_fed():
+    view = TextView(2000, truncated=True)
+    view.feed(b"a\n")
+    assert view.beginning() is None
+
+
 def test_truncated_stays_true_when_the_text_is_erased():
     view = view_of(b"123456", limit=5)
     assert view.truncated
@@ -320,7 +341,7 @@ def test_sequence_of_exactly_the_maximum_length_is_removed():
 
 
 def test_long_control_string_is_not_retained():
-    view = TextView(MIB)
+    view = view_of(b"beginning" * 1000)
     tracemalloc.start()
     view.feed(b"\x1b]" + b"x" * 8000)
     held = tracemalloc.get_traced_memory()[0]

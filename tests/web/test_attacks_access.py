@@ -286,7 +286,7 @@ async def test_read_only_share_cannot_call(web, owner, method):
     assert refused.value.code == METHOD_NOT_FOUND
     assert await text_of(owner, terminal) == ""
     (found,) = await owner.list()
-    assert (found["state"], found["cols"], found["rows"]) == ("running", 120, 40)
+    assert (found["state"], found["cols"], found["rows"]) == ("running", 200, 40)
 
 
 async def test_share_with_write_can_only_type_besides(web, owner):
@@ -312,7 +312,7 @@ async def test_read_only_share_cannot_change_the_size_with_its_window(web, owner
                 await trio.lowlevel.checkpoint()
         await user.request("terminal/window", {"token": token, "cols": 51, "rows": 21})
         (found,) = await owner.list()
-    assert (found["cols"], found["rows"]) == (120, 40)
+    assert (found["cols"], found["rows"]) == (200, 40)
 
 
 @pytest.mark.parametrize("write", [False, True])
@@ -365,6 +365,7 @@ async def test_share_learns_nothing_but_the_terminal(web, owner):
         ("restart", {}),
         ("approver", {"kind": "prompt", "agent": []}),
         ("web/open", {}),
+        ("token/create", {"name": "mine"}),
     ],
 )
 async def test_page_cannot_end_the_daemon_nor_get_a_token(web, method, params):

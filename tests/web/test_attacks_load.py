@@ -99,7 +99,7 @@ async def test_resize_to_an_impossible_size_is_refused_everywhere(web, owner, si
                     pass
                 assert found["type"] == "pty:error"
     (found,) = await owner.list()
-    assert (found["cols"], found["rows"]) == (120, 40)
+    assert (found["cols"], found["rows"]) == (200, 40)
 
 
 async def test_spawn_with_an_impossible_size_is_refused(web, owner):
@@ -108,7 +108,7 @@ async def test_spawn_with_an_impossible_size_is_refused(web, owner):
         reply = await browser.request("/pty/spawn", {"cols": size, "rows": 24})
         assert reply.status in (200, 400)
     for found in await owner.list():
-        assert (found["cols"], found["rows"]) == (120, 40)
+        assert (found["cols"], found["rows"]) == (200, 40)
 
 
 @pytest.mark.long

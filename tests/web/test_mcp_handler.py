@@ -22,7 +22,7 @@ from acpterm.web import mcp_sessions
 from acpterm.web.service import WebService
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
-from tests.support.mcp import QUICK, Result, result_of
+from tests.support.mcp import DANGEROUS, MODERN, QUICK, Result, answer, result_of
 from tests.support.polling import poll
 from tests.support.user import user_at
 from tests.support.web import web_daemon
@@ -51,6 +51,7 @@ class McpEndpoint(NamedTuple):
     host: Any
     url: str
     token: str
+    service: WebService | None = None
 
     @asynccontextmanager
     async def client(
@@ -103,8 +104,8 @@ async def mcp_endpoint(tmp_path: Path, **settings: Any) -> AsyncIterator[McpEndp
             nursery.start_soon(service.run, host)
             await poll(lambda: service.status().address)
             found = service.status()
-            token = await trio.Path(found.agent_token_file or "").read_text()
-            yield McpEndpoint(host, f"{found.origin}/mcp", token.strip())
+            token = service.new_token("agent")
+            yield McpEndpoint(host, f"{found.origin}/mcp", token, service)
             nursery.cancel_scope.cancel()
 
 
@@ -133,6 +134,7 @@ async def test_client_over_http_uses_a_terminal_which_ends_with_the_session(tmp_
         ("/pool", "spawn_background_terminal"),
         ("/codex", "exec_command"),
         ("/claude", "BashOutput"),
+        ("/inspect", "bash_session"),
     ],
 )
 async def test_path_selects_the_tools(tmp_path, path, tool):
@@ -186,6 +188,22 @@ async def test_deleted_session_is_not_found(tmp_path):
         assert (await http.post(at.url, json=PING, headers=session)).status_code == 404
 
 
+async def test_session_belongs_to_its_token_and_ends_with_it(tmp_path):
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http, at.client() as tools:
+        await tools.call("terminal_start", command="cat")
+        session = await initialized(http, at.url)
+        other = session | {"Authorization": f"Bearer {at.service.new_token('other')}"}
+        assert (await http.post(at.url, json=PING, headers=other)).status_code == 404
+        assert (await http.delete(at.url, headers=other)).status_code == 404
+        assert (await http.post(at.url, json=PING, headers=session)).status_code == 200
+        assert at.service.remove_token("agent")
+        await poll(lambda: not at.terminals)
+        assert (await http.post(at.url, json=PING, headers=session)).status_code == 401
+        again = {"Authorization": f"Bearer {at.service.new_token('agent')}"}
+        reply = await http.post(at.url, json=PING, headers=session | again)
+        assert reply.status_code == 404
+
+
 async def test_session_that_is_idle_ends(tmp_path, monkeypatch):
     monkeypatch.setattr(mcp_sessions, "IDLE_TIMEOUT_S", 0.3)
     async with mcp_endpoint(tmp_path) as at, raw(at) as http:
@@ -217,7 +235,7 @@ async def test_session_with_an_open_stream_is_not_idle(tmp_path, monkeypatch):
 
 
 async def test_sessions_are_limited_in_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(mcp_sessions, "SESSIONS_MAX", 2)
+    monkeypatch.setattr(mcp_sessions, "SERVERS_MAX", 2)
     async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         session = await initialized(http, at.url)
         await initialized(http, at.url)
@@ -227,7 +245,7 @@ async def test_sessions_are_limited_in_number(tmp_path, monkeypatch):
 
 
 async def test_request_that_begins_no_session_leaves_none(tmp_path, monkeypatch):
-    monkeypatch.setattr(mcp_sessions, "SESSIONS_MAX", 1)
+    monkeypatch.setattr(mcp_sessions, "SERVERS_MAX", 1)
     async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         assert (await http.post(at.url, json=PING)).status_code == 400
         assert (await http.post(at.url, content=b"{")).status_code == 400
@@ -242,7 +260,7 @@ async def test_unknown_tools_and_relative_directories_are_errors(tmp_path):
     async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         reply = await http.post(f"{at.url}/other", json=INITIALIZE)
         assert reply.status_code == 404
-        assert "there are session, pool, codex, claude" in reply.json()["error"]["message"]
+        assert "there are session, pool, codex, claude, inspect" in reply.json()["error"]["message"]
         reply = await http.post(at.url, json=INITIALIZE, headers={"Acpterm-Cwd": "work"})
         assert reply.status_code == 400
 
@@ -275,15 +293,184 @@ async def test_unknown_profile_of_the_header_is_an_error_of_the_call(tmp_path):
 
 
 @pytest.mark.long
-async def test_client_of_2026_falls_back_to_the_handshake(tmp_path):
-    async with mcp_endpoint(tmp_path) as at, at.client(mode="auto") as tools:
-        assert tools.client.protocol_version == "2025-11-25"
-        result = await tools.call("terminal_bash", command="echo hi")
-    assert result.data["output"] == "hi\n"
+async def test_terminals_of_2026_outlive_a_request_and_a_client(tmp_path):
+    async with mcp_endpoint(tmp_path) as at:
+        headers = {"Acpterm-Cwd": str(tmp_path)}
+        async with at.client(mode="auto", headers=headers, agent="my-agent") as tools:
+            assert tools.client.protocol_version == "2026-07-28"
+            started = await tools.call("terminal_start", command="cat")
+            assert started.data["cwd"] == str(tmp_path)
+            (entry,) = at.host.state.registry
+            assert entry.session is not None
+            assert entry.session.agent.name == "my-agent"
+        async with at.client(mode="2026-07-28", headers=headers) as tools:
+            result = await tools.call("terminal_continue", **HI)
+            assert result.data["output"] == "hi\nhi\n"
+
+
+DISCOVER: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "server/discover",
+    "params": {"_meta": MODERN},
+}
+ROUTE = {"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "server/discover"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "changes", "status", "code"),
+    [
+        ({}, {}, 200, None),
+        ({"Mcp-Session-Id": "ignored"}, {}, 200, None),
+        ({"Mcp-Method": "tools/list"}, {}, 400, -32020),
+        ({"Mcp-Method": ""}, {}, 400, -32020),
+        ({"Mcp-Protocol-Version": "2027-01-01"}, {}, 400, -32020),
+        ({}, {"params": {}}, 400, -32602),
+        ({"Mcp-Method": "initialize"}, {"method": "initialize"}, 404, -32601),
+        ({"Mcp-Method": "ping"}, {"method": "ping"}, 404, -32601),
+        ({"Mcp-Method": "prompts/list"}, {"method": "prompts/list"}, 404, -32601),
+        ({"Mcp-Method": "tools/call"}, {"method": "tools/call"}, 400, -32602),
+        ({}, {"id": []}, 400, -32600),
+        ({"Accept": "text/plain"}, {}, 406, None),
+    ],
+)
+async def test_request_of_2026_has_the_status_of_the_specification(
+    tmp_path, headers, changes, status, code
+):
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
+        reply = await http.post(at.url, json=DISCOVER | changes, headers=ROUTE | headers)
+    assert reply.status_code == status
+    assert "mcp-session-id" not in reply.headers
+    if code is not None:
+        assert reply.json()["error"]["code"] == code
+    elif status == 200:
+        assert reply.json()["result"]["supportedVersions"] == ["2026-07-28"]
+        assert reply.json()["result"]["ttlMs"] > 0
+
+
+async def test_version_that_is_not_served_is_refused_with_those_that_are(tmp_path):
+    version = {"Mcp-Protocol-Version": "2027-01-01"}
+    meta = {**MODERN, "io.modelcontextprotocol/protocolVersion": "2027-01-01"}
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
+        body = DISCOVER | {"params": {"_meta": meta}}
+        reply = await http.post(at.url, json=body, headers=ROUTE | version)
+        assert reply.status_code == 400
+        error = reply.json()["error"]
+        assert error["code"] == -32022
+        assert error["data"] == {"supported": ["2026-07-28"], "requested": "2027-01-01"}
+        assert (await http.get(at.url, headers=ROUTE)).status_code == 405
+        assert (await http.delete(at.url, headers=ROUTE)).status_code == 405
+
+
+def called(name: str, **arguments: object) -> dict[str, Any]:
+    """Return the body and headers of a call of a tool in the protocol of 2026."""
+    params = DISCOVER["params"] | {"name": name, "arguments": arguments}
+    return {
+        "json": DISCOVER | {"method": "tools/call", "params": params},
+        "headers": ROUTE | {"Mcp-Method": "tools/call", "Mcp-Name": name},
+    }
 
 
 @pytest.mark.long
-async def test_call_over_http_sends_progress(tmp_path, monkeypatch):
+async def test_terminals_of_2026_belong_to_their_token_and_end_with_it(tmp_path):
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http, trio.open_nursery() as nursery:
+        await http.post(at.url, **called("terminal_start", command="cat"))
+        other = McpEndpoint(at.host, at.url, at.service.new_token("other"))
+        async with raw(other) as others:
+            reply = await others.post(at.url, **called("terminal_list"))
+            assert "No active terminal sessions" in reply.text
+            (entry,) = at.host.state.registry
+            shown = called("terminal_output", sessionId=entry.id)
+            assert (await others.post(at.url, **shown)).json()["result"]["isError"]
+        replies = []
+
+        async def wait():
+            replies.append(await http.post(at.url, **called("terminal_bash", command="sleep 60")))
+
+        nursery.start_soon(wait)
+        await poll(lambda: at.terminals == ["cat", "sleep 60"])
+        assert at.service.remove_token("agent")
+        await poll(lambda: not at.terminals)
+        await poll(lambda: bool(replies))
+        assert "token" in replies[0].json()["error"]["message"]
+        assert (await http.post(at.url, **called("terminal_list"))).status_code == 401
+        again = McpEndpoint(at.host, at.url, at.service.new_token("agent"))
+        async with raw(again) as others:
+            reply = await others.post(at.url, **called("terminal_list"))
+            assert "No active terminal sessions" in reply.text
+
+
+@pytest.mark.long
+async def test_terminals_of_2026_end_when_they_were_idle(tmp_path, monkeypatch):
+    monkeypatch.setattr(mcp_sessions, "IDLE_TIMEOUT_S", 0.3)
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
+        with trio.fail_after(DEADLINE_S):
+            # On a busy machine the server may end between the two calls. The second one takes
+            # longer than a server may be idle.
+            while not at.terminals:
+                await http.post(at.url, **called("terminal_start", command="cat"))
+                reply = await http.post(at.url, **called("terminal_bash", command="sleep 0.6"))
+                assert "exited" in reply.text
+        await poll(lambda: not at.terminals)
+        reply = await http.post(at.url, **called("terminal_output", sessionId="term-1"))
+        assert reply.json()["result"]["isError"]
+
+
+async def test_servers_of_2026_are_limited_in_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(mcp_sessions, "SERVERS_MAX", 1)
+    listed = called("terminal_list")
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http:
+        # A request that is refused opens none.
+        assert (await http.post(at.url, json=DISCOVER | {"id": []}, headers=ROUTE)).is_error
+        assert "result" in (await http.post(at.url, **listed)).json()
+        assert "result" in (await http.post(at.url, **listed)).json()
+        reply = await http.post(f"{at.url}/pool", **called("list_terminals"))
+        assert "try later" in reply.json()["error"]["message"]
+        assert (await http.post(at.url, json=INITIALIZE)).status_code == 503
+        monkeypatch.setattr(mcp_sessions, "SERVERS_MAX", 64)
+        monkeypatch.setattr(mcp_sessions, "AGENT_SERVERS_MAX", 1)
+        reply = await http.post(f"{at.url}/pool", **called("list_terminals"))
+        assert "try later" in reply.json()["error"]["message"]
+        assert (await http.post(at.url, json=INITIALIZE)).status_code == 200
+
+
+@pytest.mark.long
+async def test_client_of_2026_that_cannot_ask_learns_that_the_approval_is_pending(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 1.0)
+    async with mcp_endpoint(tmp_path, profile="guarded") as at, at.client(mode="auto") as tools:
+        result = await tools.call("terminal_bash", command=DANGEROUS)
+        assert result.data["state"] == "approval_pending"
+        assert "acpterm approvals" in result.text
+        await answer(at.host, "allow")
+        waited = await tools.call("terminal_wait", sessionId=result.data["id"])
+        assert waited.data["state"] == "exited"
+
+
+@pytest.mark.long
+async def test_listener_of_2026_over_http_is_notified_of_output_and_sessions(tmp_path):
+    async with mcp_endpoint(tmp_path) as at, at.client(mode="auto") as tools:
+        await tools.call("terminal_start", command="read line; echo got $line; sleep 60")
+        uri = "acpterm://terminal/term-1"
+        async with tools.client.listen(
+            resource_subscriptions=[uri], resources_list_changed=True
+        ) as events:
+            await tools.call("terminal_continue", sessionId="term-1", stdin="it\n")
+            with trio.fail_after(DEADLINE_S):
+                assert (await anext(events)).uri == uri
+            await tools.call("terminal_start", command="cat")
+            with trio.fail_after(DEADLINE_S):
+                while type(await anext(events)).__name__ != "ResourcesListChanged":
+                    pass
+
+
+MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
+
+
+@MODES
+@pytest.mark.long
+async def test_call_over_http_sends_progress(tmp_path, monkeypatch, mode):
     monkeypatch.setattr(call, "PROGRESS_INTERVAL_S", 0.1)
     told = tmp_path / "told"
 
@@ -292,14 +479,15 @@ async def test_call_over_http_sends_progress(tmp_path, monkeypatch):
 
     # The command ends once progress was received.
     command = f"until [ -e {told} ]; do sleep 0.05; done"
-    async with mcp_endpoint(tmp_path) as at, at.client() as tools:
+    async with mcp_endpoint(tmp_path) as at, at.client(mode=mode) as tools:
         result = await tools.call("terminal_bash", command=command, progress=on_progress)
     assert result.data["state"] == "exited"
 
 
+@MODES
 @pytest.mark.long
-async def test_cancelled_call_ends_what_it_has_started(tmp_path):
-    async with mcp_endpoint(tmp_path) as at, at.client() as tools:
+async def test_cancelled_call_ends_what_it_has_started(tmp_path, mode):
+    async with mcp_endpoint(tmp_path) as at, at.client(mode=mode) as tools:
         with trio.CancelScope() as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(lambda: tools.call("terminal_bash", command="sleep 60"))
@@ -325,8 +513,9 @@ async def test_subscriber_over_http_is_notified_of_output(tmp_path):
             await updated.wait()
 
 
+@MODES
 @pytest.mark.long
-async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path):
+async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path, mode):
     asked = []
 
     async def elicit(context, params):
@@ -336,9 +525,9 @@ async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path):
     settings = {"profile": "guarded", "mcp_elicitation_approves": True}
     async with (
         mcp_endpoint(tmp_path, **settings) as at,
-        at.client(elicitation_callback=elicit) as tools,
+        at.client(mode=mode, elicitation_callback=elicit) as tools,
     ):
-        result = await tools.call("terminal_bash", command="rm -r no-such-directory")
+        result = await tools.call("terminal_bash", command=DANGEROUS)
     assert result.data["state"] == "exited"
     assert len(asked) == 1
 
@@ -355,13 +544,13 @@ async def test_persistent_shell_works_in_the_process_of_the_host(tmp_path):
 @pytest.mark.long
 async def test_slow_pattern_does_not_block_the_event_loop(tmp_path, monkeypatch):
     threads = set()
-    search = ModelPattern._search
+    search = ModelPattern.search
 
     def recorded(*arguments):
         threads.add(threading.get_ident())
         return search(*arguments)
 
-    monkeypatch.setattr(ModelPattern, "_search", recorded)
+    monkeypatch.setattr(ModelPattern, "search", recorded)
     async with mcp_endpoint(tmp_path) as at, at.client() as tools:
         await tools.call("terminal_start", command="printf '%05000d!\\n' 0; sleep 60")
         await tools.call("terminal_wait", sessionId="term-1", pattern="00!")
@@ -388,7 +577,7 @@ async def test_session_that_fails_does_not_end_the_others(tmp_path, monkeypatch)
 async def test_replaced_worker_ends_sessions_and_then_their_terminals(tmp_path):
     settings = {"profile": "open", "resume_timeout": 1.0}
     async with web_daemon(tmp_path, settings=settings) as web:
-        at = McpEndpoint(None, f"{web.origin}/mcp", web.agent_token_file.read_text().strip())
+        at = McpEndpoint(None, f"{web.origin}/mcp", web.agent_token)
         async with raw(at) as http:
             session = await initialized(http, at.url)
             async with at.client() as tools:

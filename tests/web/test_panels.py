@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from acpterm.client import asciicast
+from acpterm.client.sanitize import one_line
 from acpterm.client.user.audit_format import audit_row
 from acpterm.policy.audit.entry import EVENTS, Entry
 from acpterm.web.pages import DIRECTORY
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node
 MORE_ENTRIES = [
     {"event": "share", "terminal": "term_1", "share": "share-1", "by": "user", "reason": "x"},
     {"event": "unshare", "share": "share-1", "reason": "its terminal was removed"},
+    {"event": "token", "agent": "claude", "by": "user"},
+    {"event": "untoken", "agent": "claude", "by": "user"},
     {"event": "login", "share": "share-1", "by": "share"},
     {"event": "logout", "by": "user"},
     {"event": "input", "terminal": "term_1", "share": "share-1", "by": "share", "bytes": 2},
@@ -110,7 +113,8 @@ def test_page_shows_entries_and_reads_casts_as_the_commands_do(modules):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     for entry, row in zip(entries, found["rows"], strict=True):
-        assert row == list(audit_row(msgspec.convert(entry, Entry))), entry
+        expected = audit_row(msgspec.convert(entry, Entry))
+        assert row == list(expected._replace(what=one_line(expected.what, 2000))), entry
     for text, read in zip(CASTS, found["casts"], strict=True):
         assert read == _cast(text), text
 

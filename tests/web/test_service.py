@@ -91,7 +91,6 @@ async def test_server_that_was_opened_survives_the_worker_and_the_daemon(tmp_pat
             "origin": None,
             "error": None,
             "tokenFile": None,
-            "agentTokenFile": None,
         }
         opened = await open_link(running)
         browser = Browser(opened["url"].partition("/login")[0])

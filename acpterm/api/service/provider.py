@@ -8,9 +8,8 @@ its time limit or is cancelled, the terminal is released, which ends its process
 removed the terminal of a session, `get_session_status` returns None.
 """
 
-import shlex
-import signal
-from secrets import token_hex
+import os
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -33,18 +32,13 @@ from acpterm.api.service.types import (
 )
 from acpterm.api.terminal import Terminal
 from acpterm.api.waiting import collect
+from acpterm.config.paths import user_socket
+from acpterm.config.providers import isolation_of
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND
+from acpterm.runtime.named_pipe import named_pipe
 
-_ISOLATION: Final[dict[str, TerminalIsolationLevel]] = {
-    "local": "none",
-    "landlock": "sandbox",
-    "bubblewrap": "sandbox",
-    "podman": "container",
-    "docker": "container",
-}
-PROVIDERS: Final = tuple(_ISOLATION)
-"""The names of the built-in providers."""
 _RELEASE_TIMEOUT_S: Final = 5.0
+_OPEN_CHECK_S: Final = 0.01
 _NAME: Final = "term-#"
 
 
@@ -65,38 +59,51 @@ class DaemonProvider:
 
     def get_isolation_level(self) -> TerminalIsolationLevel:
         """Return how the provider isolates programs."""
-        # Places, such as `ssh:build1`, do not isolate.
-        return _ISOLATION.get(self._provider or self._client.settings.provider, "none")
+        return isolation_of(self._provider or self._client.settings.provider)
 
     async def execute_command(
         self, command: str, args: list[str], options: ExecuteCommandOptions
     ) -> ExecuteCommandResult:
         """Execute `command`, which is shell text, with `args` quoted and appended.
 
-        If the API raises `AcptermError`, return an `UnknownError` with the message.
+        If the API raises `AcptermError`, or input cannot be passed on, return an `UnknownError`.
         """
-        try:
+        if options.input is None:
             return await self._execute(command, args or None, options)
-        except AcptermError as error:
-            return UnknownError(str(error))
+        try:
+            with named_pipe(os.path.dirname(user_socket(self._client.settings))) as pipe:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(_feed, pipe, options.input.encode())
+                    result = await self._execute(command, args or None, options, pipe)
+                    tasks.cancel_scope.cancel()
+        except OSError as error:
+            return UnknownError(f"no named pipe can be made for the input: {error}")
+        return result
 
     async def run_script(self, script: str, options: ExecuteCommandOptions) -> ExecuteCommandResult:
         """Execute shell text of any number of lines."""
         return await self.execute_command(script, [], options)
 
     async def _execute(
-        self, command: str, args: list[str] | None, options: ExecuteCommandOptions
+        self,
+        command: str,
+        args: list[str] | None,
+        options: ExecuteCommandOptions,
+        stdin: str | None = None,
     ) -> ExecuteCommandResult:
-        terminal = await self._create(command, args, options)
         try:
-            ended = await terminal.wait(options.timeout_seconds)
-            if ended is None:
-                return Timeout()
-            output = (await terminal.output()).text
-        finally:
-            with anyio.move_on_after(_RELEASE_TIMEOUT_S, shield=True):
-                await terminal.release()
-        code = _exit_code(ended)
+            terminal = await self._create(command, args, options, stdin=stdin)
+            try:
+                ended = await terminal.wait(options.timeout_seconds)
+                if ended is None:
+                    return Timeout()
+                output = (await terminal.output()).text
+            finally:
+                with anyio.move_on_after(_RELEASE_TIMEOUT_S, shield=True):
+                    await terminal.release()
+        except AcptermError as error:
+            return UnknownError(str(error))
+        code = ended.shell_status
         return BadExitCode(output, code) if code else Success(output)
 
     async def _create(
@@ -104,26 +111,28 @@ class DaemonProvider:
         command: str,
         args: list[str] | None,
         options: ExecuteCommandOptions,
+        *,
         name: str | None = None,
+        stdin: str | None = None,
     ) -> Terminal:
-        variables = (options.env or {}).items()
-        if options.input is not None:
-            command, args = _with_input(command, args, options.input), None
         return await self._client.create(  # noqa: S604  the service takes shell text
             command,
             args,
             shell=True,
             cwd=options.working_directory,
-            env={name: value for name, value in variables if value is not None},
+            env=options.env,
             provider=self._provider,
             name=name,
+            stdin=stdin,
         )
 
     async def start_interactive_session(self, command: str, options: ExecuteCommandOptions) -> str:
         """Start `command` in a terminal; return its name."""
-        terminal = await self._create(command, None, options, _NAME)
+        terminal = await self._create(command, None, options, name=_NAME)
         id_ = terminal.name or terminal.id
         self._sessions[id_] = terminal
+        if options.input is not None:
+            await terminal.write(options.input)
         return id_
 
     async def send_input(self, session_id: str, input: str) -> None:  # noqa: A002
@@ -141,7 +150,7 @@ class DaemonProvider:
             wait_options.settle_interval,
             wait_options.max_interval,
         )
-        code = None if waited.exit is None else _exit_code(waited.exit)
+        code = None if waited.exit is None else waited.exit.shell_status
         return InteractiveTerminalOutput(
             waited.text, waited.position, waited.reason == "exit", code
         )
@@ -168,7 +177,7 @@ class DaemonProvider:
         status = info.exit_status
         code = None
         if status is not None:
-            code = _exit_code(Exit(status.exit_code, status.signal))
+            code = Exit(status.exit_code, status.signal).shell_status
         return SessionStatus(
             session_id, info.state in ACTIVE, info.created_at / 1000, info.position, code
         )
@@ -181,21 +190,18 @@ class DaemonProvider:
             raise AcptermError(f"there is no session {session_id!r}; there are: {known}") from None
 
 
-def _exit_code(ended: Exit) -> int:
-    """Return the exit code as a shell reports it: 128 + N after signal N, 255 if unknown."""
-    if ended.code is not None:
-        return ended.code
+async def _feed(path: str, data: bytes) -> None:
+    """Write `data` to a named pipe, once a program has opened it for reading."""
+    pipe = -1
+    while pipe < 0:
+        await anyio.sleep(_OPEN_CHECK_S)
+        with suppress(OSError):  # without a reader
+            pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return 128 + signal.Signals[ended.signal or ""].value
-    except KeyError:
-        return 255
-
-
-def _with_input(command: str, args: list[str] | None, text: str) -> str:
-    """Return shell text that executes a command with `text` as its stdin.
-
-    The stdin always ends with a line end.
-    """
-    line = command if args is None else f"{command} {shlex.join(args)}"
-    end = f"END_{token_hex(8)}"
-    return f"{{ {line}\n}} <<'{end}'\n{text.removesuffix(chr(10))}\n{end}\n"
+        with suppress(BrokenPipeError):  # the program reads no more
+            rest = memoryview(data)
+            while rest:
+                await anyio.wait_writable(pipe)
+                rest = rest[os.write(pipe, rest) :]
+    finally:
+        os.close(pipe)

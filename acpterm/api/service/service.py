@@ -12,6 +12,7 @@ complete output can still be read until `terminate_session` is called. `shutdown
 other sessions if one cannot be terminated, and forgets all of them.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -20,8 +21,7 @@ from typing import Final, Literal, Protocol, runtime_checkable
 from acpterm.api.client import Client
 from acpterm.api.errors import AcptermError
 from acpterm.api.judge import LocalJudge
-from acpterm.api.service.command_words import parse_compound_command
-from acpterm.api.service.provider import PROVIDERS, DaemonProvider
+from acpterm.api.service.provider import DaemonProvider
 from acpterm.api.service.state import TerminalState
 from acpterm.api.service.types import (
     ExecuteCommandOptions,
@@ -30,12 +30,17 @@ from acpterm.api.service.types import (
     SessionOutput,
     TerminalProvider,
 )
+from acpterm.config.providers import PROVIDERS
 
 ENTRY_POINTS: Final = "acpterm.providers"
 """The name of the group of entry points for providers.
 
 Each entry point is a function that takes a `Client` and returns a provider.
 """
+# Words keep their quotes. A separator within quotes, or after a backslash, is part of a word.
+_WORD: Final = re.compile(
+    r"""(?:[^\s;|&"'\\]|\\.|"(?:[^"\\]|\\.)*"?|'[^']*'?|\\$|(?<!&)&(?!&))+""", re.DOTALL
+)
 _DEFAULT: Final = ExecuteCommandOptions()
 _AT_ONCE: Final = OutputWaitOptions(0.0, 0.0, 0.0)
 
@@ -184,7 +189,7 @@ class TerminalService:
 
         The result is one list of words, which does not show where a command begins.
         """
-        return parse_compound_command(command)
+        return _WORD.findall(command)
 
     def require_active_terminal(self) -> TerminalProvider:
         """Return the active provider.

@@ -15,12 +15,12 @@ TerminalIsolationLevel: TypeAlias = Literal["none", "sandbox", "container"]
 class ExecuteCommandOptions(Struct, rename="camel", frozen=True):
     """How a command is executed.
 
-    `input` is the text that the command reads from its stdin; if `input` is None, stdin is the
-    terminal. `TerminalProvider.execute_command` and `run_script` end the command after
-    `timeout_seconds`. In `start_interactive_session`, the built-in providers ignore
-    `timeout_seconds`. `env` has variables to add; a variable whose value is None is not added.
-    `working_directory` is a path; None means the `cwd` of `connect`, or the host's choice if
-    `connect` was given none.
+    `input` is the text that the command reads from its stdin, a pipe; if `input` is None, stdin is
+    the terminal. `start_interactive_session` types it. `TerminalProvider.execute_command` and
+    `run_script` end the command after `timeout_seconds`, which the built-in providers ignore in
+    `start_interactive_session`. `env` has variables to add; a variable whose value is None is
+    removed. `working_directory` is a path; None means the `cwd` of `connect`, or the host's choice
+    if `connect` was given none.
     """
 
     timeout_seconds: float = 120.0

@@ -6,17 +6,19 @@ throws the request's `RpcError` into it. When it has yielded a `Pause`, the call
 end, the generator returns the text of the answer, or raises the `RpcError` of a request.
 
 Terminals that `start` creates are owned by the user, and continue when the client ends. They are
-named `term-N`, with the smallest number that no terminal has.
+named `term-N`, with a number that no terminal has had.
 """
 
+import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from acpterm.acp.agent_api import ReadResponse, WriteResponse
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import (
+    ExitInfo,
     GetRequest,
     ListRequest,
     ListResponse,
@@ -29,15 +31,8 @@ from acpterm.acp.user_api import (
     UserWriteRequest,
 )
 from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
-from acpterm.client.chat.texts import (
-    list_text,
-    new_output,
-    output_text,
-    sent_text,
-    started_text,
-    stopped_text,
-)
-from acpterm.client.user.format import title
+from acpterm.client.sanitize import one_line
+from acpterm.client.user.format import ended, reason, title
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.keys import depends_on_cursor_mode, key_bytes, looks_like_key
@@ -108,11 +103,7 @@ def steps(
     intervals: Intervals = Intervals(),  # noqa: B008  it is immutable
     clock: Callable[[], float] = time.monotonic,
 ) -> Steps:
-    """Return the generator of the steps of `action`.
-
-    `place` is where `start` runs its command, and `intervals` how long `start` and `send` wait for
-    output. `clock` returns the time in seconds.
-    """
+    """Return the generator of the steps of `action`."""
     match action:
         case ListTerminals():
             return _list()
@@ -156,11 +147,7 @@ def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Ste
 
 
 def _key(info: TerminalInfo, action: Send) -> _Ask:
-    """Return the characters that the key named `action.text` sends to the terminal `info`.
-
-    Some keys send different characters depending on a mode that the program has set. For such a
-    key, request the mode first.
-    """
+    """Return the characters that the key named `action.text` sends to the terminal `info`."""
     application = False
     if depends_on_cursor_mode(action.text):
         params = UserTerminalRequest(info.terminal_id)
@@ -191,22 +178,15 @@ def _stop(terminal: str) -> Steps:
 
 
 def _get(terminal: str) -> _Ask:
-    """Request the terminal with the id or name `terminal`; return its `TerminalInfo`.
-
-    If the user and an agent have terminals of the same name, the name means the user's terminal.
-    Later requests use the id of the returned terminal: another terminal may get the name meanwhile.
-    """
+    """Request the terminal with the id or name `terminal`; return its `TerminalInfo`."""
+    # A name means the user's terminal first. Later requests use the id, since another terminal may
+    # get the name meanwhile.
     info: TerminalInfo = yield Request("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
     return info
 
 
 def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
-    """Yield the request `terminal/METHOD` about the terminal `info`; return the result.
-
-    The caller of `steps` sends the request to the daemon, and sends the result, decoded as `into`,
-    back into this generator. `typed` is the id or name that the user has typed for the terminal; in
-    error messages, `typed` replaces the terminal's id.
-    """
+    """Yield the request `terminal/METHOD` about the terminal `info`; return the result."""
     try:
         result = yield Request(f"terminal/{method}", params, into)
     except RpcError as error:
@@ -218,11 +198,7 @@ def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: ty
 def _collect(
     terminal: TerminalInfo, since: int, intervals: Intervals, clock: Callable[[], float]
 ) -> _Ask:
-    """Wait for output after the position `since`; return the output, as text for the answer.
-
-    Of longer output, return the last `_SHOWN_BYTES`. `intervals` says how long to wait, and `clock`
-    returns the time in seconds.
-    """
+    """Wait for output after the position `since`; return the output, as text for the answer."""
     identifier = terminal.terminal_id
     began = changed_at = clock()
     position = since
@@ -243,3 +219,64 @@ def _collect(
     response: ReadResponse = yield Request("terminal/read", params, ReadResponse)
     left_out = first + response.lost - since
     return new_output(response.data, left_out, info.exit_status, title(terminal))
+
+
+_COMMAND_WIDTH: Final = 30
+_HEADER: Final = """\
+Active Terminal Sessions:
+ID           | Command                        | Position | Running | Uptime
+-------------|--------------------------------|----------|---------|--------"""
+
+
+def list_text(terminals: Sequence[TerminalInfo], now: float) -> str:
+    """Return the table of terminals, with their uptimes at `now` (seconds since 1970)."""
+    if not terminals:
+        return "No active terminal sessions."
+    return "\n".join([_HEADER, *(_row(terminal, now) for terminal in terminals)])
+
+
+def _row(terminal: TerminalInfo, now: float) -> str:
+    running = "Yes" if terminal.state == "running" else "No"
+    until = now if terminal.exited_at is None else terminal.exited_at / 1000
+    uptime = f"{max(0, math.floor(until - terminal.created_at / 1000))}s"
+    # Agents choose commands. Nothing else is escaped here: the caller escapes the whole text.
+    command = one_line(terminal.command, _COMMAND_WIDTH)
+    return (
+        f"{title(terminal):<12} | {command:<{_COMMAND_WIDTH}} | {terminal.position:<8} | "
+        f"{running:<7} | {uptime}"
+    )
+
+
+def started_text(terminal: str, command: str, output: str) -> str:
+    """Return the answer to `/terminal start`; `output` is the first output of the terminal."""
+    return (
+        f"Terminal Session Started\nTerminal Id: {terminal}\nSent Command: {command}\n\n"
+        f"Output:\n{output}"
+    )
+
+
+def sent_text(terminal: str, output: str) -> str:
+    """Return the answer to `/terminal send`; `output` is the output since the input was sent."""
+    return f"Terminal Session: {terminal}\n\nOutput:\n{output}"
+
+
+def output_text(terminal: str, output: str) -> str:
+    """Return the answer to `/terminal output`; `output` is all retained output of the terminal."""
+    return f"Terminal Session: {terminal}\nComplete Output:\n{output}"
+
+
+def stopped_text(terminal: str) -> str:
+    """Return the answer to `/terminal stop`, which has ended the terminal."""
+    return f"Terminal session {terminal} terminated."
+
+
+def new_output(output: str, left_out: int, status: ExitInfo | None, terminal: str) -> str:
+    """Return `output`, new output of `terminal`, with a line before and after it if needed."""
+    lines = []
+    if left_out:
+        lines.append(f"[{left_out} bytes left out: output {terminal} shows all]")
+    if text := output.removesuffix("\n"):
+        lines.append(text)
+    if status is not None:
+        lines.append(f"[{ended(status)}{reason(status)}]")
+    return "\n".join(lines)

@@ -10,9 +10,9 @@ Longer than 300 lines because a client of ACP sends and handles about a dozen me
 own params, errors and hints for the user, and all depend on the session and the capabilities here.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import trio
@@ -35,7 +35,6 @@ from acpterm.acp.session import SessionNotification
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
-from acpterm.client.prompt.request_tasks import Handler, RequestTasks
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
 from acpterm.client.prompt.turn import Turn
 from acpterm.client.session_sockets.sockets import SessionSockets
@@ -43,8 +42,10 @@ from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    REQUEST_CANCELLED,
     Event,
     Id,
     NotificationReceived,
@@ -143,11 +144,7 @@ class AcpClient:
         await self._agent.run()
 
     async def initialize(self) -> None:
-        """Send `initialize` and check the protocol version.
-
-        Raises `AcpError` if the agent does not speak version 1, and `RpcError` if the agent
-        responds with an error or an invalid result.
-        """
+        """Send `initialize` and check the protocol version."""
         files = FileSystemCapabilities(read_text_file=True, write_text_file=not self._read_only)
         capabilities = ClientCapabilities(
             fs=files, terminal=True, meta={**EXTENSIONS_META, "terminal_output": True}
@@ -166,13 +163,7 @@ class AcpClient:
             )
 
     async def open(self, workspace: Workspace, *, resume: str | None, login: str | None) -> str:
-        """Open a session in `workspace`: a new one, or the one with the id `resume`; return its id.
-
-        `login` is the id of an authentication method to use first; None to use none. Raises
-        `AcpError` if the agent requires a login, or does not support what is requested: resuming a
-        session, or additional directories. Raises `RpcError` if the agent responds with another
-        error or an invalid result.
-        """
+        """Open a session in `workspace`, or the one with the id `resume`; return its id."""
         if login is not None:
             await self._agent.request("authenticate", {"methodId": login})
         params: dict[str, Any] = {"cwd": workspace.cwd, "mcpServers": []}
@@ -207,10 +198,7 @@ class AcpClient:
         return session
 
     async def prompt(self, text: str) -> str:
-        """Send the prompt `text`, wait for the end of the turn and return the stop reason.
-
-        Raises `RpcError` if the agent responds with an error or an invalid result.
-        """
+        """Send the prompt `text`, wait for the end of the turn and return the stop reason."""
         params = {"sessionId": self.session, "prompt": [{"type": "text", "text": text}]}
         response: PromptResponse = await self._request("session/prompt", params, PromptResponse)
         return response.stop_reason
@@ -244,11 +232,7 @@ class AcpClient:
     # Messages from the agent
 
     async def _before_event(self, event: Event) -> None:
-        """Wait until the output that belongs above the agent's message `event` has been received.
-
-        This is the remaining output of two kinds of terminals: those that the agent has released
-        since its previous message, and those in a tool call that `event` reports as finished.
-        """
+        """Wait until the output that belongs above the agent's message `event` is received."""
         exited: list[SessionKey] = []
         if isinstance(event, NotificationReceived) and event.method == SESSION_UPDATE:
             exited = self._turn.terminals_finished_by(event.params)
@@ -325,10 +309,7 @@ class AcpClient:
 
 
 def _auth_method_help(method: Any) -> str:
-    """Return a line that describes `method`, an authentication method of the agent.
-
-    The line includes the command that the user has to run to log in, if there is one.
-    """
+    """Return a line that describes `method`, an authentication method of the agent."""
     line = f"  {method.id}: {method.name}"
     if method.description:
         line += f". {method.description}"
@@ -340,3 +321,59 @@ def _auth_method_help(method: Any) -> str:
         except (msgspec.DecodeError, KeyError, TypeError):
             pass
     return f"{line} (--auth {method.id} has the agent do it, where it can)"
+
+
+PENDING_MAX: Final = 1000
+
+Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
+
+
+class RequestTasks:
+    """Runs handlers of the requests of `agent`, as tasks in `nursery`.
+
+    At most `PENDING_MAX` requests are pending; further requests get an error response. If a handler
+    raises an error, only its own request fails.
+    """
+
+    def __init__(self, agent: Endpoint, nursery: trio.Nursery) -> None:
+        self._agent = agent
+        self._nursery = nursery
+        self._pending = 0
+        self._scopes: dict[Id, trio.CancelScope] = {}
+
+    def start(self, request: RequestReceived, handler: Handler) -> None:
+        """Run `handler` in a task; respond to `request` with the handler's result or error."""
+        if self._pending >= PENDING_MAX:
+            message = f"{PENDING_MAX} requests are pending: wait for some of them"
+            self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+        else:
+            self._pending += 1
+            # The request can be cancelled from now on, even before its task starts.
+            scope = trio.CancelScope()
+            if request.id is not None:
+                self._scopes[request.id] = scope
+            self._nursery.start_soon(self._run, request, handler, scope)
+
+    def cancel(self, id_: Id) -> bool:
+        """Cancel the handler of the request `id_`, and respond to the request with an error."""
+        scope = self._scopes.get(id_)
+        if scope is not None:
+            scope.cancel()
+        return scope is not None
+
+    async def _run(
+        self, request: RequestReceived, handler: Handler, scope: trio.CancelScope
+    ) -> None:
+        with scope:
+            try:
+                self._agent.respond(request.id, await handler(request))
+            except RpcError as error:
+                self._agent.fail(request.id, error)
+            except Exception as error:  # noqa: BLE001  only this request must fail
+                message = f"{request.method}: internal error: {type(error).__name__}: {error}"
+                self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+            finally:
+                self._pending -= 1
+                self._scopes.pop(request.id, None)
+        if scope.cancelled_caught:
+            self._agent.fail(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))

@@ -16,16 +16,23 @@ turn was cancelled; 128 + N after any other signal N. The first cause decides (`
 """
 
 import contextlib
+import errno
+import itertools
+import math
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
 import trio
 
+from acpterm.acp.agent_api import AgentListRequest
 from acpterm.acp.approvals import ApproverRequest
-from acpterm.client.agent_process import EXIT_TIMEOUT_S, AgentProcess, StartError, open_agent
+from acpterm.acp.user_api import ListResponse
+from acpterm.client.agent_process import EXIT_TIMEOUT_S, AgentProcess, AgentStartError, open_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.errors import root_error
@@ -34,17 +41,16 @@ from acpterm.client.prompt.acp_client import AcpClient, AcpError, Workspace
 from acpterm.client.prompt.command_questions import CommandQuestions
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.json_printer import JsonPrinter
-from acpterm.client.prompt.outcome import TIMED_OUT, Outcome
 from acpterm.client.prompt.permissions import Permissions, Rule
-from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.text_printer import TextPrinter
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
-from acpterm.client.prompt.turn import Turn
+from acpterm.client.prompt.turn import Printer, Turn
 from acpterm.client.questions import Questions
 from acpterm.client.sanitize import strip_controls
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions
 from acpterm.client.session_sockets.sockets import SessionSockets, open_session_sockets
+from acpterm.client.user.format import background, background_line
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
@@ -56,6 +62,109 @@ from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_signals
 from acpterm.runtime.stdio import FileStream
+
+FAILED: Final = 1
+NOT_ALLOWED: Final = 3
+TIMED_OUT: Final = 124
+CANCELLED: Final = 130
+# Time for the agent to end a turn that timed out.
+CANCEL_TIMEOUT_S: Final = 2.0
+
+_STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
+
+
+class Outcome:
+    """Records why a run ends, and its exit status; ends the run by cancelling `scope`.
+
+    The first cause decides the exit status; later causes can only end the run sooner. But a success
+    becomes a failure if the rest of the output cannot be written.
+    `notice` is called with each message for the user.
+    """
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        self.scope: Final = trio.CancelScope()
+        """The scope of the run: cancelling it ends the agent."""
+        self.cancel: Callable[[], None] | None = None
+        """Cancels the agent's turn; None until the turn can be cancelled."""
+        self.status = FAILED
+        """The exit status of `acpterm prompt`; `FAILED` until a cause has set it."""
+        self.stop_reason: str | None = None
+        """The stop reason of the turn; None until it has ended."""
+        self.error: str | None = None
+        """The error message, if there was an error."""
+        self.write_error: str | None = None
+        """Why stdout or stderr could not be written to; None if they could."""
+        self._notice = notice
+        self._is_decided = False
+
+    def decide(self, status: int) -> bool:
+        """Set the exit status to `status`, unless an earlier cause has set it."""
+        if self._is_decided:
+            return False
+        self.status, self._is_decided = status, True
+        return True
+
+    def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
+        """Record that the turn has ended with the stop reason `reason`."""
+        self.stop_reason = reason
+        status = _STATUS.get(reason, FAILED)
+        if status == 0 and refusals:
+            status = NOT_ALLOWED
+        if not self.decide(status):
+            return
+        if reason == "cancelled":
+            self.error = "the agent says that the turn was cancelled"
+        elif status == NOT_ALLOWED:
+            count = "1 request was" if refusals == 1 else f"{refusals} requests were"
+            self.error = (
+                f"{count} refused and nothing was done: --allow all allows what the agent asks "
+                "for, --allow reads what it calls reading or searching"
+            )
+
+    async def watch(self, signals: AsyncIterator[int]) -> None:
+        """End the run on a signal; but the first SIGINT during the turn cancels the turn."""
+        async for number in signals:
+            if self.stop_reason is not None:
+                self.scope.cancel()
+                continue
+            is_first = self.decide(128 + number)
+            if is_first and number == signal.SIGINT and self.cancel is not None:
+                self.cancel()
+                self._notice("cancelled; Ctrl-C once more ends the agent")
+            else:
+                self.error = self.error or f"ended by {signal.Signals(number).name}"
+                self.scope.cancel()
+
+    async def expire(self, seconds: float) -> None:
+        """Wait for `seconds`; then cancel the turn, and end the run `CANCEL_TIMEOUT_S` later."""
+        if seconds == math.inf:
+            return
+        await trio.sleep(seconds)
+        if self.stop_reason is not None:
+            return
+        if self.decide(TIMED_OUT):
+            self.error = f"timed out after {seconds:g} s (--timeout)"
+        if self.cancel is not None:
+            self.cancel()
+            await trio.sleep(CANCEL_TIMEOUT_S)
+        self.scope.cancel()
+
+    async def write(self, queue: SendQueue, written: trio.Event) -> None:
+        """Write the data in `queue` (to stdout or stderr) until the queue is closed."""
+        try:
+            await queue.run()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            if not self.decide(FAILED) and self.status == 0:
+                # A status of 0 promises that the output is complete.
+                self.status = FAILED
+            cause = error.__cause__
+            # For EPIPE there is no message: the reader has closed the pipe on purpose, as `head`
+            # does.
+            if not (isinstance(cause, OSError) and cause.errno == errno.EPIPE):
+                self.write_error = f"the output cannot be written: {error}"
+            self.scope.cancel()
+        written.set()
+
 
 # Time for the readers of stdout and stderr to read the rest of the output, at the end.
 _SEND_TIMEOUT_S: Final = 2.0
@@ -99,11 +208,7 @@ class PromptOptions(NamedTuple):
 
 
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
-    """Run one turn; return the exit status.
-
-    Raises `LogError` if the wire log cannot be written, and `TrackingError` if the settings demand
-    tracking by control groups, but this process may not create any.
-    """
+    """Run one turn; return the exit status."""
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
@@ -200,7 +305,7 @@ class _Run:
                 nursery = await stack.enter_async_context(trio.open_nursery())
                 await self._prompt(agent, host, questions, log, nursery, sockets=sockets)
                 nursery.cancel_scope.cancel()
-        except* (StartError, DaemonError, AcpError, RpcError) as errors:
+        except* (AgentStartError, DaemonError, AcpError, RpcError) as errors:
             self._outcome.error = root_error(errors)
 
     async def _prompt(
@@ -249,9 +354,19 @@ class _Run:
         self._printer.session(session)
         self._outcome.cancel = client.cancel
         reason = await client.prompt(options.text)
+        await self._report_background(host, session)
         left = client.terminals.close_session(session)
         await client.terminals.settle(left)
         self._outcome.turn_ended(reason, refusals=0 if calls.acted else calls.refusals)
+
+    async def _report_background(self, host: Endpoint, session: str) -> None:
+        """Print what the session's commands have left running, which ends with the session."""
+        params = AgentListRequest(session, user=False, left=True)
+        with contextlib.suppress(RpcError):
+            answer = await host.request("_acpterm/terminal/list", params)
+            listed = msgspec.json.decode(answer, type=ListResponse)
+            for process in itertools.chain.from_iterable(map(background, listed.terminals)):
+                self._printer.notice(f"ended with the session: {background_line(process)}")
 
     async def _open(self, client: AcpClient, agent: AgentProcess) -> str:
         options = self._options
@@ -280,10 +395,7 @@ class _Run:
         return self._invalid_output_hint() + agent.stderr_tail()
 
     async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait for the agent to exit; return a message that says how the agent ended.
-
-        If the agent still runs after `EXIT_TIMEOUT_S`, return that the agent closed its stdout.
-        """
+        """Wait for the agent to exit; return a message that says how the agent ended."""
         with trio.move_on_after(EXIT_TIMEOUT_S):
             await agent.exited.wait()
         await agent.wait_stderr_closed()

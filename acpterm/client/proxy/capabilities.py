@@ -21,6 +21,9 @@ class Capabilities(NamedTuple):
     replaces_content: bool = True
     """Whether the content in an update of a tool call replaces the earlier content, as it should.
     marimo 0.25, which does not name itself, appends it."""
+    shows_beginnings: bool = False
+    """Whether the editor shows only the beginning of a text: CodeCompanion 100 characters, and
+    avante.nvim, which does not name itself, four lines."""
     shows_agent_terminals: bool = False
     """Whether the editor shows terminals that the agent runs itself (`_meta.terminal_output`)."""
 
@@ -33,6 +36,7 @@ def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
     return Capabilities(
         has_terminals=is_true(capabilities.get("terminal")),
         replaces_content=name not in (None, "marimo"),
+        shows_beginnings=name in (None, "CodeCompanion.nvim"),
         shows_agent_terminals=is_true(meta.get("terminal_output")),
     )
 

@@ -11,19 +11,22 @@ added to each list of commands that the agent sends for a session. If the agent 
 the time the session is open, a list with `/terminal` alone is sent.
 """
 
+import re
+import shlex
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import structlog
 import trio
+from msgspec import Raw
 
-from acpterm.acp.raw_json import members, text
+from acpterm.acp.raw_json import items, members, text
+from acpterm.client.chat.actions import DESCRIPTION, HINT, NAME
 from acpterm.client.envelope import Envelope, cancelled_id
 from acpterm.client.errors import root_error
-from acpterm.client.proxy.chat_prompt import announcement, with_command, words_of
-from acpterm.client.proxy.chat_runner import ActionRunner, OpenClient
+from acpterm.client.proxy.chat_runner import ActionRunner, EditorRequests, OpenClient
 from acpterm.client.proxy.display import fenced
-from acpterm.client.proxy.editor_requests import EditorRequests
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.session_update import SESSION_UPDATE, Update
 from acpterm.jsonrpc import (
@@ -35,6 +38,58 @@ from acpterm.jsonrpc import (
     encode_response,
 )
 from acpterm.runtime.send_queue import SendQueue
+
+COMMANDS_UPDATE: Final = "available_commands_update"
+_COMMAND: Final = {"name": NAME, "description": DESCRIPTION, "input": {"hint": HINT}}
+_PROMPT: Final = re.compile(rf"\s*/{NAME}(?!\S)(.*)", re.DOTALL)
+
+
+def words_of(prompt: Raw | None) -> str | None:
+    """Return the text after `/terminal` in the content blocks of a prompt; None if it has none."""
+    words: str | None = None
+    for block in map(members, items(prompt)):
+        kind = text(block.get("type"))
+        if kind == "text":
+            content = text(block.get("text")) or ""
+            if words is not None:
+                words += content
+                continue
+            found = _PROMPT.fullmatch(content)
+            if found is None:
+                return None
+            words = found[1]
+        # A resource after a space is a file that the user mentions. Others are context of the
+        # editor's.
+        elif kind in ("resource", "resource_link") and words is not None and words[-1:].isspace():
+            resource = members(block.get("resource")) if kind == "resource" else block
+            path = _path(text(resource.get("uri")))
+            words += "" if path is None else shlex.quote(path)
+    return words
+
+
+def _path(uri: str | None) -> str | None:
+    try:
+        parts = urlsplit(uri or "")
+    except ValueError:
+        return None
+    return unquote(parts.path) if parts.scheme == "file" and parts.path else None
+
+
+def with_command(update: Update) -> bytes:
+    """Encode an agent's list of commands with `/terminal` added."""
+    commands: list[Any] = [
+        command
+        for command in items(update.fields.get("availableCommands"))
+        if text(members(command).get("name")) != NAME
+    ]
+    return update.encode(availableCommands=[*commands, _COMMAND])
+
+
+def announcement(session: str) -> bytes:
+    """Encode a list of commands that has only `/terminal`, for a session without another list."""
+    update = {"sessionUpdate": COMMANDS_UPDATE, "availableCommands": [_COMMAND]}
+    return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})
+
 
 # Maximum characters of one chunk of an answer.
 _CHUNK_CHARS: Final = 32 * 1024
@@ -78,11 +133,7 @@ class Chat:
         self._announced: set[str] = set()
 
     def take(self, message: Envelope, has_turn: Callable[[str], bool]) -> bool:
-        """Handle a prompt that begins with `/terminal`, or its cancellation.
-
-        Return False if the message has to be passed on to the agent. `has_turn` returns whether the
-        agent works on a turn of a session.
-        """
+        """Handle a prompt that begins with `/terminal`, or its cancellation."""
         if message.method == "$/cancel_request":
             id_ = cancelled_id(message.params)
             return self._cancel([prompt for prompt in self._prompts if prompt.id == id_])
@@ -103,10 +154,7 @@ class Chat:
         return True
 
     def take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response to a request of this object, and return True.
-
-        Return False if `message` is the response to any other request.
-        """
+        """Handle the editor's response to a request of this object, and return True."""
         return self._requests.take_response(message)
 
     def _prompts_of(self, session: str) -> list[_Prompt]:
@@ -161,10 +209,7 @@ class Chat:
             self._send([response])
 
     async def _say(self, session: str, answer: str, is_busy: bool) -> None:
-        """Send an answer to the editor, in a code block so that the answer's text is not markup.
-
-        With `is_busy`, empty lines separate the block from the message that the agent is writing.
-        """
+        """Send an answer to the editor, in a code block so that the answer's text is not markup."""
         block = fenced(escape_invisible_text(answer))
         if is_busy:
             block = f"\n\n{block}\n\n"

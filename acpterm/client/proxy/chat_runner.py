@@ -6,9 +6,10 @@ which a connection is opened. The actions `provider …` read and change the set
 """
 
 import itertools
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -27,16 +28,56 @@ from acpterm.client.chat.actions import (
     UsageError,
     parse,
 )
-from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, steps
-from acpterm.client.chat.texts import list_text
+from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, list_text, steps
 from acpterm.client.daemon import DaemonError, NotRunningError
+from acpterm.client.envelope import Envelope
 from acpterm.client.errors import root_error
 from acpterm.client.provider_choice import SelectError, provider_rows, text_of
-from acpterm.client.proxy.editor_requests import EditorRequests
 from acpterm.client.session_update import encode_tool_call_update
 from acpterm.client.user.client import UserClient, open_user_client, user_client_on
 from acpterm.config import ConfigError, Settings, load
-from acpterm.jsonrpc import RpcError
+from acpterm.jsonrpc import RpcError, encode_notification, encode_request
+
+_PREFIX_BYTES: Final = 16
+
+
+class EditorRequests:
+    """Sends requests of the proxy itself to the editor; `send` queues lines for the editor.
+
+    Their ids begin with random text, so they differ from those of the agent. Responses to them,
+    even late ones, are not passed on to the agent.
+    """
+
+    def __init__(self, send: Callable[[list[bytes]], None]) -> None:
+        self._send = send
+        self._prefix: Final = f"acpterm-{secrets.token_hex(_PREFIX_BYTES)}-"
+        self._numbers = itertools.count(1)
+        self._pending: dict[str, tuple[trio.Event, list[Envelope]]] = {}
+
+    async def request(self, method: str, params: Any) -> Envelope:
+        """Send a request, wait for the response, and return it, even if it is an error."""
+        id_ = f"{self._prefix}{next(self._numbers)}"
+        received, responses = self._pending[id_] = trio.Event(), []
+        self._send([encode_request(id_, method, params)])
+        try:
+            await received.wait()
+        except trio.Cancelled:
+            self._send([encode_notification("$/cancel_request", {"requestId": id_})])
+            raise
+        finally:
+            del self._pending[id_]
+        return responses[0]
+
+    def take_response(self, message: Envelope) -> bool:
+        """Handle the editor's response to a request of this object, and return True."""
+        if not isinstance(message.id, str) or not message.id.startswith(self._prefix):
+            return False
+        if pending := self._pending.get(message.id):
+            received, responses = pending
+            responses.append(message)
+            received.set()
+        return True
+
 
 OpenClient = Callable[[bool], AbstractAsyncContextManager[UserClient]]
 """Opens a client of the user's API. If no daemon is running, and the argument is true, a daemon is
@@ -65,12 +106,7 @@ class ActionRunner:
         self._numbers: Final = itertools.count(1)
 
     async def run(self, words: str, session: str, cwd: str | None) -> str:
-        """Run the action in `words`, the text after `/terminal`; return the text of the answer.
-
-        If the action fails, the answer is the error message. The prompt was sent in the session
-        with the id `session`. `cwd` is that session's directory, in which `start` runs its command;
-        None if the directory is unknown.
-        """
+        """Run the action in `words`, the text after `/terminal`; return the text of the answer."""
         try:
             action = parse(words)
         except UsageError as error:
@@ -119,11 +155,7 @@ class ActionRunner:
         return f"{provider_choice.selected_text(name, path)}\n/terminal start uses it at once."
 
     async def _ask_for_provider(self, session: str) -> str:
-        """Let the user choose a provider in the editor, by a `session/request_permission`.
-
-        Return the text of the answer: which provider is selected now, or a list of the providers if
-        the editor cannot ask.
-        """
+        """Let the user choose a provider in the editor, by a `session/request_permission`."""
         settings = load(self._config)
         rows = await provider_rows(settings, settings.provider)
         options = [
@@ -153,10 +185,7 @@ class ActionRunner:
 
 
 async def _run(client: UserClient, action_steps: Steps) -> str:
-    """Carry out the steps of an action one after the other; return the text of the answer.
-
-    Raises `RpcError` if a request fails.
-    """
+    """Carry out the steps of an action one after the other; return the text of the answer."""
     try:
         step = next(action_steps)
         while True:
@@ -177,12 +206,7 @@ async def _run(client: UserClient, action_steps: Steps) -> str:
 def client_opener(
     settings: Settings, config: str | None, connect_user: Callable[[], trio.abc.Stream] | None
 ) -> OpenClient:
-    """Return the function that opens a client of the user's API.
-
-    `connect_user` connects to a host in this process; if `connect_user` is None, the function
-    connects to the daemon. `config` is the path of the settings file given on the command line, if
-    any.
-    """
+    """Return the function that opens a client of the user's API."""
 
     @asynccontextmanager
     async def open_client(start: bool) -> AsyncIterator[UserClient]:

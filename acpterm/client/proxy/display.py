@@ -31,13 +31,24 @@ class Display:
 
     `command` is its command line, None if unknown. At most `limit` bytes of text are kept of a
     terminal of the host, and the last `lines` lines are shown. `ours` is true if the host runs the
-    terminal, and false if the agent does. `end` is the program's exit; None while the program runs.
+    terminal, and false if the agent does. `bare` is true if the editor shows only the beginning of
+    a text: then all lines that are kept are shown, without the command, which is in the call's
+    title. `end` is the program's exit; None while the program runs.
     """
 
-    def __init__(self, command: str | None, *, limit: int, lines: int, ours: bool = False) -> None:
+    def __init__(
+        self,
+        command: str | None,
+        *,
+        limit: int,
+        lines: int,
+        ours: bool = False,
+        bare: bool = False,
+    ) -> None:
         self.command = command
         self.end: ProgramExit | None = None
         self._is_ours: Final = ours
+        self._is_bare: Final = bare
         self._limit: Final = limit if ours else AGENT_OUTPUT_BYTES
         self._lines: Final = lines
         self._text = TextView(self._limit)
@@ -104,7 +115,7 @@ class Display:
         the terminal; a known command, if `even_silent` is true. Otherwise return None.
         """
         body = []
-        if self.command is not None:
+        if self.command is not None and not self._is_bare:
             body.append(f"$ {escape_invisible_text(_shorten(self.command))}")
         # Escape before cutting: hidden characters must not shift the visible text or the fence.
         shown = escape_invisible_text(self._text.text())
@@ -112,14 +123,16 @@ class Display:
         ending = [] if self.end is None else _ending(self.end)
         if not (lines or (self._is_ours and ending) or (even_silent and body)):
             return None
-        shows_all = self._shows_all or (self.end is not None and not self._is_ours)
+        is_agents = self.end is not None and not self._is_ours
+        shows_all = self._shows_all or self._is_bare or is_agents
         max_lines = len(lines) if shows_all else self._lines
         if self._text.truncated or len(lines) > max_lines:
             body.append("…")
             # The first line may lack its beginning: drop it unless it is the only one.
             lines = lines[max(1, len(lines) - max_lines) :] if len(lines) > 1 else lines
         body += lines + ending
-        return fenced("\n".join(body), "console")
+        # avante.nvim leaves out a fence only if it names no language.
+        return fenced("\n".join(body), "" if self._is_bare else "console")
 
 
 def fenced(text: str, language: str = "") -> str:

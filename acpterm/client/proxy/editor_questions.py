@@ -25,8 +25,7 @@ from acpterm.acp.approvals import ApprovalInfo
 from acpterm.acp.raw_json import members, text
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.envelope import Envelope
-from acpterm.client.question_options import CHOICES, question_options
-from acpterm.client.questions import Questions
+from acpterm.client.questions import CHOICES, Questions, question_options
 from acpterm.client.sanitize import escape_invisible_text, one_line
 from acpterm.client.session_update import encode_tool_call_update
 from acpterm.jsonrpc import encode_notification, encode_request
@@ -63,13 +62,14 @@ class EditorQuestions:
     async def run(self) -> None:
         """Ask each new question, and cancel the request of each withdrawn one, until cancelled."""
         while True:
+            await self._drain()
             pending = self._questions.pending
             for identifier in [one for one in self._requests if one not in pending]:
                 self._withdraw(identifier)
             for identifier, info in list(pending.items()):
                 if identifier not in self._requests:
                     self._ask(info)
-            await self._drain()
+            # At once after the comparison: a change during another wait would be missed.
             await self._questions.wait_changed()
 
     def _ask(self, info: ApprovalInfo) -> None:

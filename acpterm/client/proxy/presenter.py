@@ -87,5 +87,6 @@ def new_presenter(
         limit=settings.shown_bytes,
         lines=settings.shown_lines,
         live=editor.replaces_content,
+        bare=editor.shows_beginnings,
         editor_has_terminals=editor.has_terminals and not ours,
     )

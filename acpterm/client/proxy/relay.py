@@ -28,6 +28,7 @@ sends an error response, with the reason, for each of them.
 
 from typing import Any, Final
 
+import structlog
 import trio
 from msgspec import UNSET, Raw
 
@@ -38,11 +39,9 @@ from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.chat import Chat
-from acpterm.client.proxy.chat_prompt import COMMANDS_UPDATE
+from acpterm.client.proxy.chat import COMMANDS_UPDATE, Chat
 from acpterm.client.proxy.chat_runner import OpenClient
 from acpterm.client.proxy.editor_questions import EditorQuestions
-from acpterm.client.proxy.lines import LineReader
 from acpterm.client.proxy.presenter import Presenter, new_presenter
 from acpterm.client.proxy.sessions import WITH_SESSION, Sessions
 from acpterm.client.questions import Questions
@@ -54,6 +53,8 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import (
     INVALID_REQUEST,
     Id,
+    LineSplitter,
+    Oversized,
     RpcError,
     encode_error,
     encode_request,
@@ -61,6 +62,40 @@ from acpterm.jsonrpc import (
     replace_lone_surrogates,
 )
 from acpterm.runtime.send_queue import SendQueue
+
+_CHUNK: Final = 64 * 1024
+
+_log = structlog.get_logger("acpterm.lines")
+
+
+class LineReader:
+    """Reads lines from `stream`, each of at most `max_line` bytes.
+
+    `peer` is what log messages call the sender.
+    """
+
+    def __init__(self, stream: trio.abc.ReceiveStream, peer: str, max_line: int) -> None:
+        self._stream = stream
+        self._peer = peer
+        self._splitter = LineSplitter(max_line)
+
+    async def read(self) -> list[bytes] | None:
+        """Wait for the next bytes; return the lines that they complete."""
+        try:
+            data = await self._stream.receive_some(_CHUNK)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return None
+        if not data:
+            # If the peer exited abruptly, the last line lacks its newline: return the line anyway.
+            rest = self._splitter.close()
+            return [rest] if rest else None
+        lines = []
+        for line in self._splitter.feed(data):
+            if isinstance(line, Oversized):
+                _log.error("message too long, dropped", peer=self._peer, bytes=line.size)
+            else:
+                lines.append(line)
+        return lines
 
 
 class Relay:
@@ -101,7 +136,7 @@ class Relay:
         )
         self._is_v2 = False
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
-        self._changed = trio.Event()
+        self._changed: Final = trio.lowlevel.ParkingLot()
         self._chat: Chat | None = None
         if open_user is not None:
             self._chat = Chat(
@@ -146,8 +181,7 @@ class Relay:
         """Send the editor the presenter's delayed lines when they are due, until cancelled."""
         while True:
             with trio.move_on_at(self._presenter.next_render_at):
-                await self._changed.wait()
-            self._changed = trio.Event()
+                await self._changed.park()
             await self._editor.drain()
             self._to_editor(self._presenter.render())
 
@@ -245,7 +279,7 @@ class Relay:
                 before, terminals = self._presenter.before_end(parsed)
                 self._to_editor(before)
                 await self._terminals.settle(terminals)
-        self._changed.set()
+        self._changed.unpark_all()
         return self._presenter.translate(line, parsed)
 
     async def _handle_response(self, message: Envelope) -> str | None:
@@ -274,11 +308,11 @@ class Relay:
 
     def _on_output(self, terminal: SessionKey, data: bytes, lost: int) -> None:
         self._to_editor(self._presenter.on_output(terminal, data, lost))
-        self._changed.set()
+        self._changed.unpark_all()
 
     def _on_exit(self, terminal: SessionKey, end: ProgramExit) -> None:
         self._to_editor(self._presenter.on_exit(terminal, end))
-        self._changed.set()
+        self._changed.unpark_all()
 
     def _respond(self, id_: Id, response: Response) -> None:
         if isinstance(response, RpcError):

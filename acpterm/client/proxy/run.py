@@ -23,7 +23,7 @@ import trio
 
 from acpterm.acp.approvals import ApproverRequest
 from acpterm.client import agent_process as agents
-from acpterm.client.agent_process import AgentProcess, StartError, exit_status, open_agent
+from acpterm.client.agent_process import AgentProcess, AgentStartError, exit_status, open_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.endpoint import HIGH_WATER_BYTES
 from acpterm.client.envelope import parse_envelope
@@ -32,8 +32,7 @@ from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.chat_runner import client_opener
-from acpterm.client.proxy.lines import LineReader
-from acpterm.client.proxy.relay import Relay
+from acpterm.client.proxy.relay import LineReader, Relay
 from acpterm.client.questions import Questions
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions
@@ -153,7 +152,7 @@ class _Run:
         if not why:
             try:
                 return await self._start(first, context)
-            except* (StartError, DaemonError) as errors:
+            except* (AgentStartError, DaemonError) as errors:
                 why = root_error(errors)
             _report(why)
         await self._refuse(first, why)

@@ -87,7 +87,7 @@ class TextPresenter:
     In this case, a terminal that the host has not created and the agent has not reported is one
     that the editor runs: the editor shows this terminal, and the presenter leaves it unchanged. All
     other terminals are shown as text. `live` is false if the editor appends content: then terminals
-    are shown only once.
+    are shown only once. `bare` is that of `Display`.
     """
 
     def __init__(
@@ -98,6 +98,7 @@ class TextPresenter:
         limit: int,
         lines: int,
         live: bool,
+        bare: bool = False,
         editor_has_terminals: bool,
     ) -> None:
         self._clock = clock
@@ -105,6 +106,7 @@ class TextPresenter:
         self._limit = limit
         self._lines = lines
         self._live = live
+        self._bare = bare
         self._editor_has_terminals = editor_has_terminals
         # The command of each terminal of the host, and whether the terminal is followed.
         self._ours: BoundedDict[SessionKey, tuple[str, bool]] = BoundedDict(CALLS_MAX)
@@ -253,7 +255,13 @@ class TextPresenter:
     def _display(self, key: SessionKey) -> Display:
         ours = self._ours.get(key)
         command, followed = ours or (None, True)
-        display = Display(command, limit=self._limit, lines=self._lines, ours=ours is not None)
+        display = Display(
+            command,
+            limit=self._limit,
+            lines=self._lines,
+            ours=ours is not None,
+            bare=self._bare,
+        )
         self._displays[key] = display
         if not followed:
             self._ours[key] = command or "", True

@@ -4,10 +4,4 @@
 socket and sends requests as an agent does. The client (the proxy or the prompt) passes these
 requests on to the host on its own connection, with the id of the ACP session. So the terminals of
 the MCP server belong to that session.
-
-- `sockets`: creates, binds and closes the sockets of all sessions.
-- `session_socket`: listens on the socket of one session, and accepts clients.
-- `socket_client`: relays between one client of a socket and the host.
-- `routes`: passes the host's events on to the clients that have requested them.
-- `server_entry`: adds `acpterm mcp` to the `mcpServers` of a session.
 """

@@ -8,9 +8,10 @@ request tells the agent where the socket is. `opening` is called with that reque
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import structlog
@@ -22,8 +23,90 @@ from acpterm.client.daemon import PATH_BYTES_MAX
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions, with_server
-from acpterm.client.session_sockets.session_socket import SessionSocket
+from acpterm.client.session_sockets.socket_client import SocketClient
 from acpterm.jsonrpc import Id
+from acpterm.runtime.unix_socket import peer_of
+
+_QUEUED_MAX: Final = 16
+# One MCP server is expected. It may connect again before the end of its old connection is noticed.
+CLIENTS_MAX: Final = 16
+
+_log = structlog.get_logger("acpterm.mcp")
+
+
+class SessionSocket:
+    """A socket that listens at `path` as soon as this object is created; `run` accepts clients.
+
+    States: *unbound*, until the id of the session is known; *bound*; *closed*: the socket file is
+    removed, the clients are disconnected, and their terminals end. Clients cannot request another
+    `profile` than the one that the user has chosen, if any.
+    """
+
+    def __init__(self, path: str, host: Endpoint, routes: EventRoutes, profile: str | None) -> None:
+        self.path: Final = path
+        self._host = host
+        self._routes = routes
+        self._profile = profile
+        self.session: str | None = None
+        """The id of the session; None until it is known."""
+        self._clients: set[SocketClient] = set()
+        self._scope = trio.CancelScope()
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(path)
+            listener.listen(_QUEUED_MAX)
+        except BaseException:
+            listener.close()
+            raise
+        self._listener = trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+
+    async def run(self) -> None:
+        """Accept and serve clients until `close` is called or this is cancelled."""
+        try:
+            with self._scope:
+                await trio.serve_listeners(self._serve, [self._listener])
+        finally:
+            self._listener.socket.close()
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
+
+    def bind(self, session: str) -> None:
+        """Pass the clients' requests on to the host from now on, with the session id `session`."""
+        self.session = session
+        for client in self._clients:
+            client.bind(session)
+
+    def close(self) -> None:
+        """Stop listening, and disconnect all clients, whose terminals are released."""
+        self._scope.cancel()
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        if (refusal := self._refusal(stream)) is not None:
+            _log.warning("connection refused", reason=refusal)
+            await stream.aclose()
+            return
+        client = SocketClient(stream, self._host, self._routes, self._profile)
+        self._clients.add(client)
+        if self.session is not None:
+            client.bind(self.session)
+        try:
+            await client.run()
+        finally:
+            self._clients.discard(client)
+
+    def _refusal(self, stream: trio.SocketStream) -> str | None:
+        """Return why the client on `stream` is refused; None if it is accepted."""
+        try:
+            uid = peer_of(stream.socket).uid
+        except OSError as error:
+            # On macOS, for a client that has disconnected already.
+            return f"its user cannot be determined: {error.strerror}"
+        if uid != os.geteuid():
+            return f"it is another user's (uid {uid})"
+        if len(self._clients) >= CLIENTS_MAX:
+            return f"the session has {CLIENTS_MAX} connections already"
+        return None
+
 
 _NAME_BYTES: Final = 8
 # Bytes that a socket's path has after the path of the directory's parent.
@@ -61,14 +144,7 @@ class SessionSockets:
     def opening(
         self, id_: Id, fields: dict[str, Raw], *, session: str | None = None, is_v2: bool = False
     ) -> dict[str, Any]:
-        """Create a session's socket if there is none; return `fields` with acpterm's MCP server.
-
-        `fields` are the params of the request `id_`, which opens the session. They list the MCP
-        servers that the agent is to start; acpterm's server uses the socket (see `with_server`).
-        `session` is the id of the session, if it is known. `is_v2` says whether the agent speaks
-        version 2 of ACP. If the socket cannot be created, log the error and return `fields`
-        unchanged.
-        """
+        """Create a session's socket if there is none; return `fields` with acpterm's MCP server."""
         socket = None if session is None else self._sockets.get(session)
         if socket is None:
             try:
@@ -88,10 +164,7 @@ class SessionSockets:
         return {**fields, "mcpServers": servers}
 
     def opened(self, id_: Id, session: str) -> None:
-        """Bind the socket for the request `id_` to `session`, which the agent has opened.
-
-        The request is the one with which `opening` was called.
-        """
+        """Bind the socket for the request `id_` to `session`, which the agent has opened."""
         if (socket := self._opening.pop(id_, None)) is None:
             return
         self._new.discard(socket)
@@ -101,12 +174,9 @@ class SessionSockets:
             socket.bind(session)
 
     def failed(self, id_: Id) -> None:
-        """Close the socket for the request `id_`, which should have opened a session but failed.
-
-        Leave the socket open if the session was open before this request, or if another request
-        that opens the session has no response yet.
-        """
+        """Close the socket for the request `id_`, which should have opened a session but failed."""
         socket = self._opening.pop(id_, None)
+        # It stays if the session was open before, or if another request may still open it.
         if socket not in self._new or socket in self._opening.values():
             return
         if socket.session is not None:
@@ -134,14 +204,7 @@ class SessionSockets:
 async def open_session_sockets(
     host: Endpoint, routes: EventRoutes, options: McpOptions
 ) -> AsyncIterator[SessionSockets]:
-    """Create the sockets' directory, for the duration of the block; yield the `SessionSockets`.
-
-    At the end of the block, close all sockets and remove the directory.
-
-    `host` is the connection to the host; the caller must pass its notifications to
-    `routes.on_notification`. `options` are those of `--mcp`. Raises `OSError` if the directory
-    cannot be created.
-    """
+    """Create the sockets' directory, for the duration of the block; yield the `SessionSockets`."""
     parents = [os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir(), tempfile.gettempdir()]
     directory = tempfile.mkdtemp(prefix="acpterm-mcp-", dir=_parent(parents))
     try:
@@ -153,10 +216,7 @@ async def open_session_sockets(
 
 
 def _parent(parents: Iterable[str]) -> str:
-    """Return the first of `parents` in which a directory for sockets can be created.
-
-    If there is none, return `/tmp`.
-    """
+    """Return the first of `parents` in which a directory for sockets can be created."""
     for parent in parents:
         fits = len(os.fsencode(parent)) + _ADDED_BYTES <= PATH_BYTES_MAX
         if fits and os.path.isabs(parent) and os.access(parent, os.W_OK | os.X_OK):

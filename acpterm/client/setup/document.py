@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from acpterm.client.setup import json_edit, toml_edit
-from acpterm.client.setup.errors import SetupError
-from acpterm.client.setup.json_parser import ParseError
-from acpterm.client.setup.json_parser import parse as parse_json
+from acpterm.client.setup.files import SetupError
+from acpterm.client.setup.json_edit import ParseError
+from acpterm.client.setup.json_edit import parse as parse_json
 
 Format = Literal["json", "jsonc", "toml"]
 
@@ -31,10 +31,7 @@ class Document:
 
     @classmethod
     def decode(cls, path: str, form: Format, content: bytes | None) -> "Document":
-        """Return the document for the bytes of a file, which are None if there is no file.
-
-        Raises `SetupError` if the bytes are not UTF-8, or not valid in the format `form`.
-        """
+        """Return the document for the bytes of a file, which are None if there is no file."""
         try:
             document = cls(path, form, (content or b"").decode())
         except UnicodeDecodeError as error:
@@ -56,10 +53,7 @@ class Document:
         return found
 
     def get(self, path: Sequence[str]) -> Any:
-        """Return the value at `path`; None if there is no value.
-
-        `path` has the names of the nested members that lead to the value, the outermost first.
-        """
+        """Return the value at `path`; None if there is no value."""
         found: Any = self.data()
         for name in path:
             found = found.get(name) if isinstance(found, dict) else None
@@ -70,12 +64,7 @@ class Document:
         return sum(self.get(path[:depth]) is None for depth in range(1, len(path)))
 
     def add(self, path: Sequence[str], entry: Mapping[str, Any]) -> "Document":
-        """Return the document with `entry` added at `path`, at which there must be no value.
-
-        Missing objects around the entry are created. Raises `SetupError` if the text is not valid,
-        a value on the path is not an object, or the entry cannot be added without a change to other
-        settings.
-        """
+        """Return the document with `entry` added at `path`, at which there must be no value."""
         try:
             if self.format == "toml":
                 text = toml_edit.add(self.text, path, entry)
@@ -91,12 +80,7 @@ class Document:
         return self._checked(text, [expected], path)
 
     def remove(self, path: Sequence[str], parents: int) -> "Document":
-        """Return the document without the value at `path`, which must exist.
-
-        If the object around the value becomes empty, remove this object too, and so on outwards:
-        at most `parents` objects. In JSON, an object with a comment is not empty. Raises
-        `SetupError` if the value cannot be removed without a change to other settings.
-        """
+        """Return the document without the value at `path`, and up to `parents` emptied objects."""
         if self.format == "toml":
             text = toml_edit.remove(self.text, path, parents=parents)
         else:
@@ -129,11 +113,7 @@ class Document:
     def _checked(
         self, text: str, allowed: Collection[dict[str, Any]], path: Sequence[str]
     ) -> "Document":
-        """Return the document with the new `text`.
-
-        Raises `SetupError` if the data of `text` is not one of `allowed`. `path` has the names
-        that lead to the changed value, for the error message.
-        """
+        """Return the document with the new `text`."""
         changed = replace(self, text=text)
         try:
             is_right = changed.data() in allowed

@@ -15,7 +15,7 @@ from hashlib import sha256
 import msgspec
 
 from acpterm.client.setup import files
-from acpterm.client.setup.errors import SetupError
+from acpterm.client.setup.files import SetupError
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -39,12 +39,7 @@ class Record(msgspec.Struct, frozen=True):
 def make_record(
     path: str, before: bytes | None, after: bytes, directories: list[str], parents: int
 ) -> Record:
-    """Return the record of a change of the file at `path` from the contents `before` to `after`.
-
-    `before` is None if there was no file. `directories` are those that this setup or an earlier one
-    creates for the file; `--undo` removes them. `parents` is the number of objects that the change
-    creates around the entries.
-    """
+    """Return the record of a change of the file at `path` from the contents `before` to `after`."""
     old = before or b""
     # The change is recorded as one piece, from the first byte that differs to the last one.
     start = common_length(old, after)
@@ -68,20 +63,14 @@ def common_length(one: Sequence[object], other: Sequence[object]) -> int:
 
 
 def matches(record: Record, path: str, content: bytes | None) -> bool:
-    """Return whether the file at `path` still is as the recorded change has left it.
-
-    `content` is the file's present contents; None if there is no file.
-    """
+    """Return whether the file at `path` still is as the recorded change has left it."""
     return (
         content is not None and record.path == path and record.digest == sha256(content).hexdigest()
     )
 
 
 def reverted(record: Record, content: bytes) -> bytes | None:
-    """Return the contents before the change; None if there was no file.
-
-    `content` is the contents after the change; `matches` must have returned True for it.
-    """
+    """Return the contents before the change; None if there was no file."""
     if record.is_new:
         return None
     end = record.offset + record.inserted
@@ -104,10 +93,7 @@ class Journal:
 
     @contextmanager
     def recorded(self, name: str, record: Record) -> Iterator[None]:
-        """Store the record of the target `name`, and restore the earlier one if the block fails.
-
-        Raises `SetupError`, before the block runs, if the record cannot be stored.
-        """
+        """Store the record of the target `name`, and restore the earlier one if the block fails."""
         path, new = self._file(name), msgspec.json.encode(record)
         old = files.read(path)
         files.replace(path, old, new, 0o600)

@@ -1,29 +1,155 @@
 """Adds members to JSON text, and removes them, without a change to anything else in the text.
 
-Stateless. `add` and `remove` return new text and keep the rest of the old text: comments, order,
-indentation, line ends, a byte order mark. A new member is written in the style of its neighbours:
-on a line of its own, or on the same line. `add` creates missing objects around the member. `remove`
-reverts `add`, if its caller passes the number of objects that `add` has created.
+`parse` returns the text as a tree of `Node` with positions. Comments and a comma after the last
+member are accepted only with `comments`, since programs that read plain JSON reject them.
+
+`add` and `remove` return new text and keep the rest of the old text: comments, order, indentation,
+line ends, a byte order mark. A new member is written in the style of its neighbours: on a line of
+its own, or on the same line. `add` creates missing objects around the member. `remove` reverts
+`add`, if its caller passes the number of objects that `add` has created.
 """
 
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
 
-from acpterm.client.setup.json_parser import Member, Node, ParseError, parse
-
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_SPACE_AND_COMMENTS: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 # Comments after a value on the same line, which are treated as a part of the value.
 _SAME_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))+")
+_BOM: Final = "\ufeff"
+_DEPTH_MAX: Final = 200
+
+
+class ParseError(ValueError):
+    """The text is not valid; `line` is the number of the invalid line, counted from 1."""
+
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line: Final = line
+
+
+@dataclass
+class Node:
+    """A value in the text, from the position `start` up to `end`; `data` is the decoded value."""
+
+    start: int
+    end: int
+    data: Any
+    members: "list[Member] | None" = None
+    """The members of an object, in order; None for other values."""
+
+    def member(self, name: str) -> "Member | None":
+        """Return the member `name`; None if there is none."""
+        # JSON parsers use the last one of several.
+        found = [member for member in self.members or () if member.name == name]
+        return found[-1] if found else None
+
+
+@dataclass
+class Member:
+    """A member of an object. `start` is the position at which the member's name begins."""
+
+    name: str
+    start: int
+    value: Node
+    comma: int | None
+    """The position of the comma after the value, if there is one."""
+
+
+def parse(text: str, *, comments: bool) -> Node | None:
+    """Parse `text` and return its value; None if the text is empty or has only comments."""
+    parser = _Parser(text, _SPACE_AND_COMMENTS if comments else _SPACE, comments)
+    return parser.document()
+
+
+@dataclass
+class _Parser:
+    text: str
+    space: re.Pattern[str]
+    trailing_commas: bool
+    decoder: json.JSONDecoder = field(default_factory=json.JSONDecoder)
+
+    def document(self) -> Node | None:
+        at = self._skip(len(_BOM) if self.text.startswith(_BOM) else 0)
+        if at == len(self.text):
+            return None
+        node = self._value(at, 0)
+        rest = self._skip(node.end)
+        if rest != len(self.text):
+            self._fail("there is text after the end of the value", rest)
+        return node
+
+    def _value(self, at: int, depth: int) -> Node:
+        if depth > _DEPTH_MAX:
+            self._fail("values are nested too deeply", at)
+        opening = self.text[at : at + 1]
+        if opening == "{":
+            return self._object(at, depth)
+        if opening == "[":
+            return self._array(at, depth)
+        try:
+            data, end = self.decoder.raw_decode(self.text, at)
+        except json.JSONDecodeError as error:
+            self._fail(error.msg, error.pos)
+        return Node(at, end, data)
+
+    def _object(self, start: int, depth: int) -> Node:
+        members: list[Member] = []
+        at, comma = self._skip(start + 1), None
+        while self.text[at : at + 1] != "}":
+            if members and comma is None:
+                self._fail("a comma or } is missing", at)
+            if self.text[at : at + 1] != '"':
+                self._fail('the name of a member is missing: a string in "', at)
+            name = self._value(at, depth)
+            colon = self._skip(name.end)
+            if self.text[colon : colon + 1] != ":":
+                self._fail("a colon is missing", colon)
+            value = self._value(self._skip(colon + 1), depth + 1)
+            after, comma = self._after(value.end)
+            members.append(Member(name.data, at, value, comma))
+            at = after
+        self._check_comma(comma)
+        data = {member.name: member.value.data for member in members}
+        return Node(start, at + 1, data, members)
+
+    def _array(self, start: int, depth: int) -> Node:
+        items: list[Any] = []
+        at, comma = self._skip(start + 1), None
+        while self.text[at : at + 1] != "]":
+            if items and comma is None:
+                self._fail("a comma or ] is missing", at)
+            item = self._value(at, depth + 1)
+            items.append(item.data)
+            at, comma = self._after(item.end)
+        self._check_comma(comma)
+        return Node(start, at + 1, items)
+
+    def _after(self, end: int) -> tuple[int, int | None]:
+        """Skip the comma and the space after the value that ends at `end`."""
+        at = self._skip(end)
+        if self.text[at : at + 1] != ",":
+            return at, None
+        return self._skip(at + 1), at
+
+    def _check_comma(self, comma: int | None) -> None:
+        if comma is not None and not self.trailing_commas:
+            self._fail("there is a comma after the last value", comma)
+
+    def _skip(self, at: int) -> int:
+        found = self.space.match(self.text, at)
+        assert found is not None  # noqa: S101  the pattern matches the empty text
+        return found.end()
+
+    def _fail(self, message: str, at: int) -> NoReturn:
+        raise ParseError(message, self.text.count("\n", 0, at) + 1)
 
 
 def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str:
-    """Return `text` with `value` added as the member at `path`.
-
-    `path` has the names of the nested members that lead to the value, the outermost first. With
-    `comments`, the text may have comments. Raises `ParseError` if the text is not JSON, a value on
-    the path is not an object, or the member exists already.
-    """
+    """Return `text` with `value` added as the member at `path`."""
     root = parse(text, comments=comments)
     if root is None:
         between = newline(text) if text.strip("\ufeff \t\r\n") else ""
@@ -48,12 +174,7 @@ def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str
 
 
 def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> str:
-    """Return `text` without the member at `path`, which must exist.
-
-    If the object around the member becomes empty, remove this object too, and so on outwards: at
-    most `parents` objects. An object with a comment is not empty. With `comments`, the text may
-    have comments.
-    """
+    """Return `text` without the member at `path`, and up to `parents` objects that became empty."""
     root = parse(text, comments=comments)
     assert root is not None  # noqa: S101  it has a member
     parent = node_at(root, path[:-1])
@@ -70,10 +191,7 @@ def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> s
 
 
 def node_at(root: Node, path: Sequence[str]) -> Node | None:
-    """Return the value at `path` in `root`; None if there is none.
-
-    `path` has the names of nested members, from the outside in.
-    """
+    """Return the value at `path` in `root`; None if there is none."""
     node: Node | None = root
     for name in path:
         member = node.member(name) if node else None
@@ -87,11 +205,7 @@ def newline(text: str) -> str:
 
 
 def _innermost(text: str, root: Node, path: Sequence[str]) -> tuple[Node, Sequence[str]]:
-    """Follow `path` from `root`; return the last object that exists, and the rest of `path`.
-
-    `text` is the text of `root`. Raises `ParseError` if a value before the end of `path` is not an
-    object, or if all of `path` exists.
-    """
+    """Follow `path` from `root`; return the last object that exists, and the rest of `path`."""
     node = root
     for depth, name in enumerate(path):
         if node.members is None:
@@ -117,10 +231,7 @@ def _dump(value: object, unit: str, end: str) -> str:
 
 
 def _is_inline(text: str, root: Node, parent: Node) -> bool:
-    """Return whether to write a member of `parent` on the line of its neighbours.
-
-    If `parent` has no members, the style of `root` decides.
-    """
+    """Return whether to write a member of `parent` on the line of its neighbours."""
     for node in (parent, root):
         if node.members:
             return "\n" not in text[node.start : node.members[0].start]
@@ -135,10 +246,7 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def _unit(text: str, root: Node) -> str:
-    """Return the white space by which each level of objects is indented in `text`.
-
-    Return two spaces if the members of `root` are not indented.
-    """
+    """Return the white space by which each level of objects is indented in `text`."""
     if root.members:
         indent = _line_indent(text, root.members[0].start)
         return indent.removeprefix(_line_indent(text, root.start)) or "  "
@@ -175,20 +283,13 @@ def _insert_line(text: str, parent: Node, written: str, *, comments: bool) -> st
 
 
 def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
-    """Return the position after the comments that follow the position `at` on the same line.
-
-    Return `at` if no comment follows, or if `comments` is false (the text must not have comments).
-    """
+    """Return the position after the comments that follow the position `at` on the same line."""
     found = _SAME_LINE.match(text, at) if comments else None
     return found.end() if found else at
 
 
 def _start_of_line(text: str, at: int) -> int:
-    """Return `at`, moved back over blanks, and then over a line end if one precedes the blanks.
-
-    So if only blanks precede `at` in its line, the result is the end of the previous line, before
-    the line end.
-    """
+    """Return `at`, moved back over blanks, and then over a line end if one precedes the blanks."""
     at = len(text[:at].rstrip(" \t"))
     if text[:at].endswith("\n"):
         at -= 1

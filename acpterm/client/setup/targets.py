@@ -14,9 +14,10 @@ from functools import partial
 from importlib.resources import files as package_files
 from typing import Any, Final, NamedTuple
 
-from acpterm.client.setup.agents import ACP_COMMANDS, Agent, Entry, acp_agents
+from acpterm.client.setup import files
+from acpterm.client.setup.agents import ACP_COMMANDS, AGENTS, Agent, Entry, acp_agents
 from acpterm.client.setup.document import Document, Format
-from acpterm.client.setup.errors import SetupError
+from acpterm.client.setup.files import SetupError
 from acpterm.client.setup.launch import Launch, acpterm_words, environment, is_acpterm
 
 SERVER: Final = "acpterm"
@@ -58,42 +59,24 @@ class EntriesTarget:
     """The permission bits of a new settings file."""
 
     def own(self, content: bytes | None) -> dict[Path, Any]:
-        """Return acpterm's entries in the file's contents `content`.
-
-        Each key is the path of an entry in the settings, such as `("mcpServers", "acpterm")`.
-        Raises `SetupError` if the contents are not valid.
-        """
+        """Return acpterm's entries in the file's contents `content`."""
         return dict(self._own(self._decode(content)))
 
     def is_set_up(self, content: bytes | None) -> bool:
-        """Return whether acpterm's entries in `content` are exactly those that would be written.
-
-        Raises `SetupError` if the contents are not valid.
-        """
+        """Return whether acpterm's entries in `content` are exactly those that would be written."""
         document = self._decode(content)
         wanted = {path: self._entry(document, path) for path in self.entries}
         return dict(self._own(document)) == wanted
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return the file's contents `content` without acpterm's entries.
-
-        Up to `parents` objects around an entry are removed too, if they are empty then. Raises
-        `SetupError` if the contents are not valid, or an entry cannot be removed without a change
-        to other settings.
-        """
+        """Return the file's contents `content` without acpterm's entries."""
         document = self._decode(content)
         for path, _ in list(self._own(document)):
             document = document.remove(path, parents)
         return content if content is None else document.encode()
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Add acpterm's entries to `content`, which has none; return the new contents.
-
-        `current` is the present contents of the file. If acpterm's entries in `current` have
-        additional members, the new entries keep them. Raises `SetupError` if the contents are not
-        valid, there is another program's entry under the same name, or an entry cannot be added
-        without a change to other settings.
-        """
+        """Add acpterm's entries to `content`, which has none; return the new contents."""
         document, present = self._decode(content), self._decode(current)
         parents = document.missing_parents(next(iter(self.entries)))
         for path in self.entries:
@@ -138,11 +121,7 @@ class SkillTarget:
         return content == skill()
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return None: without the skill there is no file.
-
-        Raises `SetupError` if there is a file, but `content` is not the skill of this version: the
-        user may have changed the file. `parents` is ignored.
-        """
+        """Return None: without the skill there is no file."""
         del parents
         if content not in (None, skill()):
             raise SetupError(
@@ -165,11 +144,7 @@ def skill() -> bytes:
 
 
 def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
-    """Return the target for `acpterm mcp` as an MCP server of the agent.
-
-    `tools` is the name of the set of tools that the server offers. If `tools` is None, an existing
-    entry keeps its set, and a new entry gets the set `session`.
-    """
+    """Return the target for `acpterm mcp` as an MCP server of the agent."""
     path = (agent.servers, SERVER)
     return EntriesTarget(
         name=f"{agent.name}-mcp",
@@ -184,9 +159,7 @@ def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
 def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
     """Return the target for entries with which the editor `agent` runs agents behind the proxy.
 
-    There is an entry for each installed agent that speaks ACP. With `undo`, the target has no
-    entries to write: it is used to remove existing ones. Raises `SetupError` if `agent` is not an
-    editor that runs agents, or, without `undo`, if no agent that speaks ACP is installed.
+    It has an entry for each installed agent that speaks ACP; with `undo`, none.
     """
     if agent.editor_agents is None:
         raise SetupError(
@@ -213,10 +186,7 @@ def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
 
 
 def skill_target(agent: Agent) -> SkillTarget:
-    """Return the target for the skill in the directory of the agent's skills.
-
-    Agents that share the directory have the same target.
-    """
+    """Return the target for the agent's skill; agents that share the directory have the same."""
     directory = agent.skills()
     owner = os.path.basename(os.path.dirname(directory)).lstrip(".")
     return SkillTarget(f"{owner}-skill", os.path.join(directory, "acpterm", "SKILL.md"))
@@ -228,6 +198,7 @@ def _server_entry(agent: Agent, tools: str | None, present: Any) -> Entry:
     env: dict[str, str] = {}
     if present is not None:
         line = _words(present)
+        # An existing entry keeps its set of tools, unless another one is asked for.
         if tools is None:
             arguments = line[line.index("mcp") + 1 :]
         env = present.get("env") or present.get("environment") or {}
@@ -260,3 +231,42 @@ def _words(value: Any) -> list[str]:
     words: list[Any] = command if isinstance(command, list) else [command]
     words = [*words, *args] if isinstance(args, list) else words
     return words if all(isinstance(word, str) for word in words) else []
+
+
+class AgentState(NamedTuple):
+    """An agent: whether it is installed, and which parts of acpterm are set up in it."""
+
+    name: str
+    title: str
+    is_installed: bool
+    settings: str
+    """The path of the settings file."""
+    parts: list[str]
+    """The parts that are set up: any of `mcp`, `proxy` and `skill`."""
+    error: str | None
+    """Why the settings cannot be read; None if they can."""
+
+
+def overview() -> list[AgentState]:
+    """Return the state of each agent."""
+    return [_state(agent) for agent in AGENTS]
+
+
+def has_skill(agent: Agent) -> bool:
+    """Return whether there is a skill `acpterm` in the directory of the agent's skills."""
+    return os.path.exists(skill_target(agent).path)
+
+
+def _state(agent: Agent) -> AgentState:
+    parts, error = [], None
+    try:
+        content = files.read(agent.settings())
+        if server_target(agent, None).own(content):
+            parts.append("mcp")
+        if agent.editor_agents and proxy_target(agent, undo=True).own(content):
+            parts.append("proxy")
+    except SetupError as found:
+        error = str(found)
+    if has_skill(agent):
+        parts.append("skill")
+    return AgentState(agent.name, agent.title, agent.is_installed(), agent.settings(), parts, error)

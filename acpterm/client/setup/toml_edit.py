@@ -1,6 +1,6 @@
 """Adds tables to TOML text, and removes them, without a change to anything else in the text.
 
-Stateless. A new table is appended, so that all text before it stays unchanged. There is one
+A new table is appended, so that all text before it stays unchanged. There is one
 exception: if the table around the new one is an inline table (`servers = {…}`), the new table is
 added inside the braces, since TOML does not allow extending an inline table later.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from acpterm.client.setup.json_parser import ParseError
+from acpterm.client.setup.json_edit import ParseError
 
 _LINE: Final = re.compile(r"\(at line (\d+)")
 _BOM: Final = "\ufeff"
@@ -31,12 +31,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with the table `entry` added at `path`.
-
-    `path` has the names of the tables around the new table, the outermost first, and last the name
-    of the new table. There must be no value at `path`. Raises `ParseError` if the text is not TOML,
-    a value on the path is not a table, or the table cannot be added.
-    """
+    """Return `text` with the table `entry` added at `path`."""
     data: Any = parse(text)
     for depth, name in enumerate(path[:-1]):
         data = data.get(name, {})
@@ -57,11 +52,7 @@ def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
 
 
 def remove(text: str, path: Sequence[str], *, parents: int) -> str:
-    """Return `text` without the table at `path`, which must exist.
-
-    If the table around the removed one becomes empty, remove that table too, and so on outwards: at
-    most `parents` tables.
-    """
+    """Return `text` without the table at `path`, and up to `parents` tables that became empty."""
     bom = _BOM if text.startswith(_BOM) else ""
     document = tomlkit.parse(text.removeprefix(_BOM))
     for depth in range(len(path), max(len(path) - parents, 1) - 1, -1):
@@ -75,10 +66,7 @@ def remove(text: str, path: Sequence[str], *, parents: int) -> str:
 
 
 def _add_inside(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with `entry` added at `path`, inside the inline table that is to contain it.
-
-    Raises `ParseError` if `entry` cannot be added there.
-    """
+    """Return `text` with `entry` added at `path`, inside the inline table that is to contain it."""
     bom = _BOM if text.startswith(_BOM) else ""
     try:
         document = tomlkit.parse(text.removeprefix(_BOM))

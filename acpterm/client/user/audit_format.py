@@ -1,11 +1,14 @@
 """Formats entries of the audit log as lines of text, for `acpterm audit`."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from acpterm.client.sanitize import one_line
-from acpterm.policy.audit.entry import Entry
+from acpterm.policy.audit.entry import DECISION_COLOURS, EVENTS, Entry, Event
 from acpterm.runtime.command_line import command_line
 
 # Widths of columns. Each has a fixed width, since later lines are not known yet; a longer value
@@ -16,8 +19,13 @@ _SESSION: Final = 12
 # Hexadecimal digits that are shown of a terminal's id.
 _ID: Final = 8
 _NONE: Final = "-"
-# Maximum length of a text that an agent chose, in characters. --json shows all of it.
-_TEXT: Final = 1000
+# In a narrower window the details would have no room: there the date is shorter, and the agent's
+# name, and the session is left out.
+_WIDE: Final = 120
+_NARROW_AGENT: Final = 10
+_UNITS: Final = {"bytes": ("byte", "bytes"), "lost": ("entry", "entries")}
+# An event of another version of acpterm.
+_OTHER: Final = Event("")
 
 
 class AuditRow(NamedTuple):
@@ -30,24 +38,35 @@ class AuditRow(NamedTuple):
     terminal: str
     what: str
     """Details that depend on the event, such as the command or the decision."""
+    colour: str | None
+    """The colour of the event; not a column."""
 
     def text(self, most: int | None = None) -> str:
         """Return the columns as one line, cut to `most` characters if given."""
-        event, agent = self.event.ljust(_EVENT), self.agent.ljust(_AGENT)
-        session, terminal = self.session.ljust(_SESSION), self.terminal.ljust(_ID)
-        line = f"{self.time}  {event}  {agent}  {session}  {terminal}  {self.what}".rstrip()
+        event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)
+        if most is None or most >= _WIDE:
+            who = f"{self.agent.ljust(_AGENT)}  {self.session.ljust(_SESSION)}"
+            line = f"{self.time}  {event}  {who}  {terminal}  {self.what}".rstrip()
+        else:
+            agent = one_line(self.agent, _NARROW_AGENT).ljust(_NARROW_AGENT)
+            line = f"{self.time[5:16]}  {event}  {agent}  {terminal}  {self.what}".rstrip()
         return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
 
 
 def audit_row(entry: Entry) -> AuditRow:
     """Return the columns of an entry, with the time converted to local time."""
+    event = EVENTS.get(entry.event, _OTHER)
+    colour = (
+        DECISION_COLOURS.get(entry.decision or "") if entry.event == "decision" else event.colour
+    )
     return AuditRow(
         time=_local(entry.time),
         event=one_line(entry.event, 2 * _EVENT) or _NONE,
         agent=_word(entry.agent or entry.connection, _AGENT),
         session=_word(entry.session, _SESSION),
         terminal=_word((entry.terminal or "").removeprefix("term_")[:_ID], _ID),
-        what=one_line(_DETAILS.get(entry.event, _other)(entry), 2 * _TEXT),
+        what=_line(_details(event.words, entry)),
+        colour=colour,
     )
 
 
@@ -65,70 +84,43 @@ def _word(text: str | None, most: int) -> str:
     return one_line(text, most) if text else _NONE
 
 
-def _command(entry: Entry) -> str:
-    return "" if entry.command is None else one_line(command_line(entry.command, entry.args), _TEXT)
+def _line(text: str) -> str:
+    return one_line(text, sys.maxsize)
 
 
-def _notes(*notes: str | None) -> str:
-    """Return the notes in parentheses, separated by commas; "" if all are None or empty."""
-    found = [one_line(note) for note in notes if note]
-    return f"({', '.join(found)})" if found else ""
+def _details(words: str, entry: Entry) -> str:
+    texts = _Texts(msgspec.to_builtins(entry))
+    pieces = []
+    for piece in words.split("  "):
+        if piece.startswith("("):
+            found = ", ".join(filter(None, (texts.fill(one) for one in piece[1:-1].split(", "))))
+            pieces.append(found and f"({found})")
+        else:
+            pieces.append(next(filter(None, map(texts.fill, piece.split(" | "))), ""))
+    return "  ".join(filter(None, pieces))
 
 
-def _join(*words: str | None) -> str:
-    return "  ".join(word for word in words if word)
+class _Texts:
+    """The members of an entry as texts. A member that is missing or empty raises `KeyError`."""
 
+    def __init__(self, members: Mapping[str, Any]) -> None:
+        self._members = members
 
-def _created(entry: Entry) -> str:
-    rule = entry.rule and f"rule {entry.rule}"
-    return _join(
-        _command(entry),
-        _notes(entry.decision, entry.level, rule, entry.profile, entry.provider),
-        entry.directory and f"in {one_line(entry.directory)}",
-    )
+    def fill(self, piece: str) -> str:
+        """Return the piece with the members that it names; "" if one of them is missing."""
+        try:
+            return piece.format_map(self)
+        except KeyError:
+            return ""
 
-
-def _decided(entry: Entry) -> str:
-    words = " ".join(word for word in (entry.decision, entry.by and f"by {entry.by}") if word)
-    rule = entry.rule and f"rule {entry.rule}"
-    return _join(words, _notes(entry.level, rule), _reason(entry), _command(entry))
-
-
-def _ended(entry: Entry) -> str:
-    how = f"by {entry.signal}" if entry.signal else f"with {entry.code}"
-    return _join(f"ended {how}", _notes(entry.ended_by, entry.limit), _reason(entry))
-
-
-def _typed(entry: Entry) -> str:
-    unit = "byte" if entry.bytes == 1 else "bytes"
-    by = " ".join(word for word in (entry.by or "unknown", entry.share) if word)
-    return f"{entry.bytes or 0} {unit} typed by {by}"
-
-
-def _gap(entry: Entry) -> str:
-    since, to = (_local(at or "").strip() for at in (entry.since, entry.to))
-    unit = "entry" if entry.lost == 1 else "entries"
-    return f"{entry.lost or 0} {unit} lost from {since} to {to}: {entry.reason or 'unknown'}"
-
-
-def _other(entry: Entry) -> str:
-    """Return the details of an entry (signal, command, …) whose event is not in `_DETAILS`."""
-    pid = None if entry.pid is None else f"pid {entry.pid}"
-    by = entry.by and f"by {entry.by}"
-    notes = _notes(entry.limit, entry.rule)
-    left = one_line(f"ended {', '.join(entry.background)}") if entry.background else None
-    return _join(entry.signal, notes, left, pid, by, entry.share, _reason(entry), _command(entry))
-
-
-def _reason(entry: Entry) -> str:
-    return one_line(entry.reason or "")
-
-
-_DETAILS: Final[dict[str, Callable[[Entry], str]]] = {
-    "create": _created,
-    "check": _created,
-    "decision": _decided,
-    "exit": _ended,
-    "gap": _gap,
-    "input": _typed,
-}
+    def __getitem__(self, name: str) -> str:
+        value = self._members[name]
+        if value in ("", []):
+            raise KeyError(name)
+        if name == "command":
+            return _line(command_line(value, self._members.get("args")))
+        if name in ("from", "to"):
+            return _local(value).strip()
+        if name in _UNITS:
+            return f"{value} {_UNITS[name][value != 1]}"
+        return _line(", ".join(value) if isinstance(value, list) else str(value))

@@ -128,7 +128,7 @@ class BlockingClient(BlockingConnection):
     def _result(self, method: str, params: Wire, answer: Answer, into: type[W]) -> W | RpcError:
         if isinstance(answer, RpcError):
             return self._failure(answer, params)
-        result = decode_answer(self.name, method, answer, into)
+        result = decode_answer(self.name, f"_acpterm/{method}", answer, into)
         if isinstance(params, UserTerminalRequest):
             self._names.note(result, params.terminal_id)
         return result

@@ -19,9 +19,9 @@ from acpterm.client.daemon import DaemonError, open_socket
 from acpterm.client.errors import LostError
 from acpterm.client.handshake import (
     RETRY_PAUSE_S,
-    ClosedError,
     Handshake,
     HandshakeError,
+    HungUpError,
     ReconnectAttempts,
     initialize_params,
     initialize_timeout,
@@ -218,7 +218,7 @@ def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -
             try:
                 data = sock.recv(_CHUNK)
             except ConnectionError as error:
-                raise ClosedError("it closes the connection") from error
+                raise HungUpError("it closes the connection") from error
             if answer := handshake.feed(data):
                 return answer[1]
     except BaseException:

@@ -132,7 +132,7 @@ class UserClient:
         `DaemonError` if the daemon has ended or is of another version.
         """
         answer = await self._request(method, params)
-        return decode_answer(self.name, method, answer, into)
+        return decode_answer(self.name, f"_acpterm/{method}", answer, into)
 
     async def _request(self, method: str, params: Wire) -> Raw:
         repeats = REPEATABLE.get(method, 0)
@@ -208,7 +208,7 @@ class UserClient:
                 raise answer
             if isinstance(answer, RpcError):
                 raise self._names.failure(self.name, answer, params) from answer
-            return decode_answer(self.name, method, answer, into)
+            return decode_answer(self.name, f"_acpterm/{method}", answer, into)
 
         endpoint = self._endpoint
         stream = self._streams[params.token] = Stream(endpoint, decode)

@@ -7,10 +7,11 @@ N, and with status 0 once stdout has no reader, such as in a pipe to `head`.
 import math
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import trio
 from msgspec import Raw, ValidationError
 from msgspec.json import decode, encode
@@ -19,20 +20,127 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import EventNotification, EventsRequest
 from acpterm.client.errors import LostError
+from acpterm.client.sanitize import one_line
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.event_format import RECONNECTED
+from acpterm.client.user.format import (
+    background,
+    background_line,
+    duration,
+    ended,
+    ended_by,
+    summary_line,
+)
 from acpterm.client.user.output.trio_stdout import while_stdout_is_read
 from acpterm.runtime.shutdown_signals import shutdown_signals
+
+RECONNECTED: Final = "reconnected"
+"""Name of the event which reports that the daemon's worker was replaced. It is created here; the
+daemon does not send it."""
+# Hexadecimal digits that are shown of a terminal's id. The number is fixed, since the ids of later
+# lines are not known yet.
+_ID: Final = 8
+# Maximum length of the name of an agent, session or terminal, in characters.
+_WHO: Final = 24
+# Width of the columns for the event and the owner: the longest word in each.
+_EVENT: Final = 12
+_OWNER: Final = 5
+_NONE: Final = "-"
+
+
+class EventRow(NamedTuple):
+    """The columns of an event in `acpterm events`, in order. The text of each is safe to print."""
+
+    time: str
+    event: str
+    terminal: str
+    owner: str
+    who: str
+    """The agent's name (if it has none, the id of its connection), and the session's id."""
+    what: str
+    """Details that depend on the event, such as the exit status or the command."""
+
+    def text(self, most: int | None = None) -> str:
+        """Return the columns as one line, cut to `most` characters if given."""
+        event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)
+        owner = self.owner.ljust(_OWNER)
+        line = f"{self.time}  {event}  {terminal}  {owner}  {self.who}  {self.what}".rstrip()
+        return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
+
+
+def event_row(event: EventNotification) -> EventRow:
+    """Return the columns of an event."""
+    terminal = event.terminal
+    short = _NONE
+    if terminal is not None:
+        short = summary_line(terminal.terminal_id.removeprefix("term_")[:_ID])
+        if terminal.name:
+            short = f"{short} {one_line(terminal.name, _WHO)}"
+    return EventRow(
+        time=time.strftime("%H:%M:%S", time.localtime(event.at / 1000)),
+        event=one_line(event.event, _EVENT),
+        terminal=short,
+        owner=terminal.owner if terminal else _NONE,
+        who=_who(event),
+        what=_what(event),
+    )
+
+
+def _who(event: EventNotification) -> str:
+    """Return the agent's name and the session's id of an event; `-` if the event has neither."""
+    words = [
+        one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
+    ]
+    return " ".join(words) or _NONE
+
+
+def _what(event: EventNotification) -> str:
+    terminal = event.terminal
+    if terminal is None:
+        return _without_terminal(event)
+    if event.event == "exited" and terminal.exit_status is not None:
+        status = terminal.exit_status
+        words = f"{ended(status)} after {duration(status.wall_ms / 1000)}"
+        return words if status.ended_by == "exited" else f"{words}  ({ended_by(status)})"
+    if event.event == "background":
+        left = ", ".join(map(background_line, background(terminal)))
+        return f"still running: {left}" if left else "nothing is running any more"
+    if event.event in ("attached", "detached"):
+        return f"{terminal.attached} attached"
+    if event.event == "resized":
+        return f"{terminal.cols}x{terminal.rows}"
+    command, why = one_line(terminal.command), event.by and f"by {event.by}"
+    if event.event == "waiting":
+        why = terminal.waiting_program or None
+    return f"{command}  ({summary_line(why)})" if why else command
+
+
+def _without_terminal(event: EventNotification) -> str:
+    if event.event == "tool_call":
+        return _tool_call(event.update)
+    if event.event == RECONNECTED:
+        return "the daemon's worker was replaced: events may be missing"
+    return ""
+
+
+def _tool_call(update: Any) -> str:
+    """Return the title (or else the id) and the status of the tool call in a `session/update`."""
+    if isinstance(update, msgspec.Raw):
+        update = msgspec.json.decode(update)
+    if not isinstance(update, Mapping):
+        return ""
+    title, status, call = (update.get(name) for name in ("title", "status", "toolCallId"))
+    words = [str(title)] if title else [f"call {call}"]
+    if isinstance(status, str):
+        words.append(f"[{status}]")
+    return one_line(" ".join(words))
+
 
 # Seconds that `refresh` waits after each refresh, so that a burst of events causes only one more.
 _PAUSE_S: Final = 0.1
 
 
 async def until_ended(work: Callable[[], Awaitable[object]]) -> int:
-    """Run `work` until it returns; cancel it on a shutdown signal, or if stdout has no reader.
-
-    Return the exit status of the command: 128 + N after a signal N other than SIGINT, else 0.
-    """
+    """Run `work` until a shutdown signal, or until stdout has no reader; return the exit status."""
     status = 0
 
     async def watch_signals() -> None:
@@ -58,16 +166,11 @@ async def follow(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Call `take` with each event of the daemon, decoded and as raw JSON; await each call.
+    """Await `take` for each event of the daemon, decoded and as raw JSON, until cancelled.
 
-    After the daemon's worker was replaced, `take` first gets an event `RECONNECTED`, since events
-    may be missing. While `take` is slow, only a few events are buffered here; the daemon drops
-    further ones, and `lost` of the next event is their number. Runs until cancelled. Raises
-    `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the request.
-
-    `trio.Nursery.start` passes `task_status`, and returns once the request for events is queued.
-    Requests that `client` sends afterwards reach the daemon after this one. So no event that they
-    cause is missed.
+    After the daemon's worker was replaced, `take` gets an event `RECONNECTED`, since events may be
+    missing. `task_status` is started once the request is queued: no event that later requests of
+    `client` cause is missed.
     """
     request = EventsRequest(client.token())
     is_reconnected = False
@@ -95,27 +198,25 @@ async def refresh(
     everything: bool,
     every: float = math.inf,
 ) -> None:
-    """Await `show` with the current list of terminals: first at once, then after events.
-
-    `show` is also called when there was no event for about `every` seconds. If `everything` is
-    true, the list includes released terminals. Runs until cancelled. Raises `DaemonError` when the
-    daemon ends, and `RpcError` if the daemon refuses a request; errors are in exception groups.
-    """
-    happened = trio.Event()
+    """Await `show` with the list of terminals: at once, after events, and each `every` seconds."""
+    is_current, happened = False, trio.lowlevel.ParkingLot()
     request = ListRequest(all=everything)
 
     async def note(event: EventNotification, params: Raw) -> None:
+        nonlocal is_current
         del event, params
-        happened.set()
+        is_current = False
+        happened.unpark_all()
         await trio.lowlevel.checkpoint()
 
     async with trio.open_nursery() as nursery:
         # Otherwise, a change between the list and the first event would be missed.
         await nursery.start(follow, client, note)
         while True:
+            is_current = True
             answer = await client.call("terminal/list", request, ListResponse)
             await show(answer.terminals)
             await trio.sleep(_PAUSE_S)
             with trio.move_on_after(every - _PAUSE_S):
-                await happened.wait()
-            happened = trio.Event()
+                while is_current:
+                    await happened.park()

@@ -69,17 +69,13 @@ def token_of(params: Raw) -> str | None:
 
 
 def decode_answer(name: str, method: str, answer: Raw, into: type[W]) -> W:
-    """Return `answer`, the result of a request, decoded as the type `into`.
-
-    Raises `DaemonError` if `answer` does not match `into`, since the daemon is of another version
-    then. The message names `method`, and refers to the daemon as `name`.
-    """
+    """Decode the result of a request; raise `DaemonError` if the daemon is of another version."""
     try:
         return msgspec.json.decode(answer, type=into)
     except msgspec.DecodeError as error:
         raise DaemonError(
-            f"{name} is of another version (_acpterm/{method}: {error}): end it "
-            "with acpterm shutdown; the next command starts one of this version"
+            f"{name} is of another version ({method}: {error}): end it with acpterm shutdown; the "
+            "next command starts one of this version"
         ) from error
 
 

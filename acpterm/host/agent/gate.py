@@ -29,7 +29,7 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.judgement import Judgement, judge
 from acpterm.host.agent.refusals import denial, refusal, too_long_to_ask
 from acpterm.host.agent.session import Session
-from acpterm.host.audit_trail import command_fields
+from acpterm.host.audit_trail import agent_fields, command_fields
 from acpterm.host.launch.placement import Placement
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError, quote
@@ -86,10 +86,9 @@ def _record(
 ) -> None:
     """Record a judgement in the audit log; `event` is `create` or `check`."""
     verdict = judgement.verdict
-    connection.host.trail.agents_request(
+    connection.host.trail.record(
         event,
-        connection.agent,
-        session.id,
+        **agent_fields(connection.agent, session.id),
         **command_fields(params.command, params.args),
         directory=judgement.cwd,
         provider=judgement.provider,
@@ -108,10 +107,9 @@ def recording_refusal(
     try:
         yield
     except RpcError as error:
-        connection.host.trail.agents_request(
+        connection.host.trail.record(
             "refused",
-            connection.agent,
-            params.session_id,
+            **agent_fields(connection.agent, params.session_id),
             **command_fields(params.command, params.args),
             reason=error.message,
         )
@@ -153,10 +151,9 @@ async def admit(
         unattended=profile.unattended,
     )
     answer = await ask_user(connection, session, request, ask)
-    connection.host.trail.agents_request(
+    connection.host.trail.record(
         "decision",
-        connection.agent,
-        session.id,
+        **agent_fields(connection.agent, session.id),
         **command_fields(params.command, params.args),
         decision=answer.decision,
         by=answer.by,

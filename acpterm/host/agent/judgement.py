@@ -28,7 +28,7 @@ from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.verdict import Level, Verdict, worst
 from acpterm.policy.verdict import strictest as strictest_decision
 from acpterm.providers.provider import ENGINES, is_place
-from acpterm.pty.limits import ResourceLimits
+from acpterm.pty.limits import RESOURCES
 from acpterm.runtime.command_line import shell_line
 from acpterm.runtime.shell import find_shell
 
@@ -80,7 +80,7 @@ class Judgement(NamedTuple):
         """Whether the program must not start if a limit on its resources cannot be enforced."""
         return any(
             profile.unenforceable_limits == "refuse"
-            and any(getattr(profile.limits, name) is not None for name in ResourceLimits._fields)
+            and any(getattr(profile.limits, name) is not None for name in RESOURCES)
             for profile in self.profiles
         )
 

@@ -3,6 +3,7 @@
 from acpterm.acp.agent_api import (
     EVENTS,
     AgentEventsRequest,
+    AgentGetRequest,
     AgentListRequest,
     CheckRequest,
     ReadRequest,
@@ -35,7 +36,7 @@ REQUESTS: dict[str, Method] = {
     "terminal/kill": Method(TerminalRequest, terminal_methods.kill, result_at_once=Empty()),
     "terminal/release": Method(TerminalRequest, terminal_methods.release, result_at_once=Empty()),
     "_acpterm/terminal/list": Method(AgentListRequest, read_methods.list_own),
-    "_acpterm/terminal/get": Method(TerminalRequest, read_methods.get),
+    "_acpterm/terminal/get": Method(AgentGetRequest, read_methods.get),
     "_acpterm/terminal/read": Method(ReadRequest, read_methods.read),
     "_acpterm/terminal/screen": Method(TerminalRequest, read_methods.screen),
     "_acpterm/terminal/write": Method(WriteRequest, terminal_methods.write, acts_first=True),

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
-from acpterm.acp.agent_api import AgentListRequest, ReadRequest, ReadResponse
+from acpterm.acp.agent_api import AgentGetRequest, AgentListRequest, ReadRequest, ReadResponse
 from acpterm.acp.terminal import TerminalRequest
 from acpterm.acp.user_api import ListResponse, ScreenResponse, TerminalInfo
 from acpterm.host import terminal_ops
@@ -35,8 +35,11 @@ def for_agent(info: TerminalInfo) -> TerminalInfo:
 async def list_own(connection: AgentConnection, params: AgentListRequest) -> ListResponse:
     """`_acpterm/terminal/list`: return the session's terminals whose ids are valid.
 
-    The user's terminals follow, if the settings allow it and the request does not exclude them.
+    With `left`, what the session's commands have left running in released ones follows. The user's
+    terminals follow, if the settings allow it and the request does not exclude them.
     """
+    if params.left:
+        await connection.host.background.check_all()
     found = []
     for entry in _listed(connection, params):
         found.append(agents_info(connection.host, entry))
@@ -49,12 +52,20 @@ async def list_own(connection: AgentConnection, params: AgentListRequest) -> Lis
 def _listed(connection: AgentConnection, params: AgentListRequest) -> list[TerminalEntry]:
     session = connection.sessions.get(params.session_id)
     own = [] if session is None else session.entries.values()
-    return [*own, *(connection.users_terminals() if params.user else ())]
+    left = connection.host.registry.left_by(connection.id, params.session_id) if params.left else ()
+    return [*own, *left, *(connection.users_terminals() if params.user else ())]
 
 
-def get(connection: AgentConnection, params: TerminalRequest) -> TerminalInfo:
+def get(
+    connection: AgentConnection, params: AgentGetRequest
+) -> TerminalInfo | Coroutine[Any, Any, TerminalInfo]:
     """`_acpterm/terminal/get`: return one terminal."""
-    return agents_info(connection.host, connection.readable(params))
+    host, entry = connection.host, connection.readable(params)
+
+    async def get_with_background() -> TerminalInfo:
+        return for_agent(await terminal_ops.info_with_background(host, entry))
+
+    return get_with_background() if params.background else agents_info(host, entry)
 
 
 def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:

@@ -73,14 +73,19 @@ def refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
 
 
 def _about(judgement: Judgement) -> str:
-    """Return the part of an error message that has the level, the reason, the rule and the profile.
+    """Return the part of an error message that says what decided: a rule, or the level.
 
-    For example: "it is unknown, in the profile 'default'".
+    For example: "the rule 'deny git push' applies (the remote is shared), in the profile 'pool'".
     """
     verdict = judgement.verdict
-    reason = f" ({verdict.reason})" if verdict.reason else ""
-    rule = f" by the rule {verdict.rule}" if verdict.rule else ""
-    return f"it is {verdict.level}{reason}{rule}, in the profile {judgement.profile.name!r}"
+    what = (
+        f"it is {verdict.level}" if verdict.rule is None else f"the rule {verdict.rule!r} applies"
+    )
+    reasons = [verdict.reason] if verdict.reason else []
+    if verdict.rule is None and verdict.is_computed:
+        reasons.append("instead of $(…), `…` or a variable, write the text itself in single quotes")
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{what}{why}, in the profile {judgement.profile.name!r}"
 
 
 def _how_to_allow(verdict: Verdict) -> str:

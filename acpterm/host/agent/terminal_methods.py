@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from acpterm.acp.agent_api import ResizeRequest, SignalRequest, WriteRequest, WriteResponse
-from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, OutputMeta, own_meta
+from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, OutputMeta, own_meta, variable_of
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,
@@ -111,6 +111,7 @@ def _create(
                         judgement, launch = _judged(connection, session, params, options, found)
                 if session.cancelled != turn:
                     raise _cancelled()
+                launch.check_provider(judgement.provider)
                 placement = gate.placement(
                     connection, session, judgement, resources_of(options.resources)
                 )
@@ -162,10 +163,12 @@ def _judged(
         connection.context,
         command=params.command,
         args=params.args,
-        env=[(item.name, item.value) for item in params.env],
+        env=[*map(variable_of, params.env)],
         cwd=cwd,
         shell=judgement.shell(options.shell),
         size=(options.cols or settings.cols, options.rows or settings.rows),
+        encoding=options.encoding,
+        stdin=options.stdin,
     )
     return judgement, launch
 
@@ -279,6 +282,11 @@ def _output(
     if entry.background.number:
         omitted = entry.background.omitted or UNSET
         own = OutputMeta(background=background(entry), background_omitted=omitted)
+    if truncated and entry.terminal.view == "text":
+        begin = entry.terminal.text.beginning()
+        if begin is not None:
+            own = OutputMeta() if isinstance(own, UnsetType) else own
+            own.beginning, own.total_lines = begin
     meta = UNSET if isinstance(own, UnsetType) else {OWN: own}
     return TerminalOutputResponse(text, truncated, status, meta)
 

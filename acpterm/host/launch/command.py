@@ -114,23 +114,34 @@ def _remove_old(directory: str) -> None:
 
 # `exec` of a program that does not exist would end the shell. So if there is a fallback, the
 # program is looked up first. A builtin of the shell is executed by the fallback.
-_WITH_STDIN: Final = 'exec <"$1"; shift; exec "$@"'
-_WITH_STDIN_OR_FALLBACK: Final = (
-    'exec <"$1"; shift; case $(command -v -- "$1") in */*) exec "$1" ;; esac; shift; exec "$@"'
+_PROGRAM_OR_ERROR: Final = (
+    'command -v -- "$1" >/dev/null || case $1 in */*) ;; '
+    '*) printf "acpterm: %s: command not found\\n" "$1" >&2; exit 127 ;; esac; exec "$@"'
+)
+_PROGRAM_OR_FALLBACK: Final = (
+    'case $(command -v -- "$1") in */*) exec "$1" ;; esac; shift; exec "$@"'
+)
+# Only a named pipe: a file could be one that the sandbox hides, and `/proc/PID/fd/0` may be the
+# anonymous pipe of another program. `$1` may be another file after the first check.
+_WITH_STDIN: Final = (
+    '[ -p "$1" ] && exec <"$1" && [ -p /dev/fd/0 ] && '
+    "case $(PATH=/usr/bin:/bin readlink /dev/fd/0) in pipe:*) false ;; esac || "
+    '{ echo "acpterm: stdin is no named pipe" >&2; exit 126; }; shift; '
 )
 
 
 def with_stdin(
     path: str, argv: Sequence[str], fallback_argv: Sequence[str] | None, *, shell_path: str
 ) -> list[str]:
-    """Return the argv of a shell that executes `argv` with the file at `path` as its stdin.
+    """Return the argv of a shell that executes `argv` with the named pipe `path` as its stdin.
 
     The shell executes `fallback_argv`, if given, when the program of `argv` does not exist.
     `shell_path` is the shell's path.
     """
     if fallback_argv is None:
-        return [shell_path, "-c", _WITH_STDIN, "acpterm", path, *argv]
-    return [shell_path, "-c", _WITH_STDIN_OR_FALLBACK, "acpterm", path, *argv, *fallback_argv]
+        return [shell_path, "-c", _WITH_STDIN + _PROGRAM_OR_ERROR, "acpterm", path, *argv]
+    script = _WITH_STDIN + _PROGRAM_OR_FALLBACK
+    return [shell_path, "-c", script, "acpterm", path, *argv, *fallback_argv]
 
 
 def summary(command: str, args: Sequence[str] | None) -> str:

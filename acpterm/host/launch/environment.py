@@ -68,12 +68,13 @@ _NO_EDITORS: Final = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 
 
 def added_variables(
-    settings: Settings, requested: Mapping[str, str], *, attended: bool
-) -> dict[str, str]:
+    settings: Settings, requested: Mapping[str, str | None], *, attended: bool
+) -> dict[str, str | None]:
     """Return the variables that acpterm, the settings and the request set, on whatever host.
 
-    `requested` has those of the request, which come last. `attended` is true if the user creates
-    the terminal, and false if an agent does, for which pagers and git's editors are disabled.
+    `requested` has those of the request, which come last; None is a variable to remove. `attended`
+    is true if the user creates the terminal, and false if an agent does, for which pagers and git's
+    editors are disabled.
     """
     if attended:
         return {**_OF_THIS_TERMINAL, **requested}
@@ -84,8 +85,8 @@ def added_variables(
 
 
 def terminal_environment(
-    context: ExecContext, cwd: str, added: Mapping[str, str]
-) -> dict[str, str]:
+    context: ExecContext, cwd: str, added: Mapping[str, str | None]
+) -> dict[str, str | None]:
     """Return the environment of a program that starts in `cwd`, on this machine.
 
     `added` has the `added_variables`, which override those of `context`.

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.config.places import JOB_RESOURCES, Place, SlurmPlace, SlurmResources
+from acpterm.config.providers import stricter_than
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.providers.provider import (
     NAMES,
@@ -23,7 +24,6 @@ from acpterm.providers.provider import (
     ProviderError,
     RemoteProvider,
     is_place,
-    stricter_than,
 )
 from acpterm.pty.program import Program
 from acpterm.terminal.remote import RemoteProgram

@@ -4,12 +4,17 @@ import errno
 import math
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from msgspec.structs import replace
+
 from acpterm.config import Settings
+from acpterm.config.encodings import Encoding
 from acpterm.config.profiles import Limits
+from acpterm.config.providers import isolation_of
 from acpterm.host.launch import validation
 from acpterm.host.launch.command import (
     ARGUMENT_BYTES_MAX,
@@ -56,10 +61,11 @@ class LaunchRequest:
     """A checked request for a terminal.
 
     `context` is the execution context that the program starts with, and `size` is columns and rows.
-    The argument `env` has the variables that the request adds; the attribute `env` is the program's
-    whole environment. `attended` says whether the user sends the request, not an agent. `shell`
-    says whether `command` is shell text; None decides by the rules of `launch.command`. `stdin` is
-    the path of a file to use as stdin instead of the terminal.
+    The argument `env` has the variables that the request adds, or removes if the value is None; the
+    attribute `env` is the program's whole environment. `encoding` is that of the output; None: the
+    setting. `attended` says whether the user sends the request, not an agent. `shell` says whether
+    `command` is shell text; None decides by the rules of `launch.command`. `stdin` is the path of a
+    named pipe to use as stdin instead of the terminal.
 
     The constructor does not access the file system, so it does not check `cwd`, the working
     directory. It raises `RpcError` (-32602) for a command or an environment that no program can be
@@ -73,10 +79,11 @@ class LaunchRequest:
         *,
         command: str,
         args: list[str] | None,
-        env: list[tuple[str, str]],
+        env: list[tuple[str, str | None]],
         cwd: str,
         shell: bool | None = None,
         size: tuple[int, int],
+        encoding: Encoding | None = None,
         attended: bool = False,
         stdin: str | None = None,
     ) -> None:
@@ -86,17 +93,37 @@ class LaunchRequest:
         validation.check_environment(env)
         self._settings = settings
         self._context = context
-        self._added: Final = added_variables(settings, dict(env), attended=attended)
-        self.env: Final = terminal_environment(context, cwd, self._added)
+        added = added_variables(settings, dict(env), attended=attended)
+        self._added: Final = _set(added)
+        self.env: Final = _set(terminal_environment(context, cwd, added))
         self.cwd: Final = cwd
         self.size: Final = size
+        self._encoding: Final = encoding or settings.encoding
         self._shell: Final = find_shell(settings.shell)
         self._words: Final = words(command, args, shell=shell, shell_path=self._shell)
         if stdin is not None:
-            validation.check_absolute(stdin, "stdin", "a file or a named pipe")
+            validation.check_absolute(stdin, "stdin", "a named pipe")
         self._stdin = stdin
         program, *rest = self._words.fallback_argv or self._words.argv
         validation.check_size(program, rest, self.env, context.rlimits)
+
+    def check_provider(self, name: str) -> None:
+        """Raise `RpcError` (-32602) if a provider cannot pass on the stdin or so long a line."""
+        if name not in ENGINES and not is_place(name):
+            return
+        if self._stdin is not None:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"the provider {name!r} cannot pass stdin on to the program: its stdin is the "
+                "terminal (acpterm run -n)",
+            )
+        if (line := self._words.long_line) is not None:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"{quote(line, _EXCERPT_MAX)} is a line of {len(line)} characters, and the "
+                f"provider {name!r} can pass a line only as an argument, of at most "
+                f"{ARGUMENT_BYTES_MAX} bytes: write it to a file, and give its path",
+            )
 
     def record(
         self,
@@ -151,12 +178,11 @@ class LaunchRequest:
     ) -> Terminal:
         """Start the program on a new terminal, and return the terminal.
 
-        `placement` says where the program runs. `record` is stored together with the terminal,
-        after all pending changes in `writer`, if given. Raises `RpcError` (-32602) if the provider
-        cannot pass on a line of this length, and (-32603) if the provider cannot be used, if the
-        system lacks a resource, or if the host is shutting down. With
-        `strict`, also raises `RpcError` (-32603) if a limit in `record` cannot be enforced.
-        Otherwise, such a limit is recorded in `record.limits.unenforced`.
+        `placement` says where the program runs: see `check_provider`. `record` is stored together
+        with the terminal, after all pending changes in `writer`, if given. Raises `RpcError`
+        (-32603) if the provider cannot be used, if the system lacks a resource, or if the host is
+        shutting down. With `strict`, also raises `RpcError` (-32603) if a limit in `record` cannot
+        be enforced. Otherwise, such a limit is recorded in `record.limits.unenforced`.
         """
         program = Program(
             argv=self._words.argv,
@@ -167,14 +193,13 @@ class LaunchRequest:
             fallback_argv=self._words.fallback_argv,
         )
         shell, line = self._shell, self._words.long_line
-        if line is not None:
-            _check_long_line(line, placement.provider.name)
         program, prepared = await placement.prepare(program, shell, self._added)
-        record.provider, record.isolation = placement.provider.name, placement.provider.isolation
+        record.provider = placement.provider.name
+        record.isolation = isolation_of(record.provider)
         record.clean_up_token, record.host = prepared.token, prepared.host
         remote = placement.remote(prepared.token)
         if self._stdin is not None:
-            # The shell opens the file outside of the sandbox: inside, the file may not exist.
+            # The shell opens the pipe outside of the sandbox: inside, the pipe may not exist.
             argv = with_stdin(self._stdin, program.argv, program.fallback_argv, shell_path=shell)
             program = program._replace(argv=argv, fallback_argv=None)
         path = None
@@ -211,11 +236,14 @@ class LaunchRequest:
                 lifetime=math.inf if end is None else end - record.started_at,
                 lifetime_cause=record.cause_of(EndedBy.TIMEOUT),
                 view=record.view,
+                # A creator that reads raw output gets it as it was written.
+                encoding="utf-8" if record.view == "raw" else self._encoding,
                 remote=remote,
             )
             limits = NO_LIMITS if record.limits is None else record.limits.resources
-            if remote is not None and record.limits is not None and limits != NO_LIMITS:
-                record.limits.unenforced = _unenforced(record, limits, strict=strict)
+            if remote is not None and record.limits is not None and limits:
+                missing = _unenforced(record, limits, strict=strict)
+                record.limits = replace(record.limits, unenforced=missing)
                 limits = NO_LIMITS
             terminal = await pool.create(
                 program, spec, record=record.encode(), limits=limits, strict=strict
@@ -239,18 +267,13 @@ class LaunchRequest:
         # start of the program, is close enough.
         record.started_at = terminal.started_at
         if record.limits is not None and terminal.enforcement is not None:
-            record.limits.unenforced = [str(error) for error in terminal.enforcement.unenforced]
+            missing = [str(error) for error in terminal.enforcement.unenforced]
+            record.limits = replace(record.limits, unenforced=missing)
         return terminal
 
 
-def _check_long_line(line: str, provider: str) -> None:
-    if provider in ENGINES or is_place(provider):
-        raise RpcError(
-            INVALID_PARAMS,
-            f"{quote(line, _EXCERPT_MAX)} is a line of {len(line)} characters, and the provider "
-            f"{provider!r} can pass a line only as an argument, of at most {ARGUMENT_BYTES_MAX} "
-            "bytes: write it to a file, and give its path",
-        )
+def _set(env: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if value is not None}
 
 
 async def _line_file(line: str) -> str:
@@ -275,8 +298,7 @@ def _unenforced(record: TerminalRecord, limits: ResourceLimits, *, strict: bool)
     """
     errors = [
         LimitError(name, value, f"the program runs on {record.host or record.provider}")
-        for name, value in limits._asdict().items()
-        if value is not None
+        for name, value in limits.items()
     ]
     if strict:
         raise errors[0]

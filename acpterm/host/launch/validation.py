@@ -139,7 +139,7 @@ def check_command(command: str, args: list[str] | None) -> None:
 def check_size(
     command: str,
     args: Sequence[str] | None,
-    env: Mapping[str, str],
+    env: Mapping[str, str | None],
     rlimits: Iterable[tuple[int, int, int]],
 ) -> None:
     """Raise `RpcError` (-32602) if arguments and environment are too large for execve(2).
@@ -156,7 +156,7 @@ def check_size(
         for word in words:
             size += _check_string(word, "is one argument of")
         for name, value in env.items():
-            size += _check_string(f"{name}={value}", "is a variable of")
+            size += _check_string(f"{name}={value or ''}", "is a variable of")
         size += len(os.fsencode(words[0]))
     if size > limit:
         raise RpcError(
@@ -198,12 +198,13 @@ def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
     return max(_TOTAL_BYTES_MIN, min(quarter, _TOTAL_BYTES_MAX))
 
 
-def check_environment(env: Iterable[tuple[str, str]]) -> None:
+def check_environment(env: Iterable[tuple[str, str | None]]) -> None:
     """Raise `RpcError` (-32602) if a variable in `env` is not possible in an environment.
 
     A name must not be empty or contain `=`; neither a name nor a value may contain NUL.
     """
-    for name, value in env:
+    for name, found in env:
+        value = found or ""
         if not name or "=" in name or "\0" in name + value:
             raise RpcError(
                 INVALID_PARAMS,

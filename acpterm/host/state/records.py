@@ -20,9 +20,9 @@ from acpterm import __version__
 from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
+from acpterm.config.providers import Isolation
 from acpterm.policy.questions import AnswerDecision, AnsweredBy, Scope
-from acpterm.providers.provider import Isolation
-from acpterm.pty.limits import Cause, ResourceLimits
+from acpterm.pty.limits import RESOURCES, Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -285,33 +285,23 @@ class RecordingRecord(Struct, kw_only=True, omit_defaults=True):
     """Whether the file contains the marker with the exit status."""
 
 
-class LimitsRecord(Struct, kw_only=True, omit_defaults=True):
-    """The limits of a terminal. See `config.profiles.Limits` and `pty.limits.ResourceLimits`."""
+class LimitsRecord(Limits, frozen=True, forbid_unknown_fields=False, kw_only=True):
+    """The limits of a terminal."""
 
-    idle: float | None = None
-    memory: int | None = None
-    cpu: float | None = None
-    processes: int | None = None
-    open_files: int | None = None
-    file_size: int | None = None
-    disk_io: int | None = None
-    unenforced: list[str] = []
+    unenforced: list[str] = msgspec.field(default_factory=list)
     """A sentence about each limit that was set, but cannot be enforced on this machine."""
 
     @classmethod
     def from_limits(cls, limits: Limits) -> Self | None:
-        """Return a record of those limits that a worker needs while the program runs.
-
-        These are `idle` and the limits of the program's resources. Return None if none is set.
-        """
-        names = ("idle", *ResourceLimits._fields)
-        values = {name: getattr(limits, name) for name in names}
-        return None if all(value is None for value in values.values()) else cls(**values)
+        """Return a record of the limits that hold while the program runs; None if none is set."""
+        values = {name: getattr(limits, name) for name in ("idle", *RESOURCES)}
+        return None if set(values.values()) == {None} else cls(**values)
 
     @property
     def resources(self) -> ResourceLimits:
         """The limits of the resources that the terminal's processes use."""
-        return ResourceLimits(*(getattr(self, name) for name in ResourceLimits._fields))
+        values = {name: getattr(self, name) for name in RESOURCES}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class TerminalRecord(Record, kw_only=True, omit_defaults=True):
@@ -416,8 +406,8 @@ class LaunchRecord(Record, kw_only=True, omit_defaults=True):
 
     command: bytes
     args: list[bytes] | None = None
-    env: list[tuple[bytes, bytes]] = []
-    """The variables that the request contained; they override variables of the same name."""
+    env: list[tuple[bytes, bytes | None]] = []
+    """The variables of the request, which override others of the same name; None removes one."""
     context: ContextRecord
     resources: ResourcesParams | None = None
     """What the request asked of a cluster."""

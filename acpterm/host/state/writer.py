@@ -25,17 +25,17 @@ class StateWriter:
     def __init__(self, store: StateStore) -> None:
         self._store: Final = store
         self._dirty: dict[str, Encode | None] = {}
-        self._wakeup = trio.Event()
+        self._wakeup: Final = trio.lowlevel.ParkingLot()
 
     def changed(self, key: str, encode: Encode) -> None:
         """Make the next flush store the record that `encode` returns, under the key `key`."""
         self._dirty[key] = encode
-        self._wakeup.set()
+        self._wakeup.unpark_all()
 
     def removed(self, key: str) -> None:
         """Make the next flush delete the record of `key` from the store."""
         self._dirty[key] = None
-        self._wakeup.set()
+        self._wakeup.unpark_all()
 
     def discard(self, key: str) -> None:
         """Make a dirty `key` clean without a write, for a record that the keeper deletes itself."""
@@ -58,6 +58,6 @@ class StateWriter:
     async def run(self) -> None:
         """Flush after each turn of the event loop in which a record has changed."""
         while True:
-            await self._wakeup.wait()
-            self._wakeup = trio.Event()
+            while not self._dirty:
+                await self._wakeup.park()
             self.flush()

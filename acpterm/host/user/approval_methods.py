@@ -1,6 +1,7 @@
 """The handlers of the user's methods about approvals: list, answer and follow the questions."""
 
 from collections import deque
+from typing import Final
 
 import trio
 
@@ -94,7 +95,7 @@ class _Follower:
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Question, Answer | None]] = deque()
-        self._has_items = trio.Event()
+        self._has_items: Final = trio.lowlevel.ParkingLot()
 
     def attends(self, question: Question) -> bool:
         """Return True: the user can answer every question through this client."""
@@ -114,11 +115,10 @@ class _Follower:
 
     def _put(self, item: tuple[Question, Answer | None]) -> None:
         self._queue.append(item)
-        self._has_items.set()
+        self._has_items.unpark_all()
 
     async def next(self) -> tuple[Question, Answer | None]:
         """Wait for the next item, and return it: a question, and its answer (None if it is new)."""
         while not self._queue:
-            self._has_items = trio.Event()
-            await self._has_items.wait()
+            await self._has_items.park()
         return self._queue.popleft()

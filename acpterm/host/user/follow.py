@@ -63,21 +63,18 @@ async def follow(
         _replace_earlier(entry, params.holder),
         _release_at_end(user, terminal, hold=params.hold),
     ):
-        while True:
+        while params.stay or position < begin:
+            status = await terminal.wait_output(position)
             await user.sender.drain()
-            # Read `exit` first: once it is set, the output up to `ring.end` is complete.
-            ended = terminal.exit is not None
             end = terminal.ring.end if params.stay else begin
-            if position < end:
-                position = _send(user, terminal, params, position, end)
-                if params.hold:
-                    user.hold_output(terminal, position)
-                elif position >= begin and not ended and (position == end or not params.times):
-                    await trio.sleep(POLL_INTERVAL_S if position == end else CATCH_UP_INTERVAL_S)
-            elif ended or not params.stay:
-                return FollowResponse(position, exit_info(terminal.exit))
-            else:
-                await terminal.wait_changed()
+            if position == end:
+                break
+            position = _send(user, terminal, params, position, end)
+            if params.hold:
+                user.hold_output(terminal, position)
+            elif position >= begin and status is None and (position == end or not params.times):
+                await trio.sleep(POLL_INTERVAL_S if position == end else CATCH_UP_INTERVAL_S)
+        return FollowResponse(position, exit_info(terminal.exit))
 
 
 @contextmanager

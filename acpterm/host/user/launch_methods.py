@@ -8,7 +8,7 @@ record.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from acpterm.acp.agent_meta import ResourcesParams
+from acpterm.acp.agent_meta import ResourcesParams, variable_of
 from acpterm.acp.user_api import (
     InspectResponse,
     LaunchInfo,
@@ -17,6 +17,7 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     WindowInfo,
 )
+from acpterm.host.audit_trail import command_fields
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.command import summary
@@ -25,8 +26,8 @@ from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import ContextRecord, LaunchRecord, pack_text, unpack_text
 from acpterm.host.user.connection import UserConnection
-from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.providers.provider import ENGINES, NAMES, is_place
+from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote, readable
+from acpterm.providers.provider import NAMES, is_place
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -43,12 +44,13 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         user.context,
         command=params.command,
         args=params.args,
-        env=[(item.name, item.value) for item in params.env],
+        env=[*map(variable_of, params.env)],
         cwd=params.cwd or user.context.cwd,
         size=(params.cols or settings.cols, params.rows or settings.rows),
         attended=True,
         stdin=params.stdin,
     )
+    request.check_provider(params.provider or "local")
     with host.registry.reserve_name(params.name) as name:
         if not is_place(params.provider or "local"):
             await user.directories.check(request.cwd)
@@ -58,12 +60,9 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
             host,
             params.provider,
             request.cwd,
-            has_stdin=params.stdin is not None,
             resources=params.resources,
         )
-        host.trail.users_create(
-            params.command, params.args, directory=request.cwd, provider=placement.provider.name
-        )
+        _record_create(host, params.command, params.args, request.cwd, placement)
         terminal = await request.start(host.pool, record, placement, host.state_writer)
         if params.hold:
             user.hold_output(terminal, 0)
@@ -71,6 +70,18 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         entry = TerminalEntry(terminal, record, host.state_writer, launch=launch)
         host.add(entry, request.env)
     return host.terminal_info(entry)
+
+
+def _record_create(
+    host: HostState, command: str, args: list[str] | None, cwd: str, placement: Placement
+) -> None:
+    host.trail.record(
+        "create",
+        **command_fields(command, args),
+        directory=readable(cwd),
+        provider=placement.provider.name,
+        by="user",
+    )
 
 
 def _launch_of(
@@ -87,7 +98,10 @@ def _launch_of(
     return LaunchRecord(
         command=pack_text(params.command),
         args=None if params.args is None else [pack_text(word) for word in params.args],
-        env=[(pack_text(item.name), pack_text(item.value)) for item in params.env],
+        env=[
+            (pack_text(name), None if value is None else pack_text(value))
+            for name, value in map(variable_of, params.env)
+        ],
         context=record,
         resources=params.resources,
     )
@@ -98,28 +112,20 @@ def _users_placement(
     provider: str | None,
     cwd: str,
     *,
-    has_stdin: bool = False,
     resources: ResourcesParams | None = None,
 ) -> Placement:
     """Return the placement of a program of the user.
 
     The program may write in its working directory `cwd`, and use the network. `provider` is the
-    name of a provider; None means `local`, since the setting `provider` is for agents. `has_stdin`
-    says whether a file or pipe is the program's stdin, which containers and places do not support.
+    name of a provider; None means `local`, since the setting `provider` is for agents.
     `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`: -32602
-    if the provider is unknown, or does not support the stdin or the resources; -32603 if the
-    provider cannot be used.
+    if the provider is unknown, or does not support the resources; -32603 if the provider cannot be
+    used.
     """
     name = provider or "local"
     if name not in (*NAMES, *host.settings.places):
         known = ", ".join((*NAMES, *host.settings.places))
         raise RpcError(INVALID_PARAMS, f"provider {quote(name)} is unknown: there are {known}")
-    if has_stdin and (name in ENGINES or is_place(name)):
-        raise RpcError(
-            INVALID_PARAMS,
-            f"the provider {name!r} cannot pass stdin on to the program: its stdin is the terminal "
-            "(acpterm run -n)",
-        )
     return host.policy.placement(name, cwd, network=True, resources=resources_of(resources))
 
 
@@ -155,7 +161,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         context,
         command=command,
         args=args,
-        env=[(unpack_text(name), unpack_text(value)) for name, value in launch.env],
+        env=list(_variables(launch).items()),
         cwd=context.cwd,
         size=(entry.record.cols, entry.record.rows),
         attended=True,
@@ -165,12 +171,11 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         # or if the provider cannot be used any more.
         if not is_place(entry.record.provider):
             await user.directories.check(request.cwd)
+        request.check_provider(entry.record.provider)
         placement = _users_placement(
             host, entry.record.provider, request.cwd, resources=launch.resources
         )
-        host.trail.users_create(
-            command, args, directory=request.cwd, provider=placement.provider.name
-        )
+        _record_create(host, command, args, request.cwd, placement)
         host.registry.kill(entry, EndedBy.USER)
         with user.cancel_on_close():
             # The program and its children must have released their resources, such as a port.
@@ -228,11 +233,14 @@ def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectRespons
 
 def _launch_info(launch: LaunchRecord) -> LaunchInfo:
     command, args = _words(launch)
-    env = {**launch.context.env, **dict(launch.env)}.items()
+    inherited = {
+        unpack_text(name): unpack_text(value) for name, value in launch.context.env.items()
+    }
+    env = (inherited | _variables(launch)).items()
     return LaunchInfo(
         command=_text(command),
         args=None if args is None else [_text(word) for word in args],
-        env={_text(unpack_text(name)): _text(unpack_text(value)) for name, value in env},
+        env={_text(name): _text(value) for name, value in env if value is not None},
         umask=launch.context.umask,
     )
 
@@ -240,6 +248,13 @@ def _launch_info(launch: LaunchRecord) -> LaunchInfo:
 def _words(launch: LaunchRecord) -> tuple[str, list[str] | None]:
     args = None if launch.args is None else [unpack_text(word) for word in launch.args]
     return unpack_text(launch.command), args
+
+
+def _variables(launch: LaunchRecord) -> dict[str, str | None]:
+    return {
+        unpack_text(name): None if value is None else unpack_text(value)
+        for name, value in launch.env
+    }
 
 
 def _text(text: str) -> str:

@@ -21,7 +21,6 @@ from acpterm.acp.user_api import (
     ListRequest,
     NoParams,
     RenameRequest,
-    ScreenRequest,
     UserCreateRequest,
     UserReadRequest,
     UserResizeRequest,
@@ -42,7 +41,7 @@ from acpterm.acp.user_streams import (
     SubscribeRequest,
     WindowRequest,
 )
-from acpterm.acp.web_api import WebOpenRequest
+from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
@@ -81,7 +80,7 @@ USER_METHODS = MethodTable(
             UserTerminalRequest, terminal_methods.release, result_at_once=Empty()
         ),
         "_acpterm/terminal/promote": Method(UserTerminalRequest, terminal_methods.promote),
-        "_acpterm/terminal/screen": Method(ScreenRequest, terminal_methods.screen),
+        "_acpterm/terminal/screen": Method(UserTerminalRequest, terminal_methods.screen),
         "_acpterm/terminal/attach": Method(AttachRequest, terminal_methods.attach),
         "_acpterm/terminal/window": Method(WindowRequest, terminal_methods.window),
         "_acpterm/terminal/export": Method(ExportRequest, terminal_methods.export),
@@ -101,6 +100,9 @@ USER_METHODS = MethodTable(
         "_acpterm/events": Method(EventsRequest, daemon_methods.events, acts_first=True),
         "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
         "_acpterm/web/status": Method(NoParams, web_methods.status),
+        "_acpterm/token/create": Method(TokenCreateRequest, web_methods.create_token),
+        "_acpterm/token/list": Method(NoParams, web_methods.tokens),
+        "_acpterm/token/remove": Method(TokenRemoveRequest, web_methods.remove_token),
         "_acpterm/share/create": Method(ShareCreateRequest, share_methods.create, acts_first=True),
         "_acpterm/share/list": Method(NoParams, share_methods.list_all),
         "_acpterm/share/revoke": Method(ShareRevokeRequest, share_methods.revoke),

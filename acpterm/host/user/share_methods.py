@@ -47,11 +47,11 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
         share, url = await web.new_share(
             entry.id, write=params.write, lifetime_s=params.for_ms / 1000
         )
-    user.host.trail.share(
+    user.host.trail.record(
         "share",
-        share.id,
+        entry,
+        share=share.id,
         by="user",
-        terminal=entry,
         reason="visitors can type" if share.write else "visitors can watch",
     )
     return ShareCreateResponse(**msgspec.structs.asdict(_info(user.host, share)), url=url)
@@ -81,7 +81,7 @@ def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
         )
     if len(found) > 1:
         raise RpcError(INVALID_PARAMS, f"{len(found)} shares begin with {quote(wanted)}")
-    user.host.trail.share("unshare", found[0], by="user")
+    user.host.trail.record("unshare", share=found[0], by="user")
     web.revoke_share(found[0])
     return Empty()
 

@@ -19,7 +19,6 @@ from acpterm.acp.user_api import (
     ListResponse,
     OutputResponse,
     RenameRequest,
-    ScreenRequest,
     ScreenResponse,
     TerminalInfo,
     UserReadRequest,
@@ -69,6 +68,8 @@ async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
 async def get(user: UserConnection, params: GetRequest) -> TerminalInfo:
     """`_acpterm/terminal/get`: return one terminal."""
     entry = user.entry(params.terminal_id, own=params.own)
+    if params.background:
+        return await terminal_ops.info_with_background(user.host, entry)
     await user.host.background.check(entry)
     return user.host.terminal_info(entry)
 
@@ -218,13 +219,10 @@ def promote(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
     return user.host.terminal_info(entry)
 
 
-async def screen(user: UserConnection, params: ScreenRequest) -> ScreenResponse:
+async def screen(user: UserConnection, params: UserTerminalRequest) -> ScreenResponse:
     """`_acpterm/terminal/screen`: return the current screen, with colours."""
     entry = user.entry(params.terminal_id)
-    found = await terminal_ops.screen(user.sender, entry.terminal)
-    if params.history:
-        found.history = await terminal_ops.history(entry.terminal, found, params.history)
-    return found
+    return await terminal_ops.screen(user.sender, entry.terminal)
 
 
 def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, AttachResponse]:

@@ -8,6 +8,7 @@ import os
 import sys
 
 from acpterm.keeper import ring_file
+from acpterm.keeper.encodings import ENCODINGS
 from acpterm.keeper.process.diagnostics import log
 from acpterm.keeper.process.notify import (
     LEADER_PREFIX,
@@ -17,11 +18,12 @@ from acpterm.keeper.process.notify import (
     Notifier,
 )
 from acpterm.keeper.process.store import Store
-from acpterm.keeper.programs import spawn, system
+from acpterm.keeper.programs import reading, spawn, system
 from acpterm.keeper.programs.reading import Reader
 from acpterm.keeper.programs.reaping import Child
 from acpterm.keeper.programs.terminal import Terminal
 from acpterm.keeper.programs.terminals import Terminals
+from acpterm.keeper.protocol import ORPHANS_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,7 +145,7 @@ class Keeper:
             number = error.errno or errno.EIO
             self._send("refused", request, number, error.strerror or os.strerror(number))
             return
-        except (ValueError, TypeError, OverflowError) as error:
+        except (ValueError, TypeError, OverflowError, ImportError) as error:
             self._send("refused", request, errno.EINVAL, f"the keeper cannot start this: {error}")
             return
         facts = terminal.child.pid, terminal.child.started, way, terminal.session
@@ -158,6 +160,7 @@ class Keeper:
         the message is invalid.
         """
         _, name, program, cols, rows, ring_size, record = message.fields[:7]
+        encoding = message.fields[7] if len(message.fields) > 7 else "utf-8"
         if message.cut:
             raise OSError(errno.EMFILE, "the keeper has no descriptor left")
         if name in self.terminals.by_name:
@@ -166,6 +169,10 @@ class Keeper:
         ring_fd, mapped = ring_file.create_ring(ring_size)
         try:
             self._write_record(mapped, name, record)
+            if number := ENCODINGS.index(encoding):
+                mapped.header[ring_file.ENCODING] = number
+                # Here an error refuses the terminal; in a read it would end the keeper.
+                mapped.decoder = reading.new_decoder(number)
             pid, master, leader, way = spawn.spawn(program, cols, rows, cgroup)
         except BaseException:
             mapped.close()
@@ -232,7 +239,11 @@ class Keeper:
         self.store.delete(f"e/{name}")
 
     def _exited(self, terminal: Terminal, report: Exit) -> None:
-        self._send("exited", terminal.name, *report)
+        # An orphan of a program that is no child of this keeper is none, either.
+        orphans = None if report[0] is None else self._orphans()
+        if orphans is not None and len(orphans) > ORPHANS_MAX:
+            orphans = None
+        self._send("exited", terminal.name, *report, orphans)
 
     def _closed(self, terminal: Terminal, end: int) -> None:
         self._remove_pty(terminal.name)
@@ -253,15 +264,22 @@ class Keeper:
     def _reap_orphans(self) -> None:
         """Reap children that are neither programs of terminals, nor leaders, nor workers."""
         self._is_reaping = False
-        known = self.terminals.by_pid.keys() | self.terminals.leader_pids | self.worker_pids
-        for pid in system.children_of_this_process():
-            if pid not in known:
-                try:
-                    os.waitpid(pid, os.WNOHANG)
-                except ChildProcessError:
-                    continue
+        for pid in self._orphans() or ():
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                continue
         for terminal in tuple(self.terminals.held):
             terminal.close_if_unused()
+
+    def _orphans(self) -> list[int] | None:
+        """Return the pids of the children that are neither programs nor leaders nor workers."""
+        children = system.children_of_this_process()
+        if children is None:
+            return None
+        terminals = self.terminals
+        found = set(children).difference(terminals.by_pid, terminals.leader_pids, self.worker_pids)
+        return list(found)
 
 
 def _record_key(name: str) -> str:

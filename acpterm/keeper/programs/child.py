@@ -172,7 +172,8 @@ def _no_interpreter(path: str) -> str:
     except OSError:
         first = b""
     if first.startswith(b"#!"):
-        interpreter = os.fsdecode(first[2:].strip())
+        # A line end of Windows is a part of the name.
+        interpreter = os.fsdecode(first[2:].strip(b" \t\n")).replace("\r", "\\r")
         return f"{path}: cannot be run: its interpreter {interpreter} is not there"
     return f"{path}: cannot be run: it, or a loader that it needs, is not there"
 

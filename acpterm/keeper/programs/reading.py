@@ -15,11 +15,13 @@ import os
 import termios
 import time
 
-from acpterm.keeper.ring_file import CONSUMED, HEAD, RESERVED, WRITTEN_AT
+from acpterm.keeper.encodings import GROWTH
+from acpterm.keeper.ring_file import CONSUMED, ENCODING, HEAD, RESERVED, WRITTEN_AT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.programs.decoding import Decoder
     from acpterm.keeper.ring_file import RingFile
 
 # Ways to read.
@@ -56,9 +58,24 @@ _GATHER_MAX_S = 0.003
 # After a yield that took too long, because the CPUs are busy, do not yield for this time.
 _NO_YIELD_S = 0.05
 _FLOOD_BYTES = 1024
+# Output that is converted is read in pieces of this size, if the ring has room for what it becomes.
+_CONVERTED_BYTES = 4096
+_CONVERTED_ROOM = GROWTH * (_CONVERTED_BYTES + 8)
 # On a system without sched_yield the PTY is just checked again.
 _yield = getattr(os, "sched_yield", lambda: None)
 _monotonic = time.monotonic
+
+
+def new_decoder(word: int) -> Decoder:
+    """Return the decoder for output with `word` as `ENCODING`."""
+    from acpterm.keeper.programs.decoding import Decoder  # noqa: PLC0415  rarely needed, and large
+
+    return Decoder(word)
+
+
+def room(ring: RingFile) -> int:
+    """Return how many bytes `ring` has room for. Without room for a read, the ring is full."""
+    return ring.free_bytes() - (_CONVERTED_ROOM if ring.header[ENCODING] else 0)
 
 
 class Reader:
@@ -88,11 +105,16 @@ class Reader:
         head = header[HEAD]
         limit = header[CONSUMED] + ring.capacity
         end = min(head + min(max_bytes, ring.capacity), limit)
-        if end <= head:
+        if header[ENCODING]:
+            end = limit
+        if end == head or room(ring) <= 0:
             return RING_FULL
         header[RESERVED] = end
         try:
-            after = self._read(master, ring, end, how)
+            if header[ENCODING]:
+                after = self._read_converted(master, ring, head + max_bytes, how)
+            else:
+                after = self._read(master, ring, end, how)
         finally:
             header[RESERVED] = header[HEAD]
         if header[HEAD] != head:
@@ -132,6 +154,27 @@ class Reader:
                 self._reads += 1
                 if self._reads % _POLL_OTHERS_READS == 0 and self._loop.others_ready(master):
                     return LIMIT_REACHED
+        return LIMIT_REACHED
+
+    def _read_converted(self, master: int, ring: RingFile, end: int, how: int) -> int:
+        header = ring.header
+        if ring.decoder is None:
+            ring.decoder = new_decoder(header[ENCODING])
+        while header[HEAD] < end:
+            if room(ring) <= 0:
+                return RING_FULL
+            try:
+                data = os.read(master, _CONVERTED_BYTES)
+            except BlockingIOError:
+                return EMPTY
+            except OSError:
+                data = b""
+            ring.append(ring.decoder.feed(data, final=not data))
+            header[ENCODING] = ring.decoder.word
+            if not data:
+                return HUNG_UP
+            if how == AVAILABLE and not self._waiting_bytes(master):
+                return EMPTY
         return LIMIT_REACHED
 
     def _waiting_bytes(self, master: int) -> int:

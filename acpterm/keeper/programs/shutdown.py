@@ -69,7 +69,7 @@ def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Te
         else:
             del unreaped[pid]
     members = set(_session_members(sessions))
-    children = set(system.children_of_this_process()) or set(unreaped)
+    children = set(system.children_of_this_process() or unreaped)
     for pid in members | children:
         _kill(os.kill, pid)
     for pid in children:

@@ -98,11 +98,11 @@ def open_pidfd(pid: int) -> int | None:
         return None
 
 
-def children_of_this_process() -> list[int]:
-    """Return the pids of this process's children, including zombies; empty if unknown."""
+def children_of_this_process() -> list[int] | None:
+    """Return the pids of this process's children, including zombies; None if unknown."""
     pid = os.getpid()
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb") as file:
             return [int(child) for child in file.read().split()]
     except OSError:
-        return []
+        return None

@@ -147,8 +147,8 @@ class Terminal:
         self._close_if_finished()
 
     def resume(self, fraction: float) -> None:
-        """Resume reading the PTY if more than `fraction` (0 to 1) of the ring is free."""
-        if self.ring is not None and self.ring.free_bytes() > fraction * self.ring.capacity:
+        """Resume reading the PTY if it has room, and more than `fraction` of the ring is free."""
+        if self.ring is not None and reading.room(self.ring) > fraction * self.ring.capacity:
             self._unstall()
             if self.ended and self.exit is None:
                 self._drain()
@@ -220,7 +220,7 @@ class Terminal:
         if stopped == reading.RING_FULL:
             self._stall()
             # A worker that freed space just before `STALLED` was set has sent no wake-up.
-            if self.ring.free_bytes() > 0:
+            if reading.room(self.ring) > 0:
                 self._unstall()
                 self._poll()
                 return reading.LIMIT_REACHED

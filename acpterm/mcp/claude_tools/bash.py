@@ -10,11 +10,18 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import OUTPUT_CHARS_MAX, REST, crop_output, session_reply
-from acpterm.mcp.cropping import crop
+from acpterm.mcp.claude_tools.replies import (
+    CONTINUED_BY,
+    OUTPUT_CHARS_MAX,
+    REST,
+    crop_output,
+    next_calls,
+    session_reply,
+)
+from acpterm.mcp.named_shell import has_ended
 from acpterm.mcp.sessions import Launch
-from acpterm.mcp.shell_replies import command_reply, state_of_command
-from acpterm.mcp.states import SessionResult, call_text
+from acpterm.mcp.shell_replies import command_reply, crop_command
+from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_new, removed_on_failure, wait_until
 
@@ -70,24 +77,25 @@ async def _in_shell(call: Call, command: str, limit: float) -> Reply:
     If the command waits for input, or has not ended after `limit` seconds, its shell becomes a
     background session.
     """
-    session, completed, _ = await call.shells.run(
-        call, _SHELL, command, limit, at_limit="set_aside"
-    )
-    if state_of_command(completed) == "exited":
+    call.approval_s = limit
+    ran = await call.shells.run(call, _SHELL, command, limit, at_limit="set_aside")
+    session, completed = ran.session, ran.completed
+    if has_ended(completed):
         heading = _with_code(completed.exit_code, "")
-        next_call = call_text("Bash", command=...)
     else:
         is_waiting = completed.state == "waiting_for_input"
         why = "waits for input" if is_waiting else f"has not ended after {limit:g} s"
+        if ran.screen_size is not None:
+            why = "draws the whole screen"
         heading = f"The command {why}, and continues in the background with ID: {session.id}\n"
-        next_call = call_text("BashOutput", bash_id=session.id)
     return command_reply(
-        session,
-        completed,
-        crop(completed.output, OUTPUT_CHARS_MAX),
-        next_call=next_call,
+        ran,
+        crop_command(completed, OUTPUT_CHARS_MAX),
+        next_calls=next_calls(session, ran.screen_size),
+        stop="KillShell",
         heading=heading,
         note=REST,
+        is_short=True,
     )
 
 
@@ -109,5 +117,6 @@ TOOL = Tool(
     params=Params,
     result=SessionResult,
     execute=_execute,
+    continued_by=CONTINUED_BY,
     destructive=True,
 )

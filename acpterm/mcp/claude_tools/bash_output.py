@@ -12,17 +12,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.claude_tools.replies import (
+    CONTINUED_BY,
     LINE_CHARS_MAX,
     OUTPUT_CHARS_MAX,
     REST,
     crop_output,
+    next_calls,
     session_reply,
 )
 from acpterm.mcp.cropping import crop
+from acpterm.mcp.named_shell import has_ended
 from acpterm.mcp.patterns import ModelPattern
-from acpterm.mcp.shell_replies import command_reply, state_of_command
+from acpterm.mcp.sessions import Session
+from acpterm.mcp.shell_replies import command_reply
 from acpterm.mcp.shells import CATCH_UP_S
-from acpterm.mcp.states import SessionResult, call_text, state_of
+from acpterm.mcp.states import SessionResult, state_of
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_new
 
@@ -41,23 +45,29 @@ async def _execute(call: Call, params: Params) -> Reply:
     call.approval_s = 0
     session = await call.get(params.bash_id)
     pattern = None if params.filter is UNSET else ModelPattern(params.filter)
-    shell = await call.shells.wait(call, session, CATCH_UP_S)
-    if shell is not None:
-        completed, new = shell
+    async with call.turn(session):
+        return await _read(call, session, pattern)
+
+
+async def _read(call: Call, session: Session, pattern: ModelPattern | None) -> Reply:
+    ran = await call.shells.wait(call, session, CATCH_UP_S)
+    if ran is not None:
+        completed, new = ran.completed, ran.new
         if pattern is not None and completed.state == "running":
             new, rest = _split(new)
             call.shells.unread(session, rest)
-        ended = state_of_command(completed) == "exited"
+        ended = has_ended(completed)
         status = "completed" if ended else "running"
-        output = crop(await _matching(new, pattern), OUTPUT_CHARS_MAX)
+        output = crop(await _matching(new, pattern), OUTPUT_CHARS_MAX, ran.lost)
         code = completed.exit_code if ended else None
         return command_reply(
-            session,
-            completed,
+            ran,
             output,
-            next_call=call_text("KillShell", shell_id=session.id),
+            next_calls=next_calls(session, ran.screen_size),
+            stop="KillShell",
             text=_text(status, code, output.with_note(REST)),
             note=REST,
+            is_short=True,
         )
     view = await read_new(call, session)
     if pattern is not None and state_of(view) == "running":
@@ -108,5 +118,6 @@ TOOL = Tool(
     params=Params,
     result=SessionResult,
     execute=_execute,
+    continued_by=CONTINUED_BY,
     reads_only=True,
 )

@@ -22,17 +22,19 @@ class Killed(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
+    if await call.starts.withdraw(params.shell_id):
+        withdrawn = Killed(
+            message=f"Successfully killed shell: {params.shell_id}", shell_id=params.shell_id
+        )
+        state = "[not started: the question to the user was withdrawn]"
+        return Reply(state=state, text=as_json(withdrawn), data=withdrawn)
     session = await call.get(params.shell_id)
     await call.sessions.stop(session)
     killed = Killed(
         message=f"Successfully killed shell: {session.id} ({session.command})",
         shell_id=session.id,
     )
-    return Reply(
-        state=f"[stopped after {session.uptime:.1f} s · its id is no longer valid]",
-        text=as_json(killed),
-        data=killed,
-    )
+    return Reply(text=as_json(killed), data=killed)
 
 
 TOOL = Tool(

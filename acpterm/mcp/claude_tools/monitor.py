@@ -11,7 +11,12 @@ import anyio
 from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.claude_tools.replies import LINE_CHARS_MAX, crop_output, session_reply
+from acpterm.mcp.claude_tools.replies import (
+    CONTINUED_BY,
+    LINE_CHARS_MAX,
+    crop_output,
+    session_reply,
+)
 from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
@@ -100,5 +105,6 @@ TOOL = Tool(
     params=Params,
     result=SessionResult,
     execute=_execute,
+    continued_by=CONTINUED_BY,
     destructive=True,
 )

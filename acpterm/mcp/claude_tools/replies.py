@@ -8,27 +8,34 @@ from typing import Final
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.sessions import Session
-from acpterm.mcp.states import View, call_text, session_result, state_line
+from acpterm.mcp.states import View, says_more, session_result, state_line
 from acpterm.mcp.tool import Reply
 
+CONTINUED_BY: Final = ("BashOutput", "bash_id")
 OUTPUT_CHARS_MAX: Final = 30_000
 LINE_CHARS_MAX: Final = 8192
 """A longer incomplete line is reported in pieces."""
+NO_KEYS: Final = "no tool of this set presses keys"
 REST: Final = "run the command again with its output in a file, and read the file"
 """How to read output that was left out: no tool of this set returns earlier output."""
 
 
+def next_calls(session: Session, screen_size: str | None) -> tuple[str, ...]:
+    """Return what can follow while a command waits for input: no tool of this set can type."""
+    keys = () if screen_size is None else (NO_KEYS,)
+    return (*keys, f"the user can: acpterm attach {session.id}", "KillShell")
+
+
 async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
-    """Return the result about a background shell: a line with the state of the shell, then `text`.
+    """Return the result about a background shell: `text`, after a line with what else is known.
 
     The state is taken from `view`. `note` says how to read the output that was left out. If the
     shell has ended and has left nothing running, remove `session`.
     """
-    stop = call_text("KillShell", shell_id=session.id)
-    next_calls = (call_text("BashOutput", bash_id=session.id), stop)
-    status = state_line(session, view, next_calls=next_calls, stop=stop)
+    calls = next_calls(session, view.screen_size)
+    status = state_line(session, view, next_calls=calls, stop="KillShell")
     reply = Reply(
-        state=status,
+        state=status if says_more(session, view) else None,
         text=text,
         data=session_result(session, view, status, note),
     )
@@ -42,5 +49,5 @@ def crop_output(view: View) -> str:
 
     Return `REST`, even if no output was left out: it says how to read output that was left out.
     """
-    view.cropped = crop(view.text, OUTPUT_CHARS_MAX)
+    view.cropped = crop(view.text, OUTPUT_CHARS_MAX, view.lost)
     return REST

@@ -11,12 +11,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.sessions import Session
-from acpterm.mcp.states import View, call_text, state_line
+from acpterm.mcp.states import View, call_text, says_more, state_line
 from acpterm.mcp.tool import Reply
 
 CHARS_PER_TOKEN: Final = 4
 DEFAULT_TOKENS: Final = 10_000
 _CHUNK_ID_BYTES: Final = 3
+_KEYS: Final = r'keys: "\u001b" Escape, "\u001b[A" Up, "\u001b[B" Down, "\r" Enter, "\u0003" Ctrl-C'
 
 
 class Chunk(Struct, kw_only=True, omit_defaults=True):
@@ -54,28 +55,25 @@ async def chunk_reply(
     """
     end = view.exit
     text = view.text
-    output = crop(text, max(1, round(tokens)) * CHARS_PER_TOKEN)
+    output = crop(text, max(1, round(tokens)) * CHARS_PER_TOKEN, view.lost)
+    lost = 0 if view.lost is None else view.lost.bytes
     number = int(session.id.rpartition("-")[2])
-    code: int | UnsetType = UNSET
-    if end is not None:
-        # The schema has no signal: 128 stands for every signal.
-        code = end.code if end.code is not None else 128
     note = call_text("exec_command", cmd="… > file") + ", and read the file"
-    poll = call_text("write_stdin", session_id=number, chars=... if view.is_waiting else "")
+    next_calls = () if view.screen_size is None else (f"write_stdin with {_KEYS}",)
     runs = end is None or bool(end.background)
     left = "" if end is None else " ".join(str(each.pid) for each in end.background)
-    stop = call_text("exec_command", cmd=f"kill {left}")
-    status = state_line(session, view, next_calls=(poll,), stop=stop)
+    status = state_line(session, view, next_calls=next_calls, stop=f"kill {left}")
     chunk = Chunk(
         status=status,
         chunk_id=secrets.token_hex(_CHUNK_ID_BYTES),
         wall_time_seconds=round(waited_s, 4),
         output=output.with_note(note),
-        exit_code=code,
+        exit_code=UNSET if end is None else end.shell_status,
         session_id=number if runs else UNSET,
-        original_token_count=len(text) // CHARS_PER_TOKEN,
+        original_token_count=(len(text) + lost) // CHARS_PER_TOKEN,
     )
-    reply = Reply(state=status, text=_text(chunk), data=chunk)
+    state = status if says_more(session, view) else None
+    reply = Reply(state=state, text=_text(chunk), data=chunk)
     if not runs:
         await call.sessions.remove(session)
     return reply

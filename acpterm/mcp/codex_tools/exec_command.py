@@ -10,7 +10,7 @@ from acpterm.mcp.call import Call
 from acpterm.mcp.codex_tools.chunks import DEFAULT_TOKENS, Chunk, chunk_reply
 from acpterm.mcp.sessions import Launch
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import read_new, removed_on_failure, wait_until
+from acpterm.mcp.waiting import read_new, removed_on_failure, wait_for_end
 
 YIELD_MS: Final = 10_000
 YIELD_MIN_MS: Final = 250
@@ -85,7 +85,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     session.command = params.cmd
     async with removed_on_failure(call, session):
         wait_ms = min(max(params.yield_time_ms, YIELD_MIN_MS), YIELD_MAX_MS)
-        await wait_until(call, session, timeout_s=wait_ms / 1000)
+        await wait_for_end(call, session, wait_ms / 1000)
         view = await read_new(call, session)
     waited = anyio.current_time() - began
     return await chunk_reply(call, session, view, params.max_output_tokens, waited)

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from acpterm.mcp.call import Call
 from acpterm.mcp.codex_tools.chunks import DEFAULT_TOKENS, Chunk, chunk_reply
 from acpterm.mcp.codex_tools.exec_command import YIELD_MAX_MS, YIELD_MIN_MS
+from acpterm.mcp.sessions import Session
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_new, type_into, wait_until
 
@@ -41,15 +42,21 @@ async def _execute(call: Call, params: Params) -> Reply:
     session = await call.get(f"{params.session_id:g}")
     wait_ms = YIELD_MIN_MS if params.yield_time_ms is UNSET else params.yield_time_ms
     if params.chars:
-        await type_into(session, params.chars)
-        await anyio.sleep(YIELD_MIN_MS / 1000)
-        wait_ms = min(wait_ms, YIELD_MAX_MS) - YIELD_MIN_MS
+        async with call.turn(session):
+            await type_into(session, params.chars)
+            await anyio.sleep(YIELD_MIN_MS / 1000)
+            await _wait(call, session, min(wait_ms, YIELD_MAX_MS) - YIELD_MIN_MS)
+            view = await read_new(call, session)
     else:
-        wait_ms = min(max(wait_ms, POLL_MIN_MS), POLL_MAX_MS)
-    await wait_until(call, session, input_since=session.reported_waiting, timeout_s=wait_ms / 1000)
-    view = await read_new(call, session)
+        await _wait(call, session, min(max(wait_ms, POLL_MIN_MS), POLL_MAX_MS))
+        async with call.turn(session):
+            view = await read_new(call, session)
     waited = anyio.current_time() - began
     return await chunk_reply(call, session, view, params.max_output_tokens, waited)
+
+
+async def _wait(call: Call, session: Session, wait_ms: float) -> None:
+    await wait_until(call, session, input_since=session.reported_waiting, timeout_s=wait_ms / 1000)
 
 
 TOOL = Tool(

@@ -10,15 +10,14 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from acpterm.acp.agent_api import Positive
-from acpterm.api.results import Completed
 from acpterm.mcp.call import Call
-from acpterm.mcp.cropping import crop
-from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.cropping import crop, lost_before
+from acpterm.mcp.session_tools.replies import session_reply, shell_reply
 from acpterm.mcp.sessions import Launch, Session
-from acpterm.mcp.shell_replies import command_reply, exit_heading, state_of_command
-from acpterm.mcp.states import SessionResult, View, call_text
+from acpterm.mcp.shell_replies import crop_command
+from acpterm.mcp.states import SessionResult, View
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import read_new, removed_on_failure, wait_until
+from acpterm.mcp.waiting import read_new, removed_on_failure, wait_for_end
 
 _BACKGROUND_WAIT_S: Final = 0.5
 """Seconds that a call waits for a command in the background.
@@ -70,11 +69,12 @@ async def _execute(call: Call, params: Params) -> Reply:
         wait = _BACKGROUND_WAIT_S if params.run_in_background else limit
         # A killed command needs a moment to end after its time limit.
         grace = 5.0 if kills else 0.0
-        await wait_until(call, session, timeout_s=wait + grace)
+        await wait_for_end(call, session, wait + grace)
         view = await read_new(call, session)
         if view.exit is not None:
             view = await _whole(call, session, view, params.max_output)
-    reply = await session_reply(call, session, view, heading(session, view, limit))
+    continues = view.exit is None or bool(view.exit.background)
+    reply = await session_reply(call, session, view, shows_id=continues)
     if view.exit is not None and not (view.exit.background or view.cropped.is_cropped):
         # The client has all output, and was never sent the id.
         await call.sessions.remove(session)
@@ -87,7 +87,8 @@ async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kill
     `limit` is the time limit of the command in seconds. At the limit, the command is killed if
     `kills` is true, and otherwise continues in the shell.
     """
-    session, completed, was_killed = await call.shells.run(
+    call.approval_s = 0 if params.run_in_background else limit
+    ran = await call.shells.run(
         call,
         name,
         params.command,
@@ -95,23 +96,8 @@ async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kill
         cwd=params.cwd,
         at_limit="kill" if kills else "continue",
     )
-    return command_reply(
-        session,
-        completed,
-        crop(completed.output, params.max_output or call.settings.crop_output),
-        next_call=_next_call(name, session, completed),
-        heading=_killed(limit) if was_killed else exit_heading(session, completed),
-    )
-
-
-def _next_call(name: str, session: Session, completed: Completed) -> str:
-    match state_of_command(completed):
-        case "running":
-            return call_text("terminal_wait", sessionId=session.id)
-        case "waiting_for_input":
-            return call_text("terminal_continue", sessionId=session.id, stdin=...)
-        case _:
-            return call_text("terminal_bash", session=name, command=...)
+    output = crop_command(ran.completed, params.max_output or call.settings.crop_output)
+    return shell_reply(ran, output)
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
@@ -120,36 +106,15 @@ async def _whole(call: Call, session: Session, view: View, max_output: int | Non
     Before the call, `view.text` comes from the output that the host retains as bytes. If a command
     prints much, the host retains a longer part of the output as text than as bytes. `view.cropped`
     becomes the new `view.text`, cropped to `max_output` characters; if `max_output` is None, to the
-    number in the setting `tool_crop_output`. `view.lost` becomes 1 if the beginning of the text is
-    not retained, otherwise 0.
+    number in the setting `tool_crop_output`.
     """
     whole = await session.terminal.output()
     view.text = whole.text
-    view.cropped = crop(whole.text, max_output or call.settings.crop_output)
-    view.lost = int(whole.truncated)
+    view.lost = None
+    if whole.truncated:
+        view.lost = lost_before(whole.text, whole.position, whole.beginning, whole.total_lines)
+    view.cropped = crop(whole.text, max_output or call.settings.crop_output, view.lost)
     return view
-
-
-def heading(session: Session, view: View, limit: float) -> str:
-    """Return the text that precedes the output in the reply.
-
-    If the command has ended, the text says how. If not, the text has the id of `session`, under
-    which the command continues. `limit` is the time limit of the command in seconds.
-    """
-    end = view.exit
-    if end is None:
-        why = "waits for input" if view.is_waiting else "has not ended yet"
-        does = "is stopped" if view.stopped is not None else f"{why}, and continues"
-        return f"Terminal Id: {session.id}\nThe command {does}.\n\nOutput:\n"
-    if end.ended_by == "timeout":
-        return _killed(limit)
-    if end.signal is not None and end.code is None:
-        return f"Signal: {end.signal}\n\nOutput:\n"
-    return f"Exit Code: {end.code}\n\nOutput:\n"
-
-
-def _killed(limit: float) -> str:
-    return f"Command timed out after {limit:g} s, and was killed.\n\nOutput:\n"
 
 
 TOOL = Tool(

@@ -7,9 +7,13 @@ from msgspec import Meta, Struct, field
 from acpterm.client.sanitize import one_line
 from acpterm.mcp.call import Call
 from acpterm.mcp.connection import Question
+from acpterm.mcp.cropping import crop
+from acpterm.mcp.named_shell import has_ended
 from acpterm.mcp.patterns import ModelPattern
-from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.session_tools.replies import session_reply, shell_reply
 from acpterm.mcp.sessions import Session
+from acpterm.mcp.shell_replies import unknown_end
+from acpterm.mcp.shells import CATCH_UP_S
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
@@ -34,7 +38,7 @@ class Params(Struct, kw_only=True):
         str | None,
         Meta(
             description="Wait until this regular expression matches output that came after the "
-            "input of this call"
+            "input of this call, and is not its echo"
         ),
     ] = None
     timeout_seconds: Annotated[
@@ -53,6 +57,18 @@ async def _execute(call: Call, params: Params) -> Reply:
     call.approval_s = params.timeout_seconds or call.settings.max_interval
     session = await call.get(params.session_id)
     pattern = None if params.wait_for is None else ModelPattern(params.wait_for)
+    async with call.turn(session):
+        return await _continue(call, session, params, pattern)
+
+
+async def _continue(
+    call: Call, session: Session, params: Params, pattern: ModelPattern | None
+) -> Reply:
+    is_shell = call.shells.is_busy(session)
+    if is_shell and not await call.shells.catch_up(session) and (params.stdin or params.keys):
+        raise ToolError(
+            f"nothing was typed into {session.id}: its command has ended; terminal_wait returns how"
+        )
     if params.ask_user:
         await type_into(session, await _ask_user(call, session))
     elif params.stdin or params.keys:
@@ -65,8 +81,17 @@ async def _execute(call: Call, params: Params) -> Reply:
         waited = await wait_until(
             call, session, pattern=pattern, until_input=False, timeout_s=timeout
         )
+        session.matched = max(session.matched, waited.end)
+    heading = f"Terminal Session: {session.id}\n\nOutput:\n"
+    if is_shell and (ran := await call.shells.wait(call, session, CATCH_UP_S)) is not None:
+        matched = None if waited is None else waited.matched
+        if has_ended(ran.completed):
+            heading = unknown_end(ran.completed)
+        return shell_reply(
+            ran, crop(ran.new, call.settings.crop_output, ran.lost), heading, matched
+        )
     view = await read_new(call, session, waited)
-    return await session_reply(call, session, view, f"Terminal Session: {session.id}\n\nOutput:\n")
+    return await session_reply(call, session, view, heading)
 
 
 async def _ask_user(call: Call, session: Session) -> str:

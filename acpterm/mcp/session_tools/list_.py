@@ -69,7 +69,7 @@ async def _execute(call: Call, params: Params) -> Reply:
             each.id,
             _short(each.command),
             each.position,
-            "Idle" if each.idle else "Yes" if each.running or each.background else "No",
+            "Yes" if each.background else "Idle" if each.idle else "Yes" if each.running else "No",
             f"{each.uptime:.0f}s",
         )
         for each in listed
@@ -85,23 +85,27 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _listed(call: Call, session: Session) -> Listed:
+    is_over = call.shells.is_busy(session) and not await call.shells.catch_up(session)
     now = await session.terminal.read(session.position, max_bytes=1)
     session.exit = now.exit
     asks = now.waiting_for_input
-    if asks:
-        asks = (await session.terminal.info()).waiting_for_input
     shell = call.shells.idle_name(session)
     is_free = shell is not None
+    background = [] if now.exit is None else [*now.exit.background]
+    if asks or is_free or is_over:
+        info = await session.terminal.info(background=is_free or is_over)
+        asks = info.waiting_for_input
+        background = background or info.background or []
     return Listed(
         id=session.id,
         command=f"shell {shell}" if is_free else session.command,
         position=session.position,
-        running=now.exit is None,
-        waitingForInput=False if is_free else asks,
-        idle=is_free or (bool(now.waiting_for_input) and not asks),
+        running=now.exit is None and not is_over,
+        waitingForInput=False if is_free or is_over else asks,
+        idle=is_free or (bool(now.waiting_for_input) and not asks and not is_over),
         uptime=round(session.uptime, 3),
         cwd=session.cwd,
-        background=[background_line(each) for each in now.exit.background] if now.exit else [],
+        background=[background_line(each) for each in background],
     )
 
 

@@ -69,6 +69,8 @@ async def _execute(call: Call, params: Params) -> Reply:
     retained = await _read(session, params.since)
     is_paged = (params.offset, params.limit, params.grep) != (None, None, None)
     lines = split_lines(retained.text)
+    if is_paged:
+        lines = [piece for line in lines for piece in _pieces(line)]
     numbered = list(enumerate(lines))
     if params.grep is not None:
         numbered = await ModelPattern(params.grep).matching(lines)
@@ -104,9 +106,15 @@ async def _read(session: Session, since: int | None) -> _Text:
     """Return the text from the position `since` on, or all retained text if `since` is None."""
     if since is None:
         whole = await session.terminal.output()
-        return _Text(whole.text, whole.position, whole.truncated, whole.exit is not None)
+        text = session.clean(whole.text)
+        return _Text(text, whole.position, whole.truncated, whole.exit is not None)
     text, lost, last = await read_all(session.terminal, since)
-    return _Text(text, last.position, lost > 0, last.exit is not None)
+    return _Text(session.clean(text), last.position, lost > 0, last.exit is not None)
+
+
+def _pieces(line: str) -> list[str]:
+    """Return a line in pieces that fit on a page, since one line may be all the output."""
+    return [line[at : at + PAGE_CHARS_MAX] for at in range(0, len(line), PAGE_CHARS_MAX)]
 
 
 def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
@@ -114,7 +122,7 @@ def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple
 
     `lines` has the lines to choose from, as pairs: the line's number in the output, counted from 0,
     and the line. If `params` has no `offset`, `limit` or `grep`, the page is all of `lines`.
-    Otherwise the page has at most `PAGE_CHARS_MAX` characters, or is a single line that is longer.
+    Otherwise the page has at most `PAGE_CHARS_MAX` characters.
     """
     if (params.offset, params.limit, params.grep) == (None, None, None):
         return 0, lines

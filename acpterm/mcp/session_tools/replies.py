@@ -1,8 +1,11 @@
 """What the results of several session tools have in common."""
 
 from acpterm.mcp.call import Call
+from acpterm.mcp.cropping import Cropped
 from acpterm.mcp.sessions import Session
-from acpterm.mcp.states import View, call_text, session_result, state_line
+from acpterm.mcp.shell_replies import command_reply, unknown_end
+from acpterm.mcp.shells import Ran
+from acpterm.mcp.states import SCREEN_CALLS, View, call_text, session_result, state_line
 from acpterm.mcp.tool import Reply
 
 
@@ -14,30 +17,28 @@ def how_to_read(session: Session, view: View) -> str:
     )
 
 
-def next_calls(session: Session, view: View) -> tuple[str, ...]:
-    """Return the tool calls that a result suggests to the model, as text.
-
-    `view` says whether the program waits for input. The caller uses the calls only while the
-    program runs.
-    """
+def _next_calls(view: View) -> tuple[str, ...]:
+    """Return the tools that a result suggests to the model while the program runs."""
+    if view.screen_size is not None:
+        return SCREEN_CALLS
     if view.is_waiting:
-        return (call_text("terminal_continue", sessionId=session.id, stdin=...),)
-    if view.stopped is not None:
-        return (call_text("terminal_stop", sessionId=session.id),)
-    return (
-        call_text("terminal_wait", sessionId=session.id),
-        call_text("terminal_stop", sessionId=session.id),
-    )
+        return ("terminal_continue",)
+    return ("terminal_wait" if view.stopped is None else "terminal_stop",)
 
 
-async def session_reply(call: Call, session: Session, view: View, heading: str) -> Reply:
+async def session_reply(
+    call: Call, session: Session, view: View, heading: str = "", *, shows_id: bool = False
+) -> Reply:
     """Return the result about a session; its text is `heading`, then the output in `view`.
 
-    If the program has ended, record that its end was reported.
+    `shows_id` says whether the line with the state has the id. If the program has ended, record
+    that its end was reported.
     """
     note = how_to_read(session, view)
-    stop = call_text("terminal_stop", sessionId=session.id)
-    status = state_line(session, view, next_calls=next_calls(session, view), stop=stop)
+    calls = _next_calls(view)
+    if session.is_idle and (name := call.shells.idle_name(session)) is not None:
+        calls = (call_text("terminal_bash", session=name),)
+    status = state_line(session, view, next_calls=calls, stop="terminal_stop", shows_id=shows_id)
     reply = Reply(
         state=status,
         text=f"{heading}{view.cropped.with_note(note)}",
@@ -46,3 +47,26 @@ async def session_reply(call: Call, session: Session, view: View, heading: str) 
     if view.exit is not None:
         await call.sessions.mark_reported(session)
     return reply
+
+
+def shell_reply(
+    ran: Ran, output: Cropped, heading: str | None = None, matched: str | None = None
+) -> Reply:
+    """Return the result about a command in a persistent shell, with the tools that can follow.
+
+    Without a `heading`, which has the id of the session, the line with the state has it.
+    """
+    next_calls: tuple[str, ...] = ("terminal_wait",)
+    if ran.screen_size is not None:
+        next_calls = SCREEN_CALLS
+    elif ran.completed.state == "waiting_for_input":
+        next_calls = ("terminal_continue",)
+    return command_reply(
+        ran,
+        output,
+        next_calls=next_calls,
+        stop="terminal_stop",
+        heading=unknown_end(ran.completed) if heading is None else heading,
+        matched=matched,
+        shows_id=heading is None,
+    )

@@ -25,7 +25,7 @@ class Stopped(Struct, kw_only=True):
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    if await call.starts.withdraw(call.sessions, params.session_id):
+    if await call.starts.withdraw(params.session_id):
         status = "[not started: the question to the user was withdrawn]"
         return Reply(
             state=status,
@@ -34,9 +34,8 @@ async def _execute(call: Call, params: Params) -> Reply:
         )
     session = await call.get(params.session_id)
     await call.sessions.stop(session)
-    status = f"[stopped after {session.uptime:.1f} s · its id is no longer valid]"
+    status = f"[stopped after {session.uptime:.1f} s]"
     return Reply(
-        state=status,
         text=f"Terminal session {session.id} terminated.",
         data=Stopped(id=session.id, status=status, terminated=True),
     )

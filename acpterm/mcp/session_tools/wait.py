@@ -11,18 +11,18 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 import anyio
 from msgspec import Meta, Struct, field
 
+from acpterm.acp.agent_api import Natural
 from acpterm.api.errors import AcptermError, RequestError
-from acpterm.api.results import Completed, Waited
 from acpterm.mcp.call import Call
-from acpterm.mcp.cropping import crop
 from acpterm.mcp.patterns import ModelPattern
-from acpterm.mcp.session_tools.replies import session_reply
+from acpterm.mcp.session_tools.replies import session_reply, shell_reply
 from acpterm.mcp.sessions import Session
-from acpterm.mcp.shell_replies import command_reply, exit_heading
-from acpterm.mcp.states import SessionResult, call_text
+from acpterm.mcp.shell_replies import crop_command
+from acpterm.mcp.shells import Ran
+from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
-from acpterm.mcp.waiting import read_new, wait_until
+from acpterm.mcp.waiting import Ended, read_new, wait_until
 
 Condition: TypeAlias = Literal["exit", "input", "idle", "text"]
 
@@ -44,7 +44,11 @@ class Params(Struct, kw_only=True):
     ] = field(name="for", default=None)
     pattern: Annotated[
         str | None,
-        Meta(description="Regular expression, searched in the output since the last input"),
+        Meta(description="Regular expression, searched in the output after the last result"),
+    ] = None
+    since: Annotated[
+        Natural | None,
+        Meta(description="Search the pattern in all output from this position on, in bytes"),
     ] = None
     idle_seconds: Annotated[
         float, Meta(description="How long there must be no output, for idle", gt=0)
@@ -60,10 +64,11 @@ class _Conditions(NamedTuple):
     until_input: bool | Literal["prompt"]
     timeout: float
     counts_old_input: bool
+    since: int | None = None
     input_since: int = -1
 
 
-_WaitOne: TypeAlias = Callable[[Call, Session, _Conditions], Awaitable[Waited | Completed]]
+_WaitOne: TypeAlias = Callable[[Call, Session, _Conditions], Awaitable[Ended | Ran]]
 
 
 async def _execute(call: Call, params: Params) -> Reply:
@@ -71,39 +76,21 @@ async def _execute(call: Call, params: Params) -> Reply:
     call.approval_s = conditions.timeout
     sessions = await _sessions(call, params.session_id)
     session, waited = await _first(call, sessions, conditions)
-    if isinstance(waited, Completed):
-        return _command_reply(call, session, waited)
-    view = await read_new(call, session, waited)
-    reason = {
-        "match": "the pattern matched",
-        "idle": f"no output for {params.idle_seconds:g} s",
-        "input": "it waits for input",
-        "exit": "it has ended",
-        "timeout": "nothing of this has come yet: call terminal_wait again to continue",
-    }[waited.reason]
-    heading = f"Terminal Session: {session.id}\nWaited: {reason}\n\nOutput:\n"
-    return await session_reply(call, session, view, heading)
+    if isinstance(waited, Ran):
+        return _command_reply(call, waited)
+    async with call.turn(session):
+        view = await read_new(call, session, waited)
+    reasons = {"idle": f", no output for {params.idle_seconds:g} s", "timeout": ", not yet"}
+    # The state says the other reasons.
+    view.waited = reasons.get(waited.reason, "")
+    if waited.was_shown:
+        view.waited = ": call again for the next"
+    return await session_reply(call, session, view, shows_id=True)
 
 
-def _command_reply(call: Call, session: Session, completed: Completed) -> Reply:
-    """Return the reply of `terminal_wait` about a command in the persistent shell of `session`.
-
-    `completed` has the command's state and output.
-    """
-    shell = call.shells.idle_name(session)
-    if completed.state == "waiting_for_input":
-        next_call = call_text("terminal_continue", sessionId=session.id, stdin=...)
-    elif shell is None:
-        next_call = call_text("terminal_wait", sessionId=session.id)
-    else:
-        next_call = call_text("terminal_bash", session=shell, command=...)
-    return command_reply(
-        session,
-        completed,
-        crop(completed.output, call.settings.crop_output),
-        next_call=next_call,
-        heading=exit_heading(session, completed),
-    )
+def _command_reply(call: Call, ran: Ran) -> Reply:
+    """Return the reply of `terminal_wait` about a command in a persistent shell."""
+    return shell_reply(ran, crop_command(ran.completed, call.settings.crop_output))
 
 
 def _conditions(call: Call, params: Params) -> _Conditions:
@@ -122,6 +109,7 @@ def _conditions(call: Call, params: Params) -> _Conditions:
         until_input=("prompt" if "text" in wanted and not given else "input" in wanted),
         timeout=call.limited(timeout),
         counts_old_input="input" in (given or ()),
+        since=params.since,
     )
 
 
@@ -137,16 +125,17 @@ async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Ses
 
 async def _first(
     call: Call, sessions: list[Session], conditions: _Conditions
-) -> tuple[Session, Waited | Completed]:
+) -> tuple[Session, Ended | Ran]:
     """Wait for all sessions at once; return the first whose wait ends, and the result of the wait.
 
     An error, for example because a session was removed, does not end the wait for the others. If
     the waits for all sessions fail, raise the first error.
     """
-    found: list[tuple[Session, Waited | Completed]] = []
+    found: list[tuple[Session, Ended | Ran]] = []
     failures: list[AcptermError | ToolError] = []
-    nothing_else = conditions.pattern is None and all(
-        each.reported_waiting >= 0 and not each.is_idle for each in sessions
+    is_idle_shell = len(sessions) == 1 and call.shells.idle_name(sessions[0]) is not None
+    nothing_else = conditions.pattern is None and (
+        is_idle_shell or all(each.reported_waiting >= 0 and not each.is_idle for each in sessions)
     )
 
     async def wait(session: Session, wait_one: _WaitOne, conditions: _Conditions) -> None:
@@ -181,11 +170,12 @@ async def _first(
     return found[0]
 
 
-async def _program(call: Call, session: Session, conditions: _Conditions) -> Waited:
+async def _program(call: Call, session: Session, conditions: _Conditions) -> Ended:
     return await wait_until(
         call,
         session,
         pattern=conditions.pattern,
+        since=conditions.since,
         idle=conditions.idle,
         until_input=conditions.until_input,
         input_since=conditions.input_since,
@@ -193,7 +183,7 @@ async def _program(call: Call, session: Session, conditions: _Conditions) -> Wai
     )
 
 
-async def _command(call: Call, session: Session, conditions: _Conditions) -> Waited | Completed:
+async def _command(call: Call, session: Session, conditions: _Conditions) -> Ended | Ran:
     """Wait for the command in the persistent shell of `session`; return its result.
 
     Of the conditions, only `until_input` and `timeout` apply. If no command runs in the shell any
@@ -206,11 +196,13 @@ async def _command(call: Call, session: Session, conditions: _Conditions) -> Wai
         until_input=conditions.until_input is True,
         input_since=conditions.input_since,
     )
-    return await _program(call, session, conditions) if found is None else found[0]
+    return await _program(call, session, conditions) if found is None else found
 
 
-def _is_over(ended: Waited | Completed) -> bool:
-    return (ended.state != "running") if isinstance(ended, Completed) else ended.reason != "timeout"
+def _is_over(ended: Ended | Ran) -> bool:
+    if isinstance(ended, Ran):
+        return ended.completed.state != "running"
+    return ended.reason != "timeout"
 
 
 TOOL = Tool(

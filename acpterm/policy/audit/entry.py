@@ -7,8 +7,9 @@ a member without a value is omitted. An entry of another version of acpterm may 
 import math
 import re
 import time
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -25,26 +26,67 @@ The time of an entry may be earlier than that of an entry before it, by at most 
 are queued before they are written, and the clock may be changed.
 """
 
-EVENTS: Final = {
-    "create": "An agent or the user requests a terminal.",
-    "check": "An agent asks whether a command may run, without a terminal.",
-    "decision": "A command is allowed or denied.",
-    "refused": "A command is refused: by a decision, or for another reason.",
-    "started": "The program runs.",
-    "kill": "The program is killed on request.",
-    "exit": "The program has ended.",
-    "promote": "The user takes a terminal over from its agent.",
-    "attach": "The user, or a visitor of a share, attaches to a terminal.",
-    "detach": "The user, or a visitor of a share, detaches from a terminal.",
-    "input": "Input was typed. What was typed is never recorded.",
-    "release": "The agent or the user releases a terminal.",
-    "share": "The user makes a link to a terminal: a share.",
-    "unshare": "A share is revoked, or its terminal is removed.",
-    "login": "A browser logs in, as the user or with a share.",
-    "logout": "A browser logs out.",
-    "gap": "Entries are missing: how many, from when to when, and why.",
+
+class Event(NamedTuple):
+    """A kind of entry. The words and the colour are those of `acpterm audit` and of the page.
+
+    `words` are the details of an entry, with `{members}` of it. Two spaces separate pieces, commas
+    those in parentheses, and " | " alternatives, of which the first complete one is used. A piece
+    is left out if a member that it names is missing.
+    """
+
+    meaning: str
+    words: str = (
+        "{signal}  ({limit}, {rule})  ended {background}  pid {pid}  by {by}  {share}  {reason}  "
+        "{command}"
+    )
+    colour: str | None = None
+    bus: str | None = None
+    """The event of the host's event bus of which it is the entry, if any."""
+
+
+_REQUEST: Final = (
+    "{command}  ({decision}, {level}, rule {rule}, {profile}, {provider})  in {directory}"
+)
+EVENTS: Final[Mapping[str, Event]] = {
+    "create": Event("An agent or the user requests a terminal.", _REQUEST, "green"),
+    "check": Event("An agent asks whether a command may run, without a terminal.", _REQUEST),
+    "decision": Event(
+        "A command is allowed or denied.",
+        "{decision} by {by} | {decision}  ({level}, rule {rule})  {reason}  {command}",
+    ),
+    "refused": Event("A command is refused: by a decision, or for another reason.", colour="red"),
+    "started": Event("The program runs.", bus="created"),
+    "kill": Event("The program is killed on request.", colour="red", bus="killed"),
+    "exit": Event(
+        "The program has ended.",
+        "ended by {signal} | ended with {code} | ended  ({endedBy}, {limit})  {reason}",
+        "cyan",
+        "exited",
+    ),
+    "promote": Event("The user takes a terminal over from its agent.", bus="promoted"),
+    "attach": Event("The user, or a visitor of a share, attaches to a terminal.", bus="attached"),
+    "detach": Event("The user, or a visitor of a share, detaches from a terminal.", bus="detached"),
+    "input": Event(
+        "Input was typed. What was typed is never recorded.",
+        "{bytes} typed by {by} {share} | {bytes} typed by {by}",
+    ),
+    "release": Event("The agent or the user releases a terminal.", bus="released"),
+    "share": Event("The user makes a link to a terminal: a share."),
+    "unshare": Event("A share is revoked, or its terminal is removed."),
+    "token": Event("The user makes a bearer token for an agent."),
+    "untoken": Event("The user removes an agent's bearer token."),
+    "login": Event("A browser logs in, as the user or with a share."),
+    "logout": Event("A browser logs out."),
+    "gap": Event(
+        "Entries are missing: how many, from when to when, and why.",
+        "{lost} lost from {from} to {to}: {reason}",
+        "yellow",
+    ),
 }
-"""The events, and what each means."""
+"""The events. `make docs` writes them for the page, and for the documentation."""
+DECISION_COLOURS: Final = {"allow": "green", "deny": "red"}
+"""The colours of the entries `decision`."""
 
 Text = str | None
 Number = int | None

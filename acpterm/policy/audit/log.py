@@ -99,7 +99,7 @@ class AuditLog:
         self._batch: Batch | None = None
         self._queued = self._queued_bytes = 0
         self._inputs: Final = InputCounts()
-        self._wakeup = trio.Event()
+        self._wakeup: Final = trio.lowlevel.ParkingLot()
         self._worker: Final = os.getpid()
         self._seq = 0
         # The number of lost entries, and the times of the first and the last one, since the last
@@ -131,7 +131,7 @@ class AuditLog:
                 self._add("input", typed.fields, typed.at)
             if event != "input":
                 self._add(event, fields, at)
-            self._wakeup.set()
+            self._wakeup.unpark_all()
         except Exception as error:  # noqa: BLE001  an entry must not stop what it describes
             self._lose(at, f"an entry cannot be encoded: {type(error).__name__}")
 
@@ -223,8 +223,7 @@ class AuditLog:
             due_at = self._inputs.due_at
             timeout = math.inf if due_at is None else max(0.0, due_at - time.monotonic())
             with trio.move_on_after(timeout):
-                await self._wakeup.wait()
-            self._wakeup = trio.Event()
+                await self._wakeup.park()
             self._put_typed(is_all=False)
 
     def _put_typed(self, *, is_all: bool) -> None:

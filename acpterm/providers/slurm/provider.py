@@ -22,7 +22,7 @@ import trio
 
 from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.providers.place_client import shared_directory
-from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.provider import Command, Prepared, ProviderError
 from acpterm.providers.slurm import progress
 from acpterm.providers.slurm.allocations import Allocations
 from acpterm.providers.slurm.commands import (
@@ -54,8 +54,6 @@ class SlurmProvider:
     `daemon` is the identity of this daemon, by which a later daemon recognizes the jobs that this
     daemon has left. If only `check` is called, `daemon` may be None.
     """
-
-    isolation: Final[Isolation] = "none"
 
     def __init__(self, name: str, place: SlurmPlace, daemon: Daemon | None = None) -> None:
         self.name: Final = name

@@ -23,7 +23,7 @@ import trio
 
 from acpterm.config.places import SshPlace
 from acpterm.providers.place_client import client_environment, private_directory
-from acpterm.providers.provider import Command, Isolation, Prepared, ProviderError
+from acpterm.providers.provider import Command, Prepared, ProviderError
 from acpterm.providers.sandbox_trial import trial_directory
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
@@ -48,8 +48,6 @@ class SshProvider:
     `daemon` is the identity of this daemon, by which the next worker finds the connections. If only
     `check` is called, `daemon` may be None.
     """
-
-    isolation: Final[Isolation] = "none"
 
     def __init__(self, name: str, place: SshPlace, daemon: Daemon | None = None) -> None:
         self.name: Final = name

@@ -97,7 +97,7 @@ class RemoteKeeper:
         self._link: KeeperLink | None = None
         self._unusable: tuple[Control, float, str] | None = None
         self._opening: Final = trio.Lock()
-        self._wanted = trio.Event()
+        self._wanted: Final = trio.lowlevel.ParkingLot()
         self._nursery: trio.Nursery | None = None
         self._running: Final = trio.Event()
 
@@ -112,7 +112,7 @@ class RemoteKeeper:
         While such a program is recorded, `run` opens the route whenever it is not open.
         """
         self._connections.kept.add(identifier)
-        self._wanted.set()
+        self._wanted.unpark_all()
 
     def let_go(self, identifier: str) -> None:
         """Record that the route need not be kept open for a job's program any more.
@@ -153,9 +153,8 @@ class RemoteKeeper:
             if name.startswith(_MARKER):
                 self.abandon(name.removeprefix(_MARKER))
         while True:
-            await self._wanted.wait()
             await self._stay_open()
-            self._wanted = trio.Event()
+            await self._wanted.park()
 
     async def _stay_open(self) -> None:
         pause = _PAUSE_S

@@ -8,8 +8,8 @@ A system call with a timeout does not show the timeout's purpose: `top` redraws 
 expires, while the prompt of Python 3.13 polls for input ten times a second and does nothing else.
 Only the time without output distinguishes the two; see `waiting_process`.
 
-A program outside the foreground group is stopped when it reads from the terminal or sets its modes;
-`stopped_program` finds it.
+A program outside the foreground group is stopped when it reads from the terminal or sets its modes,
+and one in the foreground may be stopped by Ctrl-Z; `stopped_program` finds them.
 
 Programs that forward input to another program hide whether that program waits. ssh and script
 always appear to wait for input; tmux never does, since its server reads the input.
@@ -88,10 +88,10 @@ def waiting_process(master: int, quiet: float = 0.0, program: int | None = None)
 
 
 class Stopped(NamedTuple):
-    """A program that was stopped when it used the terminal from the background.
+    """A program that was stopped: in the foreground, or when it used the terminal outside of it.
 
-    `signal` is SIGTTIN (it reads) or SIGTTOU (it sets the terminal's modes). `leader` is the name
-    of the leader of its process group.
+    `signal` is SIGTTIN (it reads) or SIGTTOU (it sets the terminal's modes) outside of it. `leader`
+    is the name of the leader of its process group.
     """
 
     pid: int
@@ -112,12 +112,13 @@ def stopped_program(master: int) -> Stopped | None:
         if not group:
             return None
         for process in islice(_descendants((group,), session), _PROCESSES_MAX):
-            if process.state != b"T" or process.group == group:
+            if process.state != b"T":
                 continue
+            stops = signal.valid_signals() if process.group == group else _BACKGROUND_SIGNALS
             with contextlib.suppress(*_GONE):
                 # 0 once the parent was notified of the stop: so the jobs of a shell are left out.
                 number = int(stat_fields(f"/proc/{process.pid}/stat")[-1])
-                if number in _BACKGROUND_SIGNALS:
+                if number in stops:
                     name, leader = (
                         name_of(pid).decode(errors="replace")
                         for pid in (process.pid, process.group)

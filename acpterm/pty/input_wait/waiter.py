@@ -21,6 +21,8 @@ _SHELLS: Final = frozenset(
 )
 # At their prompt they edit the line themselves; in line mode they run `read`.
 _EDITING_SHELLS: Final = frozenset(("bash", "fish", "ksh", "mksh", "tcsh", "xonsh", "zsh"))
+# Options of editors and pagers that may take the next word as their value.
+_VALUED: Final = frozenset(f"-{letter}".encode() for letter in "cefiloPpSsTtUuWwx") | {b"--cmd"}
 _CMDLINE_BYTES_MAX: Final = 4096
 _NAME_CHARS_MAX: Final = 40
 
@@ -46,13 +48,14 @@ def waiter_of(pid: int, *, reads_lines: bool = False) -> Waiter:
     if not name:
         return Waiter()
     # Debian's vim is `vim.basic`.
-    files = [word for word in argv[1:] if word and not word.startswith((b"-", b"+"))]
     if name.partition(".")[0] not in _EDITORS | _PAGERS:
         runs_read = reads_lines and name in _EDITING_SHELLS
         if name in _SHELLS and _has_prompt(argv[1:]) and not runs_read:
             return Waiter(f"{name} is at its prompt", False)
         return Waiter(f"{name} waits for input")
-    return Waiter(f"{name} waits on {_name(files[-1])}" if files else f"{name} waits", False)
+    before, last = [b"", b"", *filter(None, argv[1:])][-2:]
+    is_file = last and not last.startswith((b"-", b"+")) and before not in _VALUED
+    return Waiter(f"{name} waits on {_name(last)}" if is_file else f"{name} waits", False)
 
 
 def _has_prompt(args: list[bytes]) -> bool:

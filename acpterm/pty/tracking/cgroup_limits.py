@@ -15,18 +15,11 @@ only if its controller is enabled for the group, which `controllers.enable` does
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
-from acpterm.pty.limits import Cause, LimitError, ResourceLimits, is_file_size_exceeded
+from acpterm.pty.limits import CONTROLLERS, Cause, LimitError, ResourceLimits, is_file_size_exceeded
 
-CONTROLLERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "memory": ("memory",),
-    "cpu": ("cpu",),
-    "processes": ("pids",),
-    "disk_io": ("io", "memory"),
-}
-"""The names of the controllers that each limit of a control group needs, by the limit's name."""
 _CPU_PERIOD_US: Final = 100_000
 # The kernel refuses a smaller quota.
 _CPU_QUOTA_MIN_US: Final = 1_000
@@ -61,12 +54,11 @@ class Enforcement:
         `code` and `signal_name` are the program's exit status; one of them is None. Call this
         before the group is removed.
         """
-        limits = self.limits
         was_killed = signal_name == "SIGKILL" or code == 137
-        if limits.memory is not None and was_killed and self._out_of_memory():
-            return Cause("memory", limits.memory)
-        if limits.file_size is not None and is_file_size_exceeded(code, signal_name):
-            return Cause("file_size", limits.file_size)
+        if "memory" in self.limits and was_killed and self._out_of_memory():
+            return Cause("memory", self.limits["memory"])
+        if "file_size" in self.limits and is_file_size_exceeded(code, signal_name):
+            return Cause("file_size", self.limits["file_size"])
         return None
 
     def _out_of_memory(self) -> bool:
@@ -86,19 +78,18 @@ def enforce(
     `directory` is None if the terminal has no control group. `enable` enables a controller for the
     group; it returns None, or the reason why that is impossible.
     """
-    enforced, failed = limits, []
-    for name, controllers in CONTROLLERS.items():
-        value: float | None = getattr(limits, name)
-        if value is None:
+    enforced, failed = dict(limits), []
+    for name, value in limits.items():
+        if name not in CONTROLLERS:
             continue
         reason = _NO_GROUPS if directory is None else None
-        for controller in controllers:
+        for controller in CONTROLLERS[name]:
             reason = reason or enable(controller)
         if reason is None and directory is not None:
             reason = _set(directory, name, value)
         if reason is not None:
             failed.append(LimitError(name, value, reason))
-            enforced = enforced._replace(**{name: None})
+            del enforced[name]
     return Enforcement(enforced, directory, tuple(failed))
 
 
@@ -106,7 +97,7 @@ def _set(directory: str, name: str, value: float) -> str | None:
     """Set a limit of the control group `directory`.
 
     Returns None on success, otherwise the reason why the limit cannot be set.
-    `name` is a key of `CONTROLLERS`, and `value` is as in `ResourceLimits`.
+    `name` is a key of `CONTROLLERS`, and `value` its value.
     """
     try:
         if name == "memory":

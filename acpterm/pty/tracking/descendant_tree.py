@@ -21,6 +21,8 @@ from acpterm.pty.tracking.tree import Rlimits, collect, empty, retry_on_oserror
 
 # The tolerance when start times are compared: they are rounded to clock ticks (10 ms).
 START_SLACK_S: Final = 0.02
+# The longest time for which a list of pids is used: later, a pid may have been reused.
+LISTED_MAX_S: Final = 1.0
 
 _LEADER_END_S: Final = 1.0
 # How long `close` kills orphans that can be attributed to the tree only when it is closed.
@@ -52,8 +54,16 @@ class Adopter(Protocol):
         The tree is one of the open trees, or `closing`, which is no longer open during its `close`.
         """
 
-    def has_orphans_of(self, tree: "DescendantTree") -> bool | None:
-        """Return whether any running orphan belongs to `tree`; None if that is unknown."""
+    def has_orphans_of(
+        self, tree: "DescendantTree", listed: Collection[int] | None = None
+    ) -> bool | None:
+        """Return whether any running orphan belongs to `tree`; None if that is unknown.
+
+        `listed` are the pids of all orphans when the tree's program was reaped; None if unknown.
+        """
+
+    def started(self, tree: "DescendantTree", pid: int, session: int) -> None:
+        """Record the pid of the program of `tree`, and the id of its session."""
 
     def discard(self, tree: "DescendantTree") -> None:
         """Remove `tree`, which is being closed, from the open trees."""
@@ -84,6 +94,8 @@ class DescendantTree:
         self._spawn_ended = math.inf
         self._program_started = math.inf
         self._reaped_at: float | None = None
+        # The orphans of all trees when the program was reaped, until they are looked up.
+        self._listed: Collection[int] | None = None
         self._session: int | None = None
         self._session_ended_at: float | None = None
         self._is_over = False
@@ -144,6 +156,7 @@ class DescendantTree:
         self._spawn_ended = processes.now()
         self._pid = pid
         self._session = pid if session is None else session
+        self._adopter.started(self, pid, self._session)
         if not started:
             with contextlib.suppress(OSError):
                 found = processes.identity(pid)
@@ -163,11 +176,14 @@ class DescendantTree:
         """Record that from now on the terminal's program may run, and may start processes."""
         self._program_started = processes.now()
 
-    def reaped(self, at: float | None = None) -> None:
+    def reaped(self, at: float | None = None, orphans: Collection[int] | None = None) -> None:
         """Record that the program was reaped at the time `at`: from then on its pid may be reused.
 
-        `at` is a time as `processes.now` returns it; None means now.
+        `at` is a time as `processes.now` returns it; None means now. `orphans` are the pids of all
+        orphans then; None if unknown.
         """
+        self._is_over = orphans is not None and not orphans
+        self._listed = orphans
         self._reaped_at = processes.now() if at is None else at
         if self.leader is None:
             self.session_ended(self._reaped_at)
@@ -188,7 +204,10 @@ class DescendantTree:
                 return False
         # The first child has ended, so every remaining process is an orphan or descends from one.
         if not self._is_over:
-            has_orphans = self._adopter.has_orphans_of(self)
+            listed, self._listed = self._listed, None
+            if processes.now() > (self._reaped_at or 0) + LISTED_MAX_S:
+                listed = None
+            has_orphans = self._adopter.has_orphans_of(self, listed)
             if has_orphans is None:
                 return None
             # Without orphans, no process is left that could fork, so the tree stays empty.

@@ -31,17 +31,20 @@ otherwise the keeper does, and `run` returns at once.
 """
 
 import contextlib
+import math
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum, auto
 from typing import Final
+from weakref import WeakValueDictionary
 
 import trio
 
 from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import marks
-from acpterm.pty.tracking.descendant_tree import DescendantTree
+from acpterm.pty.tracking.descendant_tree import LISTED_MAX_S, DescendantTree
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.tree import collect
 from acpterm.runtime.bounded_dict import BoundedDict
@@ -63,17 +66,25 @@ class _Scan:
     """The processes found; None until the scan has ended."""
 
 
+class _Verdict(Enum):
+    """To which tree an orphan belongs, seen from one tree."""
+
+    OURS = auto()
+    OTHERS = auto()
+    UNKNOWN = auto()
+    ENDED = auto()
+
+
 class Subreaper:
     """Has the open trees of a daemon, and finds the tree to which an orphan belongs.
 
     `parent` is the pid of the process that starts all programs and adopts their orphans. If it is
     None, this process becomes a subreaper. It is then the parent itself, and `run` reaps orphans.
     If this process cannot become a subreaper, orphans become children of process 1, and
-    `self.parent` is 1. `sole_parent` is true if all children of the parent belong to trees, except
-    for excluded ones (`exclude`). Then an orphan without marks can be attributed to a tree by its
-    start time. `socket_path` is the path of the socket on which the daemon listens; None without
-    one. `trees` are the trees that are not closed yet, and `daemon` is the identity of the daemon,
-    which marks its programs.
+    `self.parent` is 1. `sole_parent` is true if all children of the parent belong to trees. Then an
+    orphan without marks can be attributed to a tree by its start time. `socket_path` is the path of
+    the socket on which the daemon listens; None without one. `trees` are the trees that are not
+    closed yet, and `daemon` is the identity of the daemon, which marks its programs.
     """
 
     def __init__(
@@ -89,7 +100,13 @@ class Subreaper:
         self.daemon: Final = Daemon.of(parent if parent != 1 else os.getpid(), socket_path)
         self.trees: Final[set[DescendantTree]] = set()
         self._sole_parent: Final = sole_parent
-        self._excluded: list[Callable[[], Iterable[int]]] = []
+        self._children: Final = linux.Children(parent)
+        # By the program's pid and the session's id.
+        self._tree_of: Final[WeakValueDictionary[int, DescendantTree]] = WeakValueDictionary()
+        # The orphans that were attributed, by pid, with their start times. The tree is None for
+        # detached processes.
+        self._orphans: Final[dict[int, tuple[float, DescendantTree | None]]] = {}
+        self._listed_at = -math.inf
         self._closed_tags: BoundedDict[int, None] = BoundedDict(_CLOSED_TAGS_MAX)
         self._next = _Scan()
         self._scanning = trio.Lock()
@@ -118,6 +135,10 @@ class Subreaper:
         tree.restore(pid, started, reaped_at, session)
         return tree
 
+    def started(self, tree: DescendantTree, pid: int, session: int) -> None:
+        """Record the pid of the program of `tree`, and the id of its session."""
+        self._tree_of[pid] = self._tree_of[session] = tree
+
     def discard(self, tree: DescendantTree) -> None:
         """Record that `tree` is closed.
 
@@ -125,6 +146,8 @@ class Subreaper:
         """
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
+        for pid in self._orphans_of(tree):
+            del self._orphans[pid]
 
     async def scan(self) -> list[ProcStat]:
         """Return all processes of the system, from a scan that begins after this call.
@@ -141,60 +164,87 @@ class Subreaper:
                 scan.found = [process for process in found if process is not None]
             return scan.found
 
-    def has_orphans_of(self, tree: DescendantTree) -> bool | None:
+    def has_orphans_of(
+        self, tree: DescendantTree, listed: Collection[int] | None = None
+    ) -> bool | None:
         """Return whether any running orphan belongs to `tree`, as far as that can be determined.
 
         - True: a running orphan belongs to `tree`; or orphans appear and end faster than they can
           be read, so that one that belongs to `tree` may still run.
-        - None: the children of the process `self.parent` cannot be read; or a running orphan for
-          which `owner` returns None was found before any running orphan of `tree`.
+        - None: the children of the process `self.parent` cannot be read; or no running orphan
+          certainly belongs to `tree`, but one may.
         - False: no running orphan belongs to `tree`.
 
-        Orphans are the children of the process `self.parent`, except the programs and the leaders
-        of open trees and the excluded processes. A program that is just being started is in no tree
-        yet, so it counts as an orphan. Orphans of closed trees are killed if any are found (see
-        `owner`). Raises `OSError` if no file descriptor is free.
+        Orphans are the children of the process `self.parent`, except the programs of open trees and
+        the leaders of sessions. `listed` are their pids as of at most `LISTED_MAX_S` ago, but after
+        the tree's program was reaped; if it is None, they are listed here, and programs that are
+        just being started may be among them. Orphans of closed trees are killed if any are found
+        (see `owner`). Raises `OSError` if no file descriptor is free.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
-        checked = self._non_orphans(tree)
+        if any(map(self._runs, self._orphans_of(tree))):
+            return True
+        checked: set[int] = set()
+        is_unknown = False
         for _ in range(_LISTINGS_MAX):
-            children = linux.children(self.parent)
-            if children is None:
+            orphans = self._list() if listed is None else {*listed}
+            listed = None
+            if orphans is None:
                 return None
-            is_settled = True
-            for pid in children - checked:
-                orphan = linux.read_stat(pid)
-                if orphan is None or orphan.ppid != self.parent:
-                    is_settled = False
-                    continue
-                if orphan.zombie:
-                    # It may have forked after the listing, so list again.
-                    is_settled = False
-                    continue
-                owner = self.owner(orphan, tree)
-                if owner is None or owner is tree:
-                    return None if owner is None else True
-            if is_settled:
-                return False
-            checked |= children
+            if (now := processes.now()) > self._listed_at + LISTED_MAX_S:
+                self._orphans.clear()
+            self._listed_at = now
+            for pid in self._orphans.keys() - orphans:
+                del self._orphans[pid]
+            new = orphans - self._orphans.keys() - checked
+            verdicts = {self._verdict(pid, tree) for pid in new}
+            if _Verdict.OURS in verdicts:
+                return True
+            is_unknown |= _Verdict.UNKNOWN in verdicts
+            # What has ended may have forked after the listing, so list again.
+            if _Verdict.ENDED not in verdicts:
+                return None if is_unknown else False
+            checked |= new
         return True
 
-    def exclude(self, pids: Callable[[], Iterable[int]]) -> None:
-        """Never treat a process whose pid is in `pids()` as an orphan.
+    def _verdict(self, pid: int, tree: DescendantTree) -> _Verdict:
+        orphan = linux.read_stat(pid)
+        if orphan is None or orphan.ppid != self.parent or orphan.zombie:
+            return _Verdict.ENDED
+        owner = self.owner(orphan, tree)
+        if owner is tree:
+            return _Verdict.OURS
+        # What started before the tree's program has no descendants in the tree.
+        is_known = owner is not None or pid in self._orphans or not tree.may_own(orphan)
+        return _Verdict.OTHERS if is_known else _Verdict.UNKNOWN
 
-        `pids` is called at each search for orphans.
-        """
-        self._excluded.append(pids)
+    def _list(self) -> set[int] | None:
+        children = self._children.read()
+        return children and {pid for pid in children if not self._is_own(pid)}
+
+    def _orphans_of(self, tree: DescendantTree) -> list[int]:
+        return [pid for pid, (_, owner) in self._orphans.items() if owner is tree]
+
+    def _runs(self, pid: int) -> bool:
+        """Return whether a known orphan still runs; forget one that has ended."""
+        found = linux.read_stat(pid)
+        if found is None or found.zombie or found.started != self._orphans[pid][0]:
+            del self._orphans[pid]
+            return False
+        return True
+
+    def close(self) -> None:
+        """Free the descriptor of the list of children."""
+        self._children.close()
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
         """Return the orphans among `found`, the processes that `scan` returned.
 
-        Orphans are the children of the process `parent`, except the programs of trees that were not
-        closed yet, and excluded processes (`exclude`).
+        Orphans are the children of the process `parent`, except the programs of open trees and the
+        leaders of sessions.
         """
-        excluded = self._non_orphans()
-        return [p for p in found if p.ppid == self.parent and p.pid not in excluded]
+        return [p for p in found if p.ppid == self.parent and not self._is_own(p.pid)]
 
     def owner(self, orphan: ProcStat, closing: DescendantTree) -> DescendantTree | None:
         """Return the tree to which `orphan` belongs; None if that is not certain.
@@ -203,9 +253,27 @@ class Subreaper:
         The orphan is recorded in the tree. If the orphan's marks are those of a closed tree, kills
         the orphan and returns None.
         """
-        trees = {*self.trees, closing}
-        if owner := next((tree for tree in trees if tree.has(orphan)), None):
+        if closing.has(orphan):
+            return self._record(orphan, closing)
+        started, owner = self._orphans.get(orphan.pid, (None, None))
+        if started == orphan.started:
             return owner
+        likely = self._tree_of.get(orphan.sid)
+        if likely in self.trees and likely.has(orphan):
+            return self._record(orphan, likely)
+        if owner := next((tree for tree in self.trees if tree.has(orphan)), None):
+            return self._record(orphan, owner)
+        return self._owner_by_evidence(orphan, closing)
+
+    def _record(self, orphan: ProcStat, owner: DescendantTree) -> DescendantTree:
+        if owner in self.trees:
+            self._orphans[orphan.pid] = orphan.started, owner
+        return owner
+
+    def _owner_by_evidence(
+        self, orphan: ProcStat, closing: DescendantTree
+    ) -> DescendantTree | None:
+        trees = {*self.trees, closing}
         found = marks.read(orphan.pid)
         owner = _tree_with_marks(found, trees)
         if owner is None:
@@ -213,19 +281,22 @@ class Subreaper:
             if found.tag in self._closed_tags or tag in self._closed_tags:
                 with contextlib.suppress(OSError):
                     processes.send(orphan, signal.SIGKILL)
-            elif self._sole_parent and orphan.ppid != 1 and not found.detached:
+            elif found.detached:
+                self._orphans[orphan.pid] = orphan.started, None
+            elif self._sole_parent and orphan.ppid != 1:
                 candidates = [tree for tree in trees if tree.may_own(orphan)]
                 owner = candidates[0] if len(candidates) == 1 else None
-        if owner is not None:
-            owner.recognise(orphan)
-        return owner
+        if owner is None:
+            return None
+        owner.recognise(orphan)
+        return self._record(orphan, owner)
 
-    def _non_orphans(self, closing: DescendantTree | None = None) -> set[int]:
-        excluded = {pid for pids in self._excluded for pid in pids()}
-        trees = {*self.trees} if closing is None else {*self.trees, closing}
-        roots = {tree.root for tree in self.trees if tree.root is not None}
-        leaders = {tree.leader for tree in trees if tree.leader is not None}
-        return excluded | roots | leaders | {os.getpid()}
+    def _is_own(self, pid: int) -> bool:
+        """Return whether `pid` is that of an open tree's program, of a leader, or our own."""
+        tree = self._tree_of.get(pid)
+        if tree is None:
+            return pid == os.getpid()
+        return pid == tree.leader or (pid == tree.root and tree in self.trees)
 
     async def run(self, busy: Callable[[], bool]) -> None:
         """Reap orphans until cancelled; return at once if another process adopts the orphans.
@@ -251,14 +322,14 @@ class Subreaper:
                         continue  # out of descriptors just now: the next round tries again
                     zombies = {(p.pid, p.started) for p in orphans if p.zombie}
                     for pid, _started in zombies & before:
-                        if not busy() and pid not in self._non_orphans():
+                        if not busy() and not self._is_own(pid):
                             _reap(pid)
                     before = zombies - before
                     if not before:
                         break
 
     async def _orphans_now(self) -> list[ProcStat]:
-        children = linux.children(self.parent) if linux.AVAILABLE else None
+        children = self._children.read() if linux.AVAILABLE else None
         if children is None:
             return self.orphans(await self.scan())
         found = await collect(map(linux.read_stat, children))

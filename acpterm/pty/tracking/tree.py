@@ -6,7 +6,7 @@
 
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol, TypeVar
@@ -74,10 +74,11 @@ class ProcessTree(Protocol):
     def begins(self) -> None:
         """Record that from now on the terminal's program may run, and may start processes."""
 
-    def reaped(self, at: float | None = None) -> None:
+    def reaped(self, at: float | None = None, orphans: Collection[int] | None = None) -> None:
         """Record that the program was reaped at the time `at`; None means now.
 
-        `at` is a time as `processes.now` returns it.
+        `at` is a time as `processes.now` returns it. `orphans` are the pids of all orphans then,
+        of any terminal; None if unknown.
         """
 
     def session_ended(self) -> None:

@@ -4,23 +4,22 @@ Each tree is tracked by descent, and if control groups are used, also by one (`C
 
 Orphans become children of one process, the *parent*, which starts the programs and reaps orphans.
 In a worker, the parent is the keeper, and `Trees.run` returns at once; elsewhere, this process is
-the parent, and `run` reaps. To attribute an orphan to the right tree, `Trees` must know all trees,
-and all children of the parent that belong to no tree (`exclude`). So a process that runs several
-programs uses one `Trees` for all of them.
+the parent, and `run` reaps. To attribute an orphan to the right tree, `Trees` must know all trees.
+So a process that runs several programs uses one `Trees` for all of them.
 
 At a take-over, the new worker passes the old worker's `handover` to its own `Trees` as `inherited`,
 and calls `adopt` for each terminal.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.pty.limits import NO_LIMITS, ResourceLimits
+from acpterm.pty.limits import ResourceLimits
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.cgroup_limits import Enforcement, enforce
@@ -75,9 +74,9 @@ class CombinedTree:
         """Record that from now on the terminal's program may run, and may start processes."""
         self._descent.begins()
 
-    def reaped(self, at: float | None = None) -> None:
-        """Record that the program was reaped; `at` is as in `ProcessTree`."""
-        self._descent.reaped(at)
+    def reaped(self, at: float | None = None, orphans: Collection[int] | None = None) -> None:
+        """Record that the program was reaped; the arguments are as in `ProcessTree`."""
+        self._descent.reaped(at, orphans)
 
     def session_ended(self) -> None:
         """Record that the leader of the terminal's session was reaped."""
@@ -88,7 +87,11 @@ class CombinedTree:
 
         None if only `members` can tell.
         """
-        return self._group.is_empty() and self._descent.is_empty()
+        is_empty = self._descent.is_empty()
+        # All processes of the group descend from a program or an orphan.
+        if is_empty is None and not self._group.is_empty():
+            return False
+        return is_empty
 
     async def members(self) -> list[ProcStat]:
         """Return the running processes of the tree, inside and outside the control group."""
@@ -206,7 +209,7 @@ class Trees:
         `name` is the id of the terminal, whose tree `new` has created. The result says which limits
         are enforced, and why the others cannot be. Returns None if `limits` has no limit.
         """
-        if limits == NO_LIMITS:
+        if not limits:
             return None
         cgroups = self._cgroups
         if cgroups is None:
@@ -225,7 +228,7 @@ class Trees:
         """
         directory = None if self._cgroups is None else self._cgroups.directory(name)
         if directory is None or not os.path.isdir(directory):
-            return None if limits == NO_LIMITS else Enforcement(limits, directory)
+            return Enforcement(limits, directory) if limits else None
         return self.enforce(name, limits)
 
     def release_controllers(self) -> None:
@@ -267,13 +270,8 @@ class Trees:
             pid, parent=self._subreaper.parent, trees=self._subreaper.trees, base=base
         )
 
-    def exclude(self, pids: Callable[[], Iterable[int]], busy: Callable[[], bool]) -> None:
-        """Never treat a process whose pid is in `pids()` as an orphan of a terminal.
-
-        `pids` is called at each search for orphans. While `busy()` is true, no orphan is reaped:
-        then a process is being started that may not be in `pids()` yet.
-        """
-        self._subreaper.exclude(pids)
+    def wait_while(self, busy: Callable[[], bool]) -> None:
+        """Reap no orphan while `busy()` is true: a process is being started that is in no tree."""
         self._busy.append(busy)
 
     async def end_leftovers(self) -> int:
@@ -291,6 +289,7 @@ class Trees:
 
     def close(self) -> None:
         """Remove the directory of the control groups. All trees must have been closed."""
+        self._subreaper.close()
         if self._cgroups is not None:
             self._cgroups.close()
 

@@ -34,11 +34,13 @@ _WORDS: Final = r"(?:password|passwd|secret|token|api_?key)"
 _READS: Final = (
     r"(?:sudo(?:\s{1,4}+(?!-\w*S)-\w++)*+\s{1,4}+-\w*S"
     r"|.{0,200}?--(?:password-stdin|with-token|passphrase-fd[ =]0)"
-    r"|(?:sudo\s{1,4}+)?(?:chpasswd|passwd|smbpasswd|cryptsetup|kinit|su)\b)"
+    r"|(?:sudo\s{1,4}+)?(?:chpasswd|passwd|smbpasswd|cryptsetup|kinit|su|secret-tool)\b"
+    r"|(?:npx\s{1,4}+)?(?:wrangler|docker|podman|gh|vercel)\s{1,4}+(?:secret|env)\s{1,4}+"
+    r"(?:put|create|set|add)\b)"
 )
 _READ_HINTS: Final = (
     *("sudo", "passwd", "--password-stdin", "--with-token", "--passphrase-fd", "cryptsetup"),
-    *("kinit", "su -"),
+    *("kinit", "su -", "secret-tool", " secret ", " env add"),
 )
 _ECHO: Final = (
     r"\b(?:echo|printf)\s{1,4}+(?:-[A-Za-z]{1,3}\s{1,4}+){0,3}+(?:['\"]?%s(?:\\n)?['\"]?\s{1,4}+)?+"
@@ -62,6 +64,23 @@ _NAMED: Final = (
         ("value=",),
         rf"(?i:\b(?:key|name)=[\"'][\w.:-]{{0,60}}{_WORDS}[\"']\s+value=)",
         value=_QUOTED,
+    ),
+    # Kaggle's `kaggle.json`.
+    Phrase(
+        ('"key"', '\\"key\\"'),
+        r'"username\\?"\s?:\s?\\?"[^"]{1,64}",\s?\\?"key\\?"\s?:\s?',
+        value=r'\\?"[0-9a-f]{32}\\?"',
+    ),
+    Phrase(
+        ("rclone",),
+        rf"\brclone\s+config\s{_SAME_COMMAND}"
+        r"\s(?:secret_access_key|client_secret|pass|token|key)[= ]",
+    ),
+    Phrase(
+        (" key", "token is", "password is", "password for"),
+        r"(?i:\b(?:(?:api|access|secret|private|license|auth) key|token|password|passphrase)"
+        r"(?: for \S{1,60}+)?(?: is|:)\s{1,4}+)",
+        must_be_random=True,
     ),
     Phrase(("auth=(",), r"\bauth=\(\s{0,4}[\"'][^\"'\n]{0,100}[\"'],\s{0,4}"),
 )
@@ -96,6 +115,10 @@ _OTHERS: Final = (
         r"(?:\s+|\s*=\s*)",
         value=_QUOTED,
     ),
+    # ODBC. `PWD` is the working directory of a shell, too.
+    Phrase((";pwd=",), "(?i:;pwd=)", value=r"(?![/~$.])[^;\s\"']{1,100}+"),
+    Phrase(("xfreerdp",), rf"\bxfreerdp3?\s{_SAME_COMMAND}\s/p:"),
+    Phrase((" alias set ",), r"\bmc(?:li)?\s+alias\s+set\s+\S{1,60}+\s+\S{1,200}+\s+\S{1,100}+\s+"),
     Phrase(
         ("sqlplus", "impdp", "expdp", "thin:"),
         r"\b(?:(?:sqlplus|impdp|expdp)\s[^\n;|&@]{0,60}?|thin:)[\w$#]{1,60}/",

@@ -1,7 +1,8 @@
 """Removal of escape sequences from output: turns UTF-8 into a line program, which `line` runs.
 
-A *line program* is UTF-8 text in which the only controls are TAB, LF, CR, BS, and one character for
-each erasure in the line: `ERASE_RIGHT`, `ERASE_LEFT` or `ERASE_LINE` of `line`.
+A *line program* is UTF-8 text in which the only controls are TAB, LF, CR, BS, one character for
+each erasure in the line: `ERASE_RIGHT`, `ERASE_LEFT` or `ERASE_LINE` of `line`, and the characters
+for rows: `UP`, `DOWN`, `ERASE_BELOW` and `UNFOLLOWED` of `redraw`.
 
 Rules:
 
@@ -11,9 +12,10 @@ Rules:
 - ESC begins a sequence, and ends the current one, if any. CAN and SUB also end a sequence. ST, the
   end of a string, needs no rule of its own: it is a sequence of ESC and a backslash.
 - ESC, intermediates (0x20-0x2f), a final byte (0x30-0x7e): a sequence of two or more characters.
-- CSI: parameters and intermediates (0x20-0x3f) up to a final byte (0x40-0x7e). Two CSI sequences
-  are translated: EL, `CSI Ps K` with a first parameter of 0 to 2, and CHA to the first column,
-  `CSI Ps G` with a first parameter of 0 or 1, which becomes a CR.
+- CSI: parameters and intermediates (0x20-0x3f) up to a final byte (0x40-0x7e). These CSI sequences
+  are translated: EL, `CSI Ps K` with a first parameter of 0 to 2; CHA to the first column,
+  `CSI Ps G` with a first parameter of 0 or 1, which becomes a CR; and the movements and erasures of
+  rows in `_rows`.
 - Within an ESC or CSI sequence TAB, LF, CR and BS take effect at once and the sequence continues,
   as on a VT. A character beyond ASCII ends an ESC or CSI sequence, and is text; in a string, it is
   content.
@@ -34,6 +36,7 @@ import re
 from enum import Enum, auto
 
 from acpterm.terminal.text.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT
+from acpterm.terminal.text.redraw import DOWN, ERASE_BELOW, MOVE_MAX_ROWS, UNFOLLOWED, UP
 
 #: The maximum length of a sequence in characters, including its ESC.
 SEQUENCE_MAX = 8192
@@ -78,6 +81,14 @@ _EL_FORMS = tuple(
 # line of progress with it.
 _CHA_HOME = re.compile(rb"\x1b\[0{0,256}1?(?:;[0-9;]{0,256})?G")
 
+# The sequences that `_rows` translates: movements to other rows, and erasures of rows.
+_ROW_FINALS = "ABEFHJLMSTdfru"
+_ROW_ESCAPES = "8DEMc"
+_TRANSLATED = re.compile(rb"\x1b(?:\[[0-9;]{0,256}[ABEFGHJKLMSTdfru]|[8DEMc])")
+_UNFOLLOWED = re.compile(rb"\x1b(?:\[[0-9]{0,256}(?:;[0-9;]{0,256})?[HLMSTdfru]|[8DEMc])")
+_FOLLOWED = re.compile(rb"\x1b\[([0-9]{0,256})(?:;[0-9;]{0,256})?([ABEFJ])")
+_AS_UNFOLLOWED = b"\x18" + UNFOLLOWED.encode()
+
 # SGR has no effect on text, and nearly all sequences in coloured output are SGR. Each one is
 # replaced by CAN, which ends a sequence before it, as the ESC of the SGR would have. (`split` and
 # `join` are faster than `sub`.)
@@ -111,7 +122,7 @@ _STRING_END = {
     _State.STRING: re.compile("[\x18\x1a\n]"),
 }
 _ERASURE = (ERASE_RIGHT, ERASE_LEFT, ERASE_LINE)
-#: The value of `_parameter` in a CSI that is neither EL nor CHA, since it has other characters.
+#: The value of `_parameter` in a CSI that is not translated, since it has other characters.
 _NOT_EL = -1
 
 
@@ -176,7 +187,7 @@ class Controls:
         `data` begins with ESC and has no other ESC. A sequence that the module translates (EL, CHA)
         is replaced by one character. If the sequence is incomplete, the next output continues it.
         """
-        data = _mark_erasures(data)
+        data = _translate(data)
         if data[0] != 0x1B:
             self._state = _State.GROUND
             return data
@@ -239,6 +250,8 @@ class Controls:
             self._state = _State.INTERMEDIATE
         elif self._state is _State.ESCAPE:
             self._state = _INTRODUCERS.get(char, _State.GROUND)
+            if char in _ROW_ESCAPES:
+                done.append(UNFOLLOWED)
             self._parameter = 0
             self._first_over = False
         else:
@@ -252,6 +265,8 @@ class Controls:
                 return _ERASURE[self._parameter]
             if char == "G" and 0 <= self._parameter <= 1:
                 return "\r"
+            if char in _ROW_FINALS and self._parameter != _NOT_EL:
+                return _rows(char, self._parameter)
         elif char == ";":
             self._first_over = True
         elif not "0" <= char <= "9":
@@ -282,7 +297,7 @@ def _strip_cut(data: bytes) -> bytes:
     or begins with ESC. The output after `data` begins with ESC, too. So the last sequence in `data`
     has ended, even if it is incomplete.
     """
-    data = _mark_erasures(data)
+    data = _translate(data)
     stripped = _CUT.sub(b"", data)
     if b"\x1b" not in stripped:
         return stripped
@@ -298,12 +313,43 @@ def _strip_one(rest: bytes) -> bytes:
     return Controls()._begin(sequence)  # noqa: SLF001 - a fresh machine for one sequence
 
 
-def _mark_erasures(data: bytes) -> bytes:
+def _translate(data: bytes) -> bytes:
     data = data.replace(_EL_RIGHT, _AS_RIGHT).replace(_EL_LINE, _AS_LINE)
+    # Each pattern searches all sequences that are left, so most output is searched only once.
+    if not _TRANSLATED.search(data):
+        return data
+    data = _FOLLOWED.sub(_as_rows, _UNFOLLOWED.sub(_AS_UNFOLLOWED, data))
     if _EL.search(data):
         for form, mark in _EL_FORMS:
             data = form.sub(mark, data)
     return _CHA_HOME.sub(b"\x18\r", data)
+
+
+def moves_rows(data: bytes, begin: int, end: int) -> bool:
+    """Return whether a sequence in `data[begin:end]` may move the cursor to another row."""
+    return _FOLLOWED.search(data, begin, end) is not None
+
+
+def _as_rows(match: re.Match[bytes]) -> bytes:
+    return b"\x18" + _rows(match[2].decode(), int(match[1] or b"0")).encode()
+
+
+def _rows(final: str, parameter: int) -> str:
+    """Return what stands for the CSI sequence with `final`, which acts on rows of the screen."""
+    count = min(max(1, parameter), MOVE_MAX_ROWS)
+    match final:
+        case "A":
+            return UP * count
+        case "B":
+            return DOWN * count
+        case "E":
+            return DOWN * count + "\r"
+        case "F":
+            return UP * count + "\r"
+        case "J" if not parameter:
+            return ERASE_BELOW
+        case _:
+            return UNFOLLOWED
 
 
 def _unix(data: bytes) -> bytes:

@@ -3,8 +3,9 @@
 States and rules:
 
 - A cell is a character (a code point), not a column. Writing at the cursor overwrites.
-- CR moves the cursor to cell 0; BS moves it one cell left, but not below 0. Other cursor movements
-  are ignored: for programs that use them, clients read the screen view.
+- CR moves the cursor to cell 0; BS moves it one cell left, but not below 0. Movements to other rows
+  are for `redraw`. Other cursor movements are ignored: for programs that use them, clients read the
+  screen view.
 - Erased cells, and cells that the cursor skipped, become blanks if other cells follow on the line.
   Otherwise they are dropped: the last cell is never an erased one.
 - A line has at most WIDTH cells. A character that does not fit ends the line without a newline and
@@ -42,6 +43,21 @@ class Line:
     def appending(self) -> bool:
         """Whether the cursor is just past the last cell, so that writing appends."""
         return self._column == len(self._cells)
+
+    @property
+    def cells(self) -> str:
+        """The cells, for `load`."""
+        return self._cells
+
+    @property
+    def column(self) -> int:
+        """The cell at which the cursor is."""
+        return self._column
+
+    def load(self, cells: str, column: int) -> None:
+        """Replace the cells and the cursor, with those of another row."""
+        self._cells = cells
+        self._column = column
 
     def text(self) -> str:
         """Return the text of the line, with blanks for erased cells."""
@@ -107,9 +123,10 @@ class Line:
                     self._cells = _flat([self._cells, *runs])
                     self._column = len(runs[-1])
                 return ended
-        return "".join(map(self._do, _TOKEN.findall(program)))
+        return "".join(map(self.do, _TOKEN.findall(program)))
 
-    def _do(self, token: str) -> str:
+    def do(self, token: str) -> str:
+        """Apply `token`: printing characters, or one control, several times if it is CR or BS."""
         match token[0]:
             case "\r":
                 self._column = 0

@@ -22,20 +22,24 @@ _CSI_REST = re.compile(rb"(?:\[[0-?]*|[0-9;:<=>?]+)[ -/]*[@-~]|[mK]")
 _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
 
 
-def text_of(data: bytes, *, final: bool) -> tuple[str, int]:
+def text_of(data: bytes, *, final: bool, size: tuple[int, int] | None = None) -> tuple[str, int]:
     """Return the text of `data`, a slice of the output, and how many bytes of it were processed.
 
     The bytes that were not processed are an incomplete character, escape sequence or CRLF at the
     end of `data`: the next slice must begin with them. All bytes are processed if the slice is
     `final`, the last one of the output. If `data` has at least `SLICE_MIN_BYTES` bytes, some bytes
-    are always processed. CR, BS and EL act only within the slice. If bytes before `data` are lost,
-    the caller must first skip as many bytes as `resync` returns.
+    are always processed. CR, BS and EL act only within the slice. Rows that the slice draws again
+    are in its text once, as they are at its end; rows above the slice that it does not draw are
+    not. If bytes before `data` are lost, the caller must first skip as many bytes as `resync`
+    returns. `size` has the columns and rows of the terminal; if it is None, lines are repeated when
+    they are drawn again.
     """
     end = len(data) if final else _clean_end(data)
     if not end and len(data) >= SLICE_MIN_BYTES:
         end = len(data)
-    # One byte becomes at most three bytes of text: U+FFFD.
-    view = TextView(3 * end)
+    # One byte becomes at most three bytes of text: U+FFFD. Each row above the slice takes two
+    # bytes while it is unknown.
+    view = TextView(3 * end + 2 * (size[1] if size else 0), size=size, truncated=True)
     view.feed(data[:end])
     view.finish()
     return view.text(), end

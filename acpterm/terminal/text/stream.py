@@ -1,11 +1,13 @@
 """The text of a terminal's whole output, as agents read it: `TextView` converts and retains it.
 
 The bytes of the output go through `utf8` (whole characters), `controls` (no escape sequences) and
-`line` (what CR, BS and EL do to the current line) into `tail` (the finished lines).
+`line` (what CR, BS and EL do to the current line) into `tail` (the finished lines). `redraw` takes
+lines out of `tail` while the program draws them again.
 
 Rules:
 
-- The text consists of the finished lines and the current line. The view keeps the last `limit`
+- The text consists of the finished lines and the current line. While rows are redrawn, all rows
+  from the highest to the lowest of them are the current line. The view keeps the last `limit`
   UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
 - A line that is overwritten, such as a progress bar, counts only with its current length.
 - `truncated` is true if the finished lines exceed the limit, or if finished lines and current line
@@ -25,8 +27,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from acpterm.terminal.text import simple_output, utf8
-from acpterm.terminal.text.controls import SEQUENCE_MAX, Controls, is_ground
+from acpterm.terminal.text.controls import SEQUENCE_MAX, Controls, is_ground, moves_rows
 from acpterm.terminal.text.line import ERASE_LEFT, ERASE_LINE, ERASE_RIGHT, Line
+from acpterm.terminal.text.redraw import (
+    DOWN,
+    ERASE_BELOW,
+    ROW_MARKS,
+    UNFOLLOWED,
+    UP,
+    Redraw,
+    without_unknown,
+)
 from acpterm.terminal.text.tail import Tail
 from acpterm.terminal.text.utf8 import Utf8
 
@@ -37,8 +48,12 @@ _PIECE_BYTES = 64 * 1024
 _DEFERRED_RATIO = 4
 #: The view restarts only if `feed` gets at least this many bytes more than the limit at once.
 _RESTART_MARGIN_BYTES = 4096
+#: How much of the beginning of the output is kept.
+_HEAD_BYTES = 8192
 
 _ERASE_RIGHT = ERASE_RIGHT.encode()
+_UP, _DOWN = UP.encode(), DOWN.encode()
+_ERASE_BELOW, _UNFOLLOWED = ERASE_BELOW.encode(), UNFOLLOWED.encode()
 _MOVES = (b"\b", ERASE_LEFT.encode(), ERASE_LINE.encode())
 
 
@@ -50,32 +65,50 @@ class _Deferred(NamedTuple):
     """The minimum number of bytes of the output's text."""
 
 
+class Beginning(NamedTuple):
+    """The first 8 KiB of the output as text, and the number of line ends in all output.
+
+    The text is at most a sixteenth of what the view retains.
+    """
+
+    text: str
+    total_lines: int
+
+
 class TextView:
     """The last `limit` bytes of a terminal's text; with a limit of 0, no text.
 
-    The argument `truncated` must be true if the terminal's first output is not fed to the view. If
+    `size` has the columns and rows of the terminal at the beginning. If it is None, movements to
+    other rows are ignored. The argument
+    `truncated` must be true if the terminal's first output is not fed to the view. If
     data that is fed at once is longer than 9/8 of the limit plus `restart_margin_bytes`, the view
     may skip the beginning of the data. Raises `ValueError` if `limit` is negative.
     """
 
     __slots__ = (
+        "_beginning",
         "_cached",
         "_controls",
         "_deferred",
         "_deferred_bytes",
         "_deferred_text_min",
+        "_head",
         "_limit",
         "_line",
+        "_line_ends",
+        "_redraw",
         "_restart_bytes",
         "_tail",
         "_truncated",
         "_utf8",
+        "redraws",
     )
 
     def __init__(
         self,
         limit: int,
         *,
+        size: tuple[int, int] | None = None,
         truncated: bool = False,
         restart_margin_bytes: int = _RESTART_MARGIN_BYTES,
     ) -> None:
@@ -88,7 +121,16 @@ class TextView:
         self._controls = Controls()
         self._line = Line()
         self._tail = Tail(limit)
+        self._redraw = (
+            Redraw(self._tail, self._line, size, complete=not truncated) if size else None
+        )
         self._truncated = truncated
+        # The beginning of the output, and the number of its line ends; None if not all is fed.
+        self._head: bytes | None = None if truncated else b""
+        self._beginning: str | None = None
+        self._line_ends = 0
+        #: Whether the data fed last moved the cursor between rows, which takes long to process.
+        self.redraws = False
         self._cached: str | None = ""
         # Deferred output, its number of bytes, and the minimum number of bytes of its text.
         self._deferred: list[_Deferred] = []
@@ -100,8 +142,9 @@ class TextView:
         """Whether the beginning of the text was dropped. Once true, this stays true."""
         if not self._truncated:
             self._flush_all()
-            line_bytes = len(self._line.text().encode())
-            self._truncated = self._tail.total + line_bytes > self._limit
+            line_bytes = len(self._current().encode())
+            over = self._tail.total + line_bytes > self._limit
+            self._truncated = over or self._tail.gone > 0
         return self._truncated
 
     @property
@@ -112,7 +155,26 @@ class TextView:
         """
         self._flush_all()
         kept, line = self._parts()
-        return self._tail.total + len(self._line.text().encode()) - kept - len(line)
+        return self._tail.total + len(self._current().encode()) - kept - len(line)
+
+    def beginning(self) -> Beginning | None:
+        """Return the beginning of the text; None if the view has not got the first output."""
+        if self._head is None:
+            return None
+        # Each poll of a long output asks for it.
+        if self._beginning is None:
+            view = TextView(2 * _HEAD_BYTES)
+            view.feed(self._head)
+            self._beginning = view.text()
+        return Beginning(self._beginning, self._line_ends)
+
+    def _count(self, data: bytes) -> None:
+        if self._head is not None:
+            self._line_ends += data.count(b"\n")
+            room = min(_HEAD_BYTES, self._limit // 16) - len(self._head)
+            if room > 0:
+                self._head += data[:room]
+                self._beginning = None
 
     @property
     def retained_bytes(self) -> int:
@@ -125,7 +187,7 @@ class TextView:
             # Set `truncated` now: later the current line may get shorter and fit into the limit.
             self._truncated = self.truncated
             self._flush_all()
-            self._cached = self._tail.last(*self._parts()).decode()
+            self._cached = without_unknown(self._tail.last(*self._parts()).decode())
         return self._cached
 
     def forget(self) -> None:
@@ -138,14 +200,31 @@ class TextView:
         These bytes are the last ones of the finished lines. If the current line alone exceeds the
         limit, the beginning of that line is cut off, and the number is 0.
         """
-        line = self._line.text().encode()
+        line = self._current().encode()
         if len(line) > self._limit:
             return 0, line[utf8.boundary(line, len(line) - self._limit) :]
         return self._tail.fit(self._limit - len(line)), line
 
+    def _current(self) -> str:
+        if self._redraw and self._is_redrawing:
+            return self._redraw.text()
+        return self._line.text()
+
+    @property
+    def _is_redrawing(self) -> bool:
+        return self._redraw is not None and self._redraw.active
+
+    def resize(self, cols: int, rows: int) -> None:
+        """Set the terminal's size, for the output that is fed from now on."""
+        if self._redraw:
+            self._redraw.resize(cols, rows)
+            self._cached = None
+
     def feed(self, data: bytes) -> None:
         """Process `data`, the next output."""
         self._flush_all()
+        self._count(data)
+        self.redraws = False
         if len(data) > self._restart_bytes:
             self._feed_much(data)
         elif data:
@@ -158,12 +237,13 @@ class TextView:
         or `flush` is called.
         """
         text_min = simple_output.text_bytes_min(data)
-        is_inside = self._controls.inside or self._utf8.incomplete_bytes > 0
+        is_inside = self._controls.inside or self._utf8.incomplete_bytes > 0 or self._is_redrawing
         is_clean = bool(self._deferred) or not is_inside
         if text_min is None or not is_clean or not self._may_defer(len(data), text_min):
             self.feed(data)
             return
         self._cached = None
+        self._count(data)
         if self._deferred and len(self._deferred[-1].data) + len(data) <= _PIECE_BYTES:
             last = self._deferred.pop()
             self._deferred.append(_Deferred(last.data + data, last.text_min + text_min))
@@ -177,6 +257,8 @@ class TextView:
             self._truncated = True
             self._line = Line()
             self._tail = Tail(self._limit)
+            if self._redraw:
+                self._redraw = Redraw(self._tail, self._line, self._redraw.size, complete=False)
 
     def _may_defer(self, size: int, text_min: int) -> bool:
         """Return whether the next output may be stored unprocessed.
@@ -216,17 +298,29 @@ class TextView:
 
     def _feed_much(self, data: bytes) -> None:
         begin = fresh_start(data, self._restart_bytes)
-        if begin:
-            view = TextView(self._limit)
+        if begin and self._ends_redrawing(data, begin):
+            size = self._redraw.size if self._redraw else None
+            view = TextView(self._limit, size=size, truncated=True)
             view._feed_pieces(data, begin)
             # Then the text consists only of lines that were finished after `begin`.
-            if view._tail.total > self._limit:
+            if view._tail.total > self._limit and not view.redraws:
                 self._utf8, self._controls, self._line = view._utf8, view._controls, view._line
-                self._tail = view._tail
+                self._tail, self._redraw = view._tail, view._redraw
                 self._cached = None
                 return
             self._restart_bytes *= 2
         self._feed_pieces(data, 0)
+
+    def _ends_redrawing(self, data: bytes, end: int) -> bool:
+        """Return whether no rows are redrawn at `end` of `data`: after enough lines, none are."""
+        if not self._redraw:
+            return True
+        begin = end
+        for _ in range(self._redraw.size[1] + 1):
+            begin = data.rfind(b"\n", 0, begin)
+            if begin < 0:
+                return not self._redraw.active and not moves_rows(data, 0, end)
+        return not moves_rows(data, begin, end)
 
     def _feed_pieces(self, data: bytes, begin: int) -> None:
         for at in range(begin, len(data), _PIECE_BYTES):
@@ -244,6 +338,26 @@ class TextView:
         returns = program.endswith(b"\r")
         if returns:
             program = program[:-1]
+        if self._redraw and (self._redraw.active or not self._controls.plain):
+            self._take_rows(self._redraw, program)
+        else:
+            self._apply(program if self._controls.plain else program.translate(None, ROW_MARKS))
+        if returns:
+            self._line.carriage_return()
+
+    def _take_rows(self, redraw: Redraw, program: bytes) -> None:
+        if redraw.active or _UP in program or _DOWN in program:
+            self.redraws = True
+            redraw.run(program.decode())
+            return
+        program = program.replace(_ERASE_BELOW, _ERASE_RIGHT)
+        before, mark, program = program.rpartition(_UNFOLLOWED)
+        if mark:
+            self._apply(before.replace(_UNFOLLOWED, b""))
+            redraw.begin_screen()
+        self._apply(program)
+
+    def _apply(self, program: bytes) -> None:
         if b"\r" in program:
             self._commit(self._line.run(program.decode()))
         elif self._controls.plain:
@@ -254,8 +368,6 @@ class TextView:
             self._erase_right(program)
         else:
             self._append(program)
-        if returns:
-            self._line.carriage_return()
 
     def _append(self, text: bytes) -> None:
         """Write `text`, whose only controls are TAB and LF, at the cursor of the current line."""

@@ -7,7 +7,8 @@ States and rules:
 - Whole pieces are dropped, oldest first. So the retained bytes may exceed `limit` by about a
   sixteenth (with a small limit, by some KiB). `last` returns exactly the requested number of bytes,
   which may begin within a character; `fit` returns how many to request to avoid that.
-- `total` counts all bytes that were ever added. The text exceeds the limit if `total` exceeds it.
+- `total` counts the bytes that were added, without those that `pop_lines` removed. The text exceeds
+  the limit if `total` exceeds it, or if `gone` is not 0: then it did so before lines were removed.
 """
 
 from __future__ import annotations
@@ -20,20 +21,25 @@ _SMALL_BYTES = 2048
 #: the limit, but not shorter than this and not longer than `_PIECE_MAX_BYTES`.
 _PIECE_MIN_BYTES = 4096
 _PIECE_MAX_BYTES = 65536
+#: `pop_lines` searches this many bytes first, and at most the second number.
+_POP_BYTES = 4096
+_POP_MAX_BYTES = 256 * 1024
 
 
 class Tail:
     """Keeps at least the last `limit` bytes of the added text."""
 
-    __slots__ = ("_limit", "_open", "_pieces", "_retained", "total")
+    __slots__ = ("_limit", "_open", "_pieces", "_retained", "gone", "total")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
         self._open = bytearray()
         self._retained = 0
-        #: The number of bytes ever added.
+        #: The number of bytes added and not removed.
         self.total = 0
+        #: The number of bytes that were beyond the limit when lines were last removed.
+        self.gone = 0
 
     @property
     def retained(self) -> int:
@@ -61,6 +67,46 @@ class Tail:
         if self._retained > self._limit:
             self._drop()
 
+    def pop_lines(self, count: int, floor: int) -> list[str]:
+        """Remove the last lines, at most `count`, and return them, in order, with their newlines.
+
+        The end of the text counts as a line if it has no newline. No line is removed that begins
+        before `floor`, a value that `total` has had, or that is not retained as a whole.
+        """
+        self.gone = max(self.gone, self.total - self._limit)
+        begin = max(floor, self.gone)
+        available = min(self.total - begin, _POP_MAX_BYTES)
+        is_whole = available == self.total - floor
+        size = min(_POP_BYTES, available)
+        while True:
+            data = self.last(size)
+            at = len(data) - data.endswith(b"\n")
+            found = 0
+            while found < count and at >= 0:
+                at = data.rfind(b"\n", 0, at)
+                found += 1
+            if at >= 0 or size == available:
+                break
+            size = min(4 * size, available)
+        if at < 0 and not is_whole:
+            # The first line lacks its beginning.
+            at = data.find(b"\n")
+            at = len(data) if at < 0 else at
+        data = data[at + 1 :]
+        self._cut(len(data))
+        return [line.decode() for line in data.splitlines(keepends=True)]
+
+    def _cut(self, size: int) -> None:
+        """Remove the last `size` bytes."""
+        self.total -= size
+        self._retained -= size
+        while size:
+            if not self._open:
+                self._open = bytearray(self._pieces.pop())
+            removed = min(size, len(self._open))
+            del self._open[-removed:]
+            size -= removed
+
     def last(self, length: int, suffix: bytes = b"") -> bytes:
         """Return the last `length` retained bytes of the text, followed by `suffix`."""
         first, skip = self._locate(max(0, self._retained - length))
@@ -75,7 +121,7 @@ class Tail:
         The number is `length`, or the number of retained bytes if that is smaller. If these bytes
         begin with continuation bytes (of UTF-8), the continuation bytes are not counted.
         """
-        skip = max(0, self._retained - length)
+        skip = max(0, self._retained - min(length, self.total - self.gone))
         while skip < self._retained:
             first, offset = self._locate(skip)
             piece = self._open if first == len(self._pieces) else self._pieces[first]

@@ -6,7 +6,7 @@ decodes the rows in it, and `screen` is the interface to the parsed state for ot
 The format is documented in libghostty's `snapshot.h`; integers are little-endian. A header with a
 magic number is followed by records of a tag, a length, a checksum and a payload: one TERMINAL; for
 each screen a SCREEN and its PAGEs; CONTINUATION, the bytes of an incomplete sequence; READY; and
-then the scrollback, which is not used here. The checksums are not verified, since the bytes come
+then the PAGEs of the scrollback, newest first. The checksums are not verified, since the bytes come
 from this process.
 """
 
@@ -147,6 +147,8 @@ class Dump:
         self.screens: dict[int, ScreenState] = {}
         #: The bytes so far of an incomplete sequence or character.
         self.held = b""
+        scrollback: list[Page] = []
+        is_ready = False
         at = len(_MAGIC)
         screen: ScreenState | None = None
         while at < len(data):
@@ -158,13 +160,19 @@ class Dump:
                 self._terminal(payload)
             elif tag == _SCREEN_TAG:
                 screen = self.screens[_U16.unpack_from(payload)[0]] = ScreenState(payload)
+            elif tag == _PAGE_TAG and is_ready:
+                scrollback.append(Page(payload))
             elif tag == _PAGE_TAG and screen is not None:
                 screen.pages.append(Page(payload))
             elif tag == _CONTINUATION_TAG:
                 self.held = bytes(payload)
             elif tag == _READY_TAG:
-                return
-        raise DumpError("the emulator's snapshot ends before its READY record")
+                is_ready = True
+        if not is_ready:
+            raise DumpError("the emulator's snapshot ends before its READY record")
+        #: The pages of the main screen's scrollback, oldest first. More of it is at the beginning
+        #: of the screen's own `pages`.
+        self.scrollback: Final = scrollback[::-1]
 
     def _terminal(self, payload: memoryview) -> None:
         (

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from acpterm.terminal.vt.style import Cell
+
 CELLS_MAX: Final = 1_000_000
 """While a terminal has more cells than this, it has no screen."""
 SIZE_MIN: Final = 2
@@ -58,6 +60,7 @@ _STEP_MAX_BYTES: Final = 64 * 1024
 _STEP_MIN_BYTES: Final = 16
 _CANCEL: Final = b"\x18"
 _RESET: Final = b"\x1bc"
+_ERASE_SCROLLBACK: Final = b"\x1b[3J"
 # What a row shows, dim, whose content is not known.
 _UNKNOWN: Final = "[not known until the program draws it]"
 
@@ -280,6 +283,33 @@ class Emulator:
         with self._at_work, suppress(MemoryError, RuntimeError):
             return library.dump(self._terminal) if library.is_ground(self._terminal) else None
         return None
+
+    def keep_scrollback(self, bytes_max: int) -> None:
+        """Keep the rows that scroll off the main screen, for `pop_scrollback`.
+
+        Raises `EmulatorMissingError`.
+        """
+        library, terminal = native(), self._live()
+        for option in (
+            library.lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES,
+            library.lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_LINES,
+        ):
+            value = library.ffi.new("size_t *", bytes_max)
+            library.check(library.lib.ghostty_terminal_set(terminal, option, value), "set")
+
+    def pop_scrollback(self) -> list[list[Cell]]:
+        """Remove the rows that have scrolled off the main screen, and return their cells.
+
+        Returns none within an escape sequence or a character: they stay until the next call.
+        """
+        data = native().dump(self._live())
+        dump = Dump(data) if data is not None else None
+        if dump is None or dump.held:
+            return []
+        pages = [*dump.scrollback, *dump.screens[0].pages]
+        found = [page.cells(y) for page in pages for y in range(len(page))]
+        self.feed(_ERASE_SCROLLBACK)
+        return found[: -dump.rows]
 
     def restore(self, state: bytes) -> bool:
         """Continue from what `state` has returned in an earlier worker; return whether it is known.

@@ -155,10 +155,8 @@ class _OpenTerminal:
     async def _send_all(self) -> None:
         if self._entry is None:
             return
-        terminal = self._entry.terminal
-        while True:
-            while terminal.ring.end == self._position:
-                await terminal.wait_changed()
+        # What follows the last part before the exit is sent with `closed`.
+        while await self._entry.terminal.wait_output(self._position) is None:
             async with self._task.turn() as send:
                 await self.send_output(send)
             await trio.sleep(INTERVAL_S)

@@ -83,8 +83,8 @@ async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]
       at most `HISTORY_BYTES`.
     - If a full-screen program runs: a snapshot of the main and the alternate screen, since output
       would not show both completely.
-    - Otherwise: the end of the output, at most `HISTORY_BYTES`. If earlier output is left out,
-      sequences follow that set the terminal's current modes.
+    - Otherwise: the end of the output. If earlier output is left out, sequences follow that set the
+      terminal's current modes. Both together are at most `HISTORY_BYTES`.
 
     `user` is the state of the client's connection.
     """
@@ -96,8 +96,9 @@ async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]
         return snapshot(screen) + screen.held, position
     data, end = last_output(terminal, HISTORY_BYTES)
     if end == position > len(data):
-        data = data.removesuffix(screen.held) + "".join(mode_sequences(screen)).encode()
-        data += screen.held
+        modes = "".join(mode_sequences(screen)).encode()
+        data, end = last_output(terminal, HISTORY_BYTES - len(modes))
+        data = data.removesuffix(screen.held) + modes + screen.held
     return data, end
 
 
@@ -114,8 +115,8 @@ class Attachment:
         self._terminal: Final = entry.terminal
         self._id: Final = identifier
         self._task: Final = SendingTask(channel)
-        # The end of the output that the client was sent; None before it was sent the history.
-        self._position: int | None = None
+        # The end of the output that the client was sent; -1 before it was sent the history.
+        self._position = -1
         self._text = OutputText(clipboard=user.settings.clipboard)
 
     def stop(self) -> None:
@@ -129,24 +130,20 @@ class Attachment:
     async def _send_all(self) -> None:
         terminal = self._terminal
         while True:
+            status = await terminal.wait_output(self._position)
             async with self._task.turn() as send:
-                # Read `exit` first: once it is set, the output up to `ring.end` is complete.
-                status = terminal.exit
-                await self._send_next(send)
-                is_done = self._position == terminal.ring.end
-                if is_done and status is not None:
+                if status is not None and self._position == terminal.ring.end:
                     code = exit_code(status, signal_code=True) or 0
                     await send(ExitMessage(self._id, code))
                     return
-            if not is_done:
+                await self._send_next(send)
+            if self._position < terminal.ring.end:
                 await trio.sleep(POLL_INTERVAL_S)
-            elif terminal.exit is None and self._position == terminal.ring.end:
-                await terminal.wait_changed()
 
     async def _send_next(self, send: Send) -> None:
         """Send the next output; or the history, if the client is new or has fallen behind."""
         ring, position = self._terminal.ring, self._position
-        if position is not None and ring.end - position <= BEHIND_BYTES:
+        if position >= 0 and ring.end - position <= BEHIND_BYTES:
             part = ring.read(position, CHUNK_BYTES)
             if not part.lost:
                 self._position = part.position + len(part.data)
@@ -155,5 +152,5 @@ class Attachment:
                 return
         self._text = OutputText(clipboard=self._user.settings.clipboard)
         data, self._position = await history(self._user, self._terminal)
-        reset = "" if position is None else _RESET
+        reset = _RESET if position >= 0 else ""
         await send(AttachedMessage(self._id, reset + self._text.feed(data)))

@@ -7,9 +7,8 @@ import pytest
 
 from acpterm.cli.setup import command
 from acpterm.client.setup.agents import AGENTS
-from acpterm.client.setup.errors import SetupError
-from acpterm.client.setup.overview import overview
-from acpterm.client.setup.targets import proxy_target
+from acpterm.client.setup.files import SetupError
+from acpterm.client.setup.targets import overview, proxy_target
 from tests.client.setup.conftest import agent, program, server
 
 # For each agent: its settings file in the home directory, contents, and the contents after setup.

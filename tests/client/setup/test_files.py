@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from acpterm.client.setup import files, json_edit
-from acpterm.client.setup.errors import SetupError
+from acpterm.client.setup.files import SetupError
 from acpterm.client.setup.plan import apply, plan_setup
 from tests.client.setup.conftest import server
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.client.setup.json_edit import add, remove
-from acpterm.client.setup.json_parser import ParseError, parse
+from acpterm.client.setup.json_edit import ParseError, add, parse, remove
 from tests.support.cases import each_case
 
 ENTRY = {"command": "acpterm", "args": ["mcp"]}

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from acpterm.client.setup.errors import SetupError
+from acpterm.client.setup.files import SetupError
 from acpterm.client.setup.targets import skill, skill_target
 from tests.client.setup.conftest import agent
 

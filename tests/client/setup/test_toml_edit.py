@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from acpterm.client.setup.json_parser import ParseError
+from acpterm.client.setup.json_edit import ParseError
 from acpterm.client.setup.toml_edit import add, remove
 from tests.support.cases import each_case
 

@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(120)]
 # The names under which agents offer the tools of the server `acpterm`.
 PREFIXES = {"kimi": "", "fast-agent": "acpterm__"}
 RUNNING = r"\[running \d+\.\d s"
-ATTACH = "the user can: acpterm attach term-1]"
 
 
 @pytest.fixture(params=WAYS)
@@ -58,8 +57,7 @@ CALLS = [
 @pytest.mark.parametrize("agent", PREFIXES)
 async def test_model_gets_the_text_of_results(received, agent):
     text = await received(KINDS_AT_ONCE[agent], *CALLS)
-    continue_ = r'terminal_continue {"sessionId":"term-1","stdin":…}'
-    assert re.search(f"{RUNNING}, \\w+ waits for input · {continue_} · {ATTACH}", text)
+    assert re.search(rf"{RUNNING}, \w+ waits for input · terminal_continue\]", text)
     assert (
         "Terminal Session Started\n"
         "Terminal Id: term-1\n"

@@ -153,20 +153,6 @@ async def orphan_is_recognised_when_a_scan_saw_it_while_its_parent_lived():
 
 
 @scenario
-async def excluded_children_are_spared():
-    subreaper = Subreaper()
-    own = subprocess.Popen(["sleep", "60"])
-    subreaper.exclude(lambda: [own.pid])
-    tree = new(subreaper, "one")
-    process = start(tree, "sleep 60")
-    await tree.kill()
-    assert own.poll() is None
-    await reap(tree, process)
-    own.kill()
-    own.wait()
-
-
-@scenario
 async def orphan_older_than_the_tree_is_spared():
     subreaper = Subreaper()
     line = "(env -i setsid sleep 60 & echo $!)"
@@ -185,8 +171,7 @@ async def orphan_older_than_the_tree_is_spared():
 
 @scenario
 async def process_that_reuses_the_pid_of_the_reaped_first_child_is_spared():
-    subreaper = Subreaper()
-    tree = new(subreaper, "one")
+    tree = new(Subreaper(sole_parent=False), "one")
     process = start(tree, "exit 0")
     await reap(tree, process)
     reaped_at = tree._reaped_at
@@ -194,7 +179,6 @@ async def process_that_reuses_the_pid_of_the_reaped_first_child_is_spared():
     # Simulate a reused pid: a later session with the same id.
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     tree._pid = stranger.pid
-    subreaper.exclude(lambda: [stranger.pid])
     assert await empty(tree)
     await tree.kill()
     assert stranger.poll() is None

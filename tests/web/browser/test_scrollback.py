@@ -108,7 +108,7 @@ def test_visitor_of_a_share_scrolls_and_finds_everything(browser, create, daemon
     visitor.until(lambda: result.inner_text() == "1111 of 1111")
     visitor.press("Enter")
     visitor.until(lambda: result.inner_text() == "1 of 1111")
-    assert visitor.lines[:3] == ["line 1", "line 2", "line 3"]
+    visitor.until(lambda: visitor.lines[:3] == ["line 1", "line 2", "line 3"])
     visitor.close()
     visitor.check()
 

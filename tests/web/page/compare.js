@@ -20,4 +20,7 @@ function cast(text) {
   return [cols, rows, title, parser.events.map(({ time, code, data }) => [time, code, data]), parser.unread];
 }
 
-console.log(JSON.stringify({ rows: entries.map((entry) => Object.values(auditRow(entry))), casts: casts.map(cast) }));
+console.log(JSON.stringify({
+  rows: entries.map((entry) => Object.values(auditRow(entry))),
+  casts: casts.map(cast),
+}));

@@ -31,7 +31,7 @@ import msgspec
 import trio
 from msgspec import UNSET, UnsetType
 
-from acpterm.acp.user_api import ScreenResponse, TerminalInfo
+from acpterm.acp.user_api import ScreenResponse, TerminalInfo, UserWriteRequest
 from acpterm.acp.user_streams import (
     AttachedNotification,
     AttachRequest,
@@ -39,9 +39,9 @@ from acpterm.acp.user_streams import (
     WindowRequest,
 )
 from acpterm.client.daemon import DaemonError
+from acpterm.client.endpoint import Response
 from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
-from acpterm.client.user.attach.input_sender import InputSender
 from acpterm.client.user.attach.tty import Printer, Tty, tab_stops
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import queue_notice, title
@@ -49,6 +49,63 @@ from acpterm.jsonrpc import RpcError
 from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
+
+# Maximum bytes of input that were sent and that the daemon has not confirmed.
+_UNCONFIRMED_BYTES_MAX: Final = 1024 * 1024
+# Seconds that further input waits for a confirmation before it is dropped.
+_CONFIRM_TIMEOUT_S: Final = 2.0
+# Maximum bytes of input in one request.
+_CHUNK_BYTES: Final = 48 * 1024
+_BELL: Final = b"\a"
+
+
+class InputSender:
+    """Sends input to the terminal; the daemon confirms what it has written to the terminal.
+
+    If the program stops reading, and too much input is unconfirmed for `_CONFIRM_TIMEOUT_S`, more
+    input is dropped and the bell rings, until the daemon confirms some. So the window's input is
+    still read, and the detach keys are still found. The bell also rings for requests that fail.
+    """
+
+    def __init__(self, client: UserClient, terminal_id: str, printer: Printer) -> None:
+        self._client = client
+        self._terminal_id = terminal_id
+        self._printer = printer
+        self._unconfirmed_bytes = 0
+        # Whether input was dropped, and the daemon has confirmed none since.
+        self._is_stuck = False
+        self._confirmed = trio.lowlevel.ParkingLot()
+
+    async def send(self, data: bytes) -> None:
+        """Send `data`; do not wait until the daemon confirms it."""
+        for at in range(0, len(data), _CHUNK_BYTES):
+            await self._send_chunk(data[at : at + _CHUNK_BYTES])
+
+    async def _send_chunk(self, data: bytes) -> None:
+        with trio.move_on_after(0 if self._is_stuck else _CONFIRM_TIMEOUT_S):
+            while self._unconfirmed_bytes + len(data) > _UNCONFIRMED_BYTES_MAX:
+                await self._confirmed.park()
+        if self._unconfirmed_bytes + len(data) > _UNCONFIRMED_BYTES_MAX:
+            self._is_stuck = True
+            self._printer.put(_BELL)
+            return
+        self._unconfirmed_bytes += len(data)
+
+        def on_response(response: Response) -> None:
+            self._unconfirmed_bytes -= len(data)
+            self._is_stuck = False
+            self._confirmed.unpark_all()
+            if isinstance(response, RpcError):
+                self._printer.put(_BELL)
+
+        params = UserWriteRequest(self._terminal_id, base64.b64encode(data).decode(), "base64")
+        self._client.send("terminal/write", params, on_response)
+
+    async def flush(self) -> None:
+        """Wait until the daemon has responded to all requests with input."""
+        while self._unconfirmed_bytes:
+            await self._confirmed.park()
+
 
 # Seconds for which the notice (see `_notice`) stays visible, unless a key is pressed before.
 NOTICE_S: Final = 1.5
@@ -81,11 +138,8 @@ async def attach(
 ) -> AttachResponse | None:
     """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
 
-    `detach_filter` finds the detach keys in the input. If `read_only`, send no input. If
-    `complete`, the program waits for the window, so that no output is skipped. Return the
-    daemon's response when the program exits or the terminal is released. Return None when the user
-    detaches, a shutdown signal arrives, or the window is closed. Raises, in exception groups:
-    `RpcError` if the daemon refuses the request, and `DaemonError` if the daemon ends.
+    If `complete`, the program waits for the window. Return None if the user detached, or this
+    process or its window ends. Raises, in exception groups, `RpcError` and `DaemonError`.
     """
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(
@@ -106,10 +160,7 @@ async def attach(
 
 
 async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachFilter) -> str:
-    """Return the notice to show first: the terminal's name or id, and the detach keys.
-
-    If this command runs in a terminal of the daemon, the notice names that terminal too.
-    """
+    """Return the notice to show first: the terminal's name or id, and the detach keys."""
     outer = None
     if identifier := os.environ.get(marks.TERMINAL):
         # The outer terminal may belong to another daemon.
@@ -156,11 +207,7 @@ class _Attachment:
         self._is_notice_visible = False
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
-        """Stay attached until the program exits, the user detaches, or a shutdown signal arrives.
-
-        `signals` yields shutdown signals, SIGWINCH and SIGCONT. Return the daemon's response if the
-        program has exited or the terminal was released, otherwise None.
-        """
+        """Stay attached until the program exits, the user detaches, or a signal ends this."""
         response: AttachResponse | None = None
         self._printer.put(_PUSH_TITLE)
         async with trio.open_nursery() as nursery:
@@ -180,11 +227,7 @@ class _Attachment:
         return response
 
     async def _attach(self) -> AttachResponse:
-        """Show output until the program exits or the terminal is released.
-
-        Return the daemon's response, which says which of the two has happened. If the connection is
-        lost, attach again.
-        """
+        """Show output until the program exits or the terminal is released."""
         while True:
             cols, rows = self._terminal.size
             request = AttachRequest(
@@ -224,13 +267,10 @@ class _Attachment:
         self._last_output_at = trio.current_time()
 
     def _choose_screen(self, *, alternate: bool) -> None:
-        """Prepare the window for a snapshot of the terminal's main or `alternate` screen.
-
-        Before the first snapshot of the main screen, scroll the window's own content into its
-        scrollback, so that it is not overwritten.
-        """
+        """Prepare the window for a snapshot of the terminal's main or `alternate` screen."""
         if not alternate and not self.has_main:
             self.has_main = True
+            # The window's own content goes to its scrollback, so that it is not overwritten.
             lines = b"\r\n" * self._terminal.size[1]
             self._printer.put((_TO_MAIN if self._is_alternate else b"") + lines)
         self._is_alternate = alternate
@@ -267,13 +307,7 @@ class _Attachment:
             self._repaint()
 
     async def _show_notice(self) -> None:
-        """Show the notice (terminal, detach keys) in the window's last line for `NOTICE_S` seconds.
-
-        The notice appears once the program has printed nothing for `_QUIET_S` seconds. A key
-        removes it early. If the program waits in the queue of a cluster, the notice says so, and
-        stays until the program starts. On the main screen the notice appears only if that line is
-        blank: otherwise the line would scroll off without its text.
-        """
+        """Show the notice in the window's last line for `NOTICE_S` seconds, or while queued."""
         await self._has_output.wait()
         last = -math.inf
         while last != self._last_output_at:  # also if output has come while the line was looked up
@@ -281,6 +315,7 @@ class _Attachment:
             await trio.sleep_until(last + _QUIET_S)
             if last != self._last_output_at:
                 continue
+            # The main screen would scroll this line off without its text.
             if not self._is_alternate and not await self._is_last_line_blank():
                 return
         cols, rows = self._terminal.size
@@ -310,12 +345,7 @@ class _Attachment:
         return self._info.state == "queued"
 
     async def _paint_final_screen(self) -> None:
-        """Erase the notice of `_show_notice` by painting the terminal's final screen.
-
-        The daemon no longer repaints the window after the program has exited. If the window has
-        another size than the screen, nothing is painted. If the terminal was removed, or the daemon
-        ends, only the window's last line is cleared.
-        """
+        """Erase the notice of `_show_notice` by painting the terminal's final screen."""
         cols, rows = self._terminal.size
         try:
             screen = await self._client.terminal_request("screen", self._id, ScreenResponse)

@@ -3,37 +3,73 @@
 The program runs in a terminal of the user; no window is attached to the terminal. The program's
 output is printed as it arrives. If the reader of stdout is slow, the program blocks, as it would
 without a terminal. This command exits when the program exits. The program is killed when stdout
-loses its reader, or when this command gets a shutdown signal.
+loses its reader, or when this command gets a shutdown signal. If stdout is a window, that is
+attached instead, and only stdin is forwarded.
 
 This command's stdin is forwarded to the program through a named pipe, until stdin ends. The program
 opens the named pipe as its standard input. So the program's stdin is not a terminal: the program
 reads every byte unchanged, and then the end of the input, as in a pipeline.
 """
 
+import base64
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from signal import Signals
 from typing import Final, NamedTuple
 
+import msgspec
 import trio
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, TerminalInfo, UserSignalRequest
+from acpterm.acp.user_streams import FollowedNotification, FollowRequest, FollowResponse
+from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import queue_notice
 from acpterm.client.user.output.blocking_stdout import named
-from acpterm.client.user.output.follow import Part, follow_output
 from acpterm.client.user.output.show import missing
 from acpterm.client.user.output.trio_stdout import note, put, while_stdout_is_read
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.shutdown_signals import shutdown_event
 from acpterm.runtime.stdio import StdioStream, write_all
 from acpterm.runtime.threads import run_blocking
+
+_notifications: Final = msgspec.json.Decoder(FollowedNotification)
+
+
+class Part(NamedTuple):
+    """The next bytes of a terminal's output."""
+
+    data: bytes
+    lost: int
+    """Number of bytes lost before `data`: 0, unless the daemon's worker was replaced."""
+
+
+async def follow_output(
+    client: UserClient, terminal: str, take: Callable[[Part], Awaitable[object]]
+) -> ExitInfo | None:
+    """Await `take` for each part of a terminal's output until the program exits; return its exit.
+
+    The program blocks while `take` is slow (`FollowRequest.hold`), so nothing is lost, unless the
+    daemon's worker is replaced. Return None if the terminal was removed.
+    """
+    request = FollowRequest(terminal, client.token(), 0, hold=True)
+    while True:
+        with client.stream("terminal/follow", request, FollowResponse) as stream:
+            try:
+                async for params in stream:
+                    part = _notifications.decode(params)
+                    request.since = part.position
+                    await take(Part(base64.b64decode(part.data), part.lost))
+            except LostError:
+                await client.reconnect(stream.endpoint)
+            else:
+                return stream.response.exit_status
+
 
 _STDIN: Final = 0
 _CHUNK_BYTES: Final = 64 * 1024
@@ -80,10 +116,7 @@ class PipeOutput:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Convert the next piece of output, `data`; return the converted bytes.
-
-        An incomplete escape sequence or a CR at the end of `data` is held back until the next call.
-        """
+        """Convert the next piece of output, `data`; return the converted bytes."""
         data, self._rest = self._rest + data, b""
         begin = data.rfind(b"\x1b", max(0, len(data) - _SEQUENCE_MAX))
         # An ESC at the end may begin the terminator of a string, so look for the string before it.
@@ -105,11 +138,7 @@ async def follow(
 ) -> ExitResult:
     """Print a terminal's output until its program has exited; return how it exited.
 
-    `pipe` is the path of the named pipe to which this process's stdin is forwarded; None if stdin
-    is not forwarded. Unless `raw`, the output is converted to what the program would have written
-    to a pipe. The program is killed when stdout loses its reader, or when a shutdown signal
-    arrives. Raises `RpcError` if a request fails, `DaemonError` if the daemon ends, and `OSError`
-    if stdout cannot be written to or stdin cannot be forwarded; errors are in exception groups.
+    Forward stdin to the named pipe `pipe`, if any. Errors are in exception groups.
     """
     received: list[Signals] = []
     async with shutdown_event(received.append) as shutdown, trio.open_nursery() as nursery:
@@ -135,11 +164,7 @@ async def follow(
 async def _kill_on_shutdown(
     shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """Kill the program after this process has received a shutdown signal.
-
-    The signal sets `shutdown`, and is then the first item of `received`. If it is SIGINT, send
-    SIGINT to the program first, and kill the program `kill_grace` seconds (a setting) later.
-    """
+    """Kill the program after a shutdown signal; after SIGINT, send it SIGINT first."""
     await shutdown.wait()
     if received[0] == Signals.SIGINT:
         with suppress(RpcError):  # the program has exited
@@ -162,11 +187,7 @@ async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
 async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
-    """Print all output; if `output` is not None, convert the output with it first.
-
-    Return how the program exited. Return None if stdout lost its reader, or the terminal was
-    removed, before the program exited.
-    """
+    """Print all output; if `output` is not None, convert the output with it first."""
 
     async def put_part(part: Part) -> None:
         if part.lost:
@@ -181,27 +202,8 @@ async def _print(
 
 
 def is_passed_on(*, even_terminal: bool) -> bool:
-    """Return whether to forward this process's stdin to the program.
-
-    A stdin that is a terminal is forwarded only if `even_terminal`. A closed stdin is treated as
-    empty, and is forwarded, so that the program reads the end of its input.
-    """
+    """Return whether to forward this process's stdin to the program."""
     return even_terminal or sys.stdin is None or not os.isatty(_STDIN)
-
-
-@contextmanager
-def named_pipe(directory: str) -> Iterator[str]:
-    """Create a named pipe for this user only; yield its path, and remove the pipe after the block.
-
-    The pipe is in `directory`, or in the system's temporary directory if `directory` is not
-    writable.
-    """
-    # `directory` holds the daemon's socket, so the daemon can access it even from a container.
-    parent = directory if os.access(directory, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="stdin-", dir=parent) as temporary:
-        path = os.path.join(temporary, "pipe")
-        os.mkfifo(path, 0o600)
-        yield path
 
 
 async def pass_stdin(path: str) -> None:

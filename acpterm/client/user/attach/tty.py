@@ -6,7 +6,10 @@ readable; writes run in a thread, since a window may block its writer for any ti
 """
 
 import contextlib
+import fcntl
 import os
+import stat
+import sys
 import termios
 import tty
 from collections.abc import Iterator
@@ -40,6 +43,22 @@ class Tty:
     def is_there() -> bool:
         """Return whether this command has a window: stdin and stdout are terminals."""
         return os.isatty(0) and os.isatty(1)
+
+    @staticmethod
+    def beside_data() -> "Tty | None":
+        """Return the window if only stdin is no terminal, as in `seq 3 | acpterm run less`.
+
+        Return None if stdin is a device: commands in the background of a script get `/dev/null`.
+        """
+        if sys.stdin is None or not os.isatty(1):
+            return None
+        with contextlib.suppress(OSError):  # stdout is not our controlling terminal
+            is_data = not stat.S_ISCHR(os.fstat(0).st_mode)
+            is_readable = fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+            # In the background, a read would stop this process.
+            if is_data and is_readable and os.tcgetpgrp(1) == os.getpgrp():
+                return Tty(in_fd=1)
+        return None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -93,14 +112,14 @@ class Printer:
         self._terminal = terminal
         self._parts: list[bytes] = []
         self._size = 0
-        self._has_parts = trio.Event()
-        self._printed = trio.lowlevel.ParkingLot()
+        self._has_parts: Final = trio.lowlevel.ParkingLot()
+        self._printed: Final = trio.lowlevel.ParkingLot()
 
     def put(self, data: bytes) -> None:
         """Append `data` to the queue."""
         self._parts.append(data)
         self._size += len(data)
-        self._has_parts.set()
+        self._has_parts.unpark_all()
 
     async def drain(self) -> None:
         """Wait until the queue has at most `HIGH_WATER_BYTES`."""
@@ -116,8 +135,8 @@ class Printer:
     async def run(self) -> None:
         """Print queued data until cancelled. Raises `OSError` if the window was closed."""
         while True:
-            await self._has_parts.wait()
-            self._has_parts = trio.Event()
+            while not self._parts:
+                await self._has_parts.park()
             parts, self._parts = self._parts, []
             data = memoryview(b"".join(parts))
             for at in range(0, len(data), CHUNK_BYTES):

@@ -28,17 +28,10 @@ def ok(check: str, found: str) -> CheckResult:
 
 
 def missing(check: str, found: str, advice: str) -> CheckResult:
-    """Return the result of a check that found an optional feature absent.
-
-    `found` describes what was found, and `advice` says how to get the feature.
-    """
+    """Return the result of a check that found an optional feature absent."""
     return CheckResult("missing", check, found, advice)
 
 
 def problem(check: str, found: str, advice: str, *, fatal: bool = False) -> CheckResult:
-    """Return the result of a check that failed.
-
-    `found` describes what was found, and `advice` says what the user should do. `fatal` is true
-    if no terminal can be created.
-    """
+    """Return the result of a check that failed."""
     return CheckResult("problem", check, found, advice, fatal)

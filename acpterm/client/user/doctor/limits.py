@@ -18,7 +18,7 @@ from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.doctor.probes import open_pool
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
-from acpterm.pty.limits import LimitError, ResourceLimits
+from acpterm.pty.limits import LimitError
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.terminal.pool import Pool
@@ -52,18 +52,18 @@ def need(is_set):
 class Trial(NamedTuple):
     """A limit and its test program.
 
-    `program` is the text of a Python program, which runs with the limit that `limits` sets. If the
-    limit works, the program either prints `enforced`, or is ended by the limit.
+    `program` is the text of a Python program, which runs with the limit `value`. If the limit
+    works, the program either prints `enforced`, or is ended by the limit.
     """
 
-    limits: ResourceLimits
+    value: float
     program: str
 
 
 _TRIALS: Final = {
     # The program allocates at most 64 MiB, in an address space of 512 MiB.
     "memory": Trial(
-        ResourceLimits(memory=16 * _MIB),
+        16 * _MIB,
         """
 need(group("memory.max") == ["16777216"])
 resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
@@ -73,7 +73,7 @@ kept = [bytearray(b"x" * (1 << 20)) for _ in range(64)]
     # The program uses at most 0.2 s of CPU time, and runs for at most 1.5 s. The kernel counts how
     # often it has paused the control group.
     "cpu": Trial(
-        ResourceLimits(cpu=0.25),
+        0.25,
         """
 need(group("cpu.max")[0] == "25000")
 def paused():
@@ -87,7 +87,7 @@ print("enforced" if paused() else "not slowed down")
     ),
     # The program starts at most 12 processes, which end by themselves after a second.
     "processes": Trial(
-        ResourceLimits(processes=8),
+        8,
         """
 need(group("pids.max") == ["8"])
 pids = []
@@ -107,7 +107,7 @@ for pid in pids:
 """,
     ),
     "open_files": Trial(
-        ResourceLimits(open_files=32),
+        32,
         """
 need(resource.getrlimit(resource.RLIMIT_NOFILE) == (32, 32))
 try:
@@ -119,7 +119,7 @@ except OSError:
 """,
     ),
     "file_size": Trial(
-        ResourceLimits(file_size=64 * 1024),
+        64 * 1024,
         """
 need(resource.getrlimit(resource.RLIMIT_FSIZE) == (65536, 65536))
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -131,7 +131,7 @@ with tempfile.TemporaryFile(buffering=0) as file:
     # The program writes at most 512 KiB past the cache (O_DIRECT), to the first of several
     # directories whose file system supports that.
     "disk_io": Trial(
-        ResourceLimits(disk_io=_MIB),
+        _MIB,
         """
 import mmap
 need(any("wbps=1048576" in word for word in group("io.max")))
@@ -189,18 +189,14 @@ async def limits(settings: Settings) -> list[CheckResult]:
 
 
 async def _try(pool: Pool, name: str, trial: Trial) -> str | None:
-    """Run the program of `trial` in a terminal of `pool`; return None if the limit `name` works.
-
-    If the limit was set but has no effect, return a description of what the program did. Raises
-    `LimitError` if this machine cannot set the limit.
-    """
+    """Run the program of `trial` in a terminal of `pool`; return None if the limit `name` works."""
     program = Program(
         argv=[sys.executable, "-I", "-S", "-c", _PRELUDE + trial.program],
         env=os.environ,
         cwd="/",
         umask=0o77,
     )
-    terminal = await pool.create(program, limits=trial.limits)
+    terminal = await pool.create(program, limits={name: trial.value})
     with trio.move_on_after(_TIMEOUT_S):
         status = await terminal.wait_exited()
         output = terminal.text.text().strip()

@@ -43,11 +43,7 @@ _OTHERS_READ: Final = stat.S_IRGRP | stat.S_IROTH
 
 
 def settings_file(config: str | None, socket: str | None) -> tuple[Settings, CheckResult]:
-    """Check the settings file; return its settings and the result of the check.
-
-    If the file is invalid, return the default settings with those places (other hosts) of the file
-    that are valid. `config` and `socket` are the values of the options --config and --socket.
-    """
+    """Check the settings file; return its settings and the result of the check."""
     path = config or os.environ.get("ACPTERM_CONFIG") or default_file()
     try:
         chosen = load(config, flags={"socket": socket})
@@ -90,11 +86,7 @@ def sockets(chosen: Settings) -> CheckResult:
 
 
 def _wrong_directory(directory: str) -> str | None:
-    """Return why sockets cannot be created safely in `directory`, or None if they can.
-
-    The reason is a phrase such as `is no directory`. If `directory` does not exist but can be
-    created, return None.
-    """
+    """Return why sockets cannot be created safely in `directory`, or None if they can."""
     existing = _nearest_existing(directory)
     if existing != directory:
         why = _unwritable(existing)
@@ -156,11 +148,8 @@ def _nearest_existing(directory: str) -> str:
 
 
 def _unwritable(directory: str) -> str | None:
-    """Return why no files can be created in an existing directory; None if they can.
-
-    To find out, create and remove a directory there. The directory's mode is no evidence: even root
-    cannot create a directory in /proc.
-    """
+    """Return why no files can be created in an existing directory; None if they can."""
+    # The directory's mode is no evidence: even root cannot create a directory in /proc.
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".acpterm-doctor-", dir=directory))
     except OSError as error:
@@ -169,11 +158,7 @@ def _unwritable(directory: str) -> str | None:
 
 
 def _check_permissions(directory: str) -> CheckResult | None:
-    """Return a `problem` if another user owns, can read or can write the directory of recordings.
-
-    Otherwise return None, also if the directory does not exist: acpterm creates it with the right
-    mode.
-    """
+    """Return a `problem` if another user owns, can read or can write the recordings."""
     if not os.path.isdir(directory):
         return None
     status = os.stat(directory)
@@ -193,10 +178,7 @@ def _check_permissions(directory: str) -> CheckResult | None:
 
 
 async def daemon(chosen: Settings, config: str | None) -> CheckResult:
-    """Check whether a daemon runs, and whether its version is that of this command.
-
-    `config` is ignored: this check starts no daemon that would read this settings file.
-    """
+    """Check whether a daemon runs, and whether its version is that of this command."""
     name = "daemon"
     lock = read_lock(chosen)
     if lock.message and lock.pid and processes.identity(lock.pid) is not None:

@@ -82,11 +82,7 @@ async def terminal(settings: Settings) -> list[CheckResult]:
 
 
 async def _detect_prompt(created: Terminal) -> bool | None:
-    """Wait until the program of the terminal `created` waits for input; return whether it does.
-
-    Return False if the program ends, or does not wait for input within `_PROMPT_TIMEOUT_S`. Return
-    None if the system cannot detect this.
-    """
+    """Wait until the program of the terminal `created` waits for input; return whether it does."""
     pid: int | None = 0
     # The program's first output shows that it has started.
     with trio.move_on_after(_START_TIMEOUT_S):
@@ -111,11 +107,7 @@ def _input_result(waits: bool | None) -> CheckResult:
 
 @asynccontextmanager
 async def open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
-    """Run a pool of terminals in this process for the duration of the block.
-
-    Yield the pool, and the `Trees` that track its terminals' processes. After the block, end all
-    terminals.
-    """
+    """Run a pool of terminals in this process for the duration of the block."""
     async with (
         embedded_keeper() as keeper,
         open_trees(settings.tracking, parent=keeper.pid) as trees,
@@ -132,11 +124,9 @@ async def open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
 
 
 async def emulator() -> CheckResult:
-    """Check that the terminal emulator loads, and that it shows what a program prints.
-
-    Must not run in a thread: the check `terminal` loads libghostty-vt too, and two threads must not
-    load it at the same time.
-    """
+    """Check that the terminal emulator loads, and that it shows what a program prints."""
+    # Not in a thread: the check `terminal` loads libghostty-vt too, and two threads must not load
+    # it at the same time.
     await trio.lowlevel.checkpoint()
     name = "emulator"
     try:

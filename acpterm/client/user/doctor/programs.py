@@ -1,9 +1,12 @@
-"""Checks of the programs that acpterm uses: the shell and systemd."""
+"""Checks of what acpterm uses: the shell, systemd, providers, places, and packages."""
 
+import importlib.resources
 import os
 import shutil
 import subprocess
 import sys
+import time
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 import trio
@@ -12,6 +15,9 @@ from acpterm.client.sanitize import one_line
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
+from acpterm.providers.provider import ProviderError
+from acpterm.providers.registry import make
+from acpterm.runtime.extras import MCP, WEB, how_to_install
 from acpterm.runtime.shell import find_shell
 
 TIMEOUT_S: Final = 2.0
@@ -34,18 +40,13 @@ class ProgramResult(NamedTuple):
     """All output."""
 
 
-async def run(*command: str, stderr: bool = True) -> ProgramResult:
-    """Run a program, and kill it after `TIMEOUT_S`; return its exit status and its output.
-
-    The output includes stderr if `stderr` is true. After a timeout, the exit status is 124, and
-    the result's `line` is a message about the timeout. Raises `OSError` if the program cannot be
-    started.
-    """
+async def run(*command: str) -> ProgramResult:
+    """Run a program, and kill it after `TIMEOUT_S`; return its exit status and its output."""
     with trio.move_on_after(TIMEOUT_S):
         done = await trio.run_process(
             command,
             capture_stdout=True,
-            stderr=subprocess.STDOUT if stderr else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
             check=False,
             deliver_cancel=_kill,
@@ -108,3 +109,49 @@ async def systemd() -> list[CheckResult]:
         return [running, ok(socket, "is active")]
     advice = f"systemctl --user status {socket}; systemctl --user enable --now {socket}"
     return [running, problem(socket, one_line(f"{load}, {active}", _LINE_CHARACTERS_MAX), advice)]
+
+
+_WEB_PACKAGES: Final = ("h11", "hypercorn", "starlette")
+
+
+def web() -> CheckResult:
+    """Check that the page of `acpterm open` can be served."""
+    if absent := _absent(_WEB_PACKAGES):
+        return missing("page", f"no {absent}", f"for `acpterm open`: {how_to_install(WEB)}")
+    if not importlib.resources.files("acpterm").joinpath("web/page/vendor").is_dir():
+        return missing("page", "it was not built", "for `acpterm open`: run `make page`")
+    return ok("page", "`acpterm open` shows it")
+
+
+def mcp() -> CheckResult:
+    """Check that the HTTP server has the MCP tools. `acpterm mcp` itself needs no extra."""
+    if absent := _absent(("mcp",)):
+        why = "`acpterm mcp` works; for its tools over HTTP"
+        return missing("MCP", f"no {absent}", f"{why}: {how_to_install(MCP)}")
+    return ok("MCP", "`acpterm mcp` has the tools, and so has the HTTP server")
+
+
+def _absent(packages: tuple[str, ...]) -> str:
+    # Importing the packages would take longer than all other checks.
+    return ", ".join(package for package in packages if find_spec(package) is None)
+
+
+async def provider(settings: Settings, name: str) -> CheckResult:
+    """Check that the provider `name` works on this machine."""
+    try:
+        return ok(name, await make(name, image=settings.image).check())
+    except ProviderError as error:
+        what = summary_line(str(error))
+    if name == settings.provider:
+        return problem(name, what, "no terminal of an agent can be created until this works")
+    return missing(name, what, "only needed to run agents' commands in it")
+
+
+async def place(settings: Settings, name: str) -> CheckResult:
+    """Check that the place `name` can be reached, and report how many seconds that took."""
+    began = time.monotonic()
+    try:
+        found = await make(name, places=settings.places).check()
+    except ProviderError as error:
+        return problem(name, summary_line(str(error)), "no terminal runs there until this works")
+    return ok(name, f"{found} ({time.monotonic() - began:.1f} s)")

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 import trio
 
 from acpterm.client.errors import root_error
-from acpterm.client.user.doctor import extras, limits, paths, probes, programs, providers, system
+from acpterm.client.user.doctor import limits, paths, probes, programs, system
 from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
 from acpterm.providers.provider import NAMES
@@ -38,10 +38,7 @@ Check: TypeAlias = Callable[[], Outcome] | AsyncCheck
 
 
 async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
-    """Run all checks; return their results in the order in which to print them.
-
-    `config` and `socket` are the values of the options --config and --socket.
-    """
+    """Run all checks; return their results in the order in which to print them."""
     settings, settings_result = paths.settings_file(config, socket)
     checks: dict[str, Check] = {
         "Python": system.python,
@@ -49,9 +46,9 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "a terminal": AsyncCheck(partial(probes.terminal, settings)),
         "emulator": AsyncCheck(probes.emulator),
         "shell": AsyncCheck(partial(programs.shell, settings)),
-        **{name: AsyncCheck(partial(providers.provider, settings, name)) for name in NAMES},
+        **{name: AsyncCheck(partial(programs.provider, settings, name)) for name in NAMES},
         **{
-            name: AsyncCheck(partial(providers.place, settings, name), _PLACE_TIMEOUT_S)
+            name: AsyncCheck(partial(programs.place, settings, name), _PLACE_TIMEOUT_S)
             for name in settings.places
         },
         "pidfd": probes.pidfd,
@@ -70,8 +67,8 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "logs": partial(paths.logs, settings),
         "daemon": AsyncCheck(partial(paths.daemon, settings, config)),
         "systemd": AsyncCheck(programs.systemd),
-        "page": extras.web,
-        "MCP": extras.mcp,
+        "page": programs.web,
+        "MCP": programs.mcp,
     }
     results: dict[str, list[CheckResult]] = {}
 

@@ -23,17 +23,10 @@ _decoder: Final = msgspec.json.Decoder(ExportedNotification)
 
 
 async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
-    """Write an asciicast to `file`: a terminal's retained output or its recording.
+    """Write to the empty `file` the asciicast of a terminal's output, or its recording if better.
 
-    The one with more output is written. If both have the same amount, the one with more input is
-    written (only recordings contain input). If that is equal too, the one with more other events is
-    written; and if all is equal, the recording, since its header has the program's `TERM`. A
-    recording is copied unchanged. Return a report of its lines that cannot be read; the report is
-    empty if the retained output was written.
-
-    `file` must be empty, and open for reading and writing. This must run on the daemon's machine,
-    since it opens the recording. Raises `RpcError` if a request fails, `DaemonError` if the daemon
-    ends, and `OSError` if a file cannot be read or written.
+    A recording is copied unchanged; return a report of its lines that cannot be read. This must run
+    on the daemon's machine, since it opens the recording. Raises `OSError` too.
     """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     await _export(client, info.terminal_id, file.write)
@@ -43,11 +36,7 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 
 
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
-    """Copy the recording at `path` over `file`, unless the recording has less content.
-
-    Return a report of the recording's unreadable lines. The report is empty if the recording was
-    not copied: it has less content, does not exist, or cannot be opened.
-    """
+    """Copy the recording at `path` over `file`, unless the recording has less content."""
     # The recording may not exist, because the disk was full or the user has removed the file.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
         recorded, report = _content(recording)

@@ -14,12 +14,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 def write_to(path: str, source: BinaryIO) -> None:
-    """Replace the file at `path` by a file with the whole content of `source`.
-
-    If `path` is `-`, write to stdout. If `path` is a pipe, a device or another file that is not
-    regular, write to that file instead of replacing it. It is not an error if a pipe or stdout has
-    no reader. Raises `OSError` if the content cannot be written.
-    """
+    """Replace the file at `path` by a file with the whole content of `source`."""
     source.seek(0)
     if path == "-":
         _write_to_stdout(source)

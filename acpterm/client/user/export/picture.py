@@ -11,7 +11,7 @@ gives wide characters only half of their space.)
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from wcwidth import wcwidth
@@ -78,17 +78,9 @@ class Run(NamedTuple):
     style: Style
 
 
-def render(screen: ScreenResponse, command: str, *, as_page: bool = False) -> str:
-    """Render a screen as SVG or, if `as_page`, as HTML with the rows above it that are there.
-
-    The picture has the screen's title, or the title `command` if the screen has none.
-    """
-    title = one_line(screen.title or command)
-    return (
-        page([*(screen.history or ()), *screen.rows], title)
-        if as_page
-        else svg(screen.rows, screen.cols, title)
-    )
+def title_of(screen: ScreenResponse, command: str) -> str:
+    """Return the title of a picture: that of the screen, or `command` if it has none."""
+    return one_line(screen.title or command)
 
 
 def plain(row: str) -> str:
@@ -116,11 +108,7 @@ def runs(row: str) -> Iterator[Run]:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """Split text into parts, each with its width in columns.
-
-    A part is ASCII text or one other character. Combining marks stay with the character before
-    them.
-    """
+    """Split text into parts, each with its width in columns."""
     parts: list[tuple[str, int]] = []
     for piece in _PIECE.findall(text):
         width = len(piece) if piece.isascii() else wcwidth(piece)
@@ -137,11 +125,7 @@ def _parts(text: str) -> list[tuple[str, int]]:
 
 
 def svg(rows: Sequence[str], cols: int, title: str) -> str:
-    """Render rows as an SVG picture of a window with this title.
-
-    `rows` are the screen's rows as text with SGR sequences, and `cols` is the screen's width in
-    columns. The title bar shows `title`.
-    """
+    """Render rows as an SVG picture of a window with this title."""
     width, height = cols * WIDTH + 2 * _MARGIN, len(rows) * HEIGHT + 2 * _MARGIN + _BAR
     escaped_title = _escape(title)
     parts = [
@@ -224,20 +208,19 @@ def _font_attributes(style: Style) -> Iterator[tuple[str, str]]:
         yield "text-decoration", decoration
 
 
-def page(rows: Sequence[str], title: str) -> str:
-    """Render rows as a self-contained HTML page with this title.
-
-    `rows` are the screen's rows as text with SGR sequences.
-    """
-    body = "\n".join("".join(map(_span, runs(row))) for row in rows)
-    return (
+def page(rows: Iterable[str], title: str) -> Iterator[str]:
+    """Render rows as a self-contained HTML page with this title, in pieces."""
+    yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{_escape(title)}</title>\n<style>\n"
         f"body {{ background: {_BACKGROUND}; color: {_FOREGROUND}; }}\n"
         f"pre {{ font: {_SIZE}px/{HEIGHT}px {_FONTS}; }}\n"
         "pre i { display: inline-block; width: 2ch; font-style: inherit; }\n"
-        f"</style>\n</head>\n<body>\n<pre>{body}\n</pre>\n</body>\n</html>\n"
+        "</style>\n</head>\n<body>\n<pre>"
     )
+    for row in rows:
+        yield "".join(map(_span, runs(row))) + "\n"
+    yield "</pre>\n</body>\n</html>\n"
 
 
 def _span(run: Run) -> str:

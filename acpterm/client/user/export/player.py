@@ -1,26 +1,59 @@
 """Plays a recording in the window of this command, and restores the window afterwards.
 
-Keys control the playback (`client.playback`). They are not echoed. Input that is still unread at
-the end of the playback is dropped.
+States of a `Playback`: *playing* and *paused*. `Key.PAUSE` switches between them. A step
+(`Key.STEP`) plays up to the next output event and pauses. Playback time is the cast's time with
+each idle period cut to the idle limit; `speed` is playback seconds per real second. Seeking
+backwards reads the cast again from its start, feeds an emulator up to the new time, and paints only
+the final screen, so that earlier output does not flash by. Without an emulator, all output up to
+the new time is written again.
+
+The recorded program's own bytes are written, including escape sequences. Only terminal queries are
+left out: the terminal's replies would become input of the user's next command. The output may leave
+the terminal in any state, so `paint.LEAVE` is written at the end, even after an error. Keys are not
+echoed, and input that is still unread at the end is dropped.
 """
 
 import contextlib
+import math
 import os
 import re
 import termios
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from enum import Enum, auto
 from typing import Final
 
 import trio
 
 from acpterm.client import asciicast
-from acpterm.client.asciicast import Cast
-from acpterm.client.playback import Key, Playback
+from acpterm.client.asciicast import OUTPUT, Cast, Event
 from acpterm.client.user.keyboard import has_keyboard, quiet_keys, read_keys
 from acpterm.client.user.output.trio_stdout import note, put, while_stdout_is_read
 from acpterm.runtime import stdio
 from acpterm.runtime.shutdown_signals import shutdown_signals
-from acpterm.terminal.vt.paint import LEAVE
+from acpterm.terminal.vt.emulator import Emulator
+from acpterm.terminal.vt.paint import LEAVE, snapshot
+from acpterm.terminal.vt.queries import QueryFilter
+
+# Seconds by which `Key.BACK` and `Key.FORWARD` change the playback time.
+SEEK_S: Final = 5.0
+# Factor by which `Key.FASTER` multiplies the speed, and `Key.SLOWER` divides it.
+SPEED_FACTOR: Final = 2.0
+# Without an emulator, seeking backwards clears the screen and prints everything again.
+_CLEAR: Final = LEAVE + b"\x1b[H\x1b[2J"
+
+
+class Key(Enum):
+    """What a key does to the playback."""
+
+    PAUSE = auto()
+    STEP = auto()
+    BACK = auto()
+    FORWARD = auto()
+    FASTER = auto()
+    SLOWER = auto()
+    QUIT = auto()
+
 
 _KEYS_MAX: Final = 64
 _ARROWS: Final = {b"A": Key.FASTER, b"B": Key.SLOWER, b"C": Key.FORWARD, b"D": Key.BACK}
@@ -33,12 +66,177 @@ _TYPED: Final = re.compile(
 )
 
 
-async def play_here(playback: Playback) -> int | None:
-    """Play a recording in this command's window, controlled by keys, until it ends or q is typed.
+class Playback:
+    """One playback of `cast`.
 
-    Return the number of the shutdown signal that ended the playback early; None if no signal did.
-    `playback` must write to stdout, which must be the window.
+    `write` writes bytes to the terminal. `speed` is a factor: 2 plays twice as fast. `idle_limit`
+    is the maximum time between two events, in seconds of the cast: longer pauses are shortened.
+    `reopen` reads the cast again, for seeking backwards; None if the cast can be read only once.
+    Raises `ValueError` unless `speed` and `idle_limit` are above 0.
     """
+
+    def __init__(
+        self,
+        cast: Cast,
+        write: Callable[[bytes], Awaitable[None]],
+        *,
+        speed: float = 1.0,
+        idle_limit: float = math.inf,
+        reopen: Callable[[], Cast] | None = None,
+    ) -> None:
+        for name, value in (("speed", speed), ("idle_limit", idle_limit)):
+            if not value > 0:
+                raise ValueError(f"{name} must be above 0, not {value}")
+        self.cast = cast
+        self.speed = speed
+        self.paused = False
+        self.time = 0.0
+        """Playback time in seconds of the last event or the last seek."""
+        self._write: Final = write
+        self._idle_limit: Final = idle_limit
+        self._reopen: Final = reopen
+        self._queries = QueryFilter()
+        self._last = 0.0
+        self._next: tuple[float, Event] | None = None
+        # Clock time at which the playback was at `time`.
+        self._clock = 0.0
+        self._advance()
+
+    async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
+        """Play the cast to its end, or until `Key.QUIT` is received."""
+        self._clock = trio.current_time()
+        while self._next is not None:
+            key = await self._wait(self._next[0], keys)
+            if key is Key.QUIT:
+                return
+            if key is not None:
+                await self._press(key)
+            elif not self.paused:
+                await self._show_next()
+
+    async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
+        """Return the next key; return None if the playback time reaches `until` first."""
+        if keys is None:
+            await trio.sleep_until(self._due(until))
+            return None
+        try:
+            # Check for a key first, so that keys also work while events are late.
+            with suppress(trio.WouldBlock):
+                return keys.receive_nowait()
+            with trio.move_on_at(self._due(until)):
+                return await keys.receive()
+        except trio.EndOfChannel:
+            # No more keys come, so the user could not end a pause.
+            if self.paused:
+                self._resume()
+            await trio.sleep_until(self._due(until))
+        return None
+
+    def _due(self, until: float) -> float:
+        """Return the clock time at which the playback time is `until`; infinity in a pause."""
+        return math.inf if self.paused else self._clock + (until - self.time) / self.speed
+
+    async def _press(self, key: Key) -> None:
+        if key is Key.PAUSE and self.paused:
+            self._resume()
+        elif key is Key.PAUSE:
+            self._move(self._now())
+            self.paused = True
+        elif key is Key.STEP:
+            self.paused = True
+            await self._step()
+        elif key in (Key.FASTER, Key.SLOWER):
+            self._move(self._now())
+            self.speed *= SPEED_FACTOR if key is Key.FASTER else 1 / SPEED_FACTOR
+        elif key is Key.FORWARD:
+            await self._forward(self._now() + SEEK_S)
+        elif key is Key.BACK:
+            await self._back(max(0.0, self._now() - SEEK_S))
+
+    def _resume(self) -> None:
+        self.paused = False
+        self._clock = trio.current_time()
+
+    def _now(self) -> float:
+        """Return the current playback time, in seconds."""
+        if self.paused or self._next is None:
+            return self.time
+        now = self.time + (trio.current_time() - self._clock) * self.speed
+        return min(now, self._next[0])
+
+    def _move(self, time: float) -> None:
+        self.time, self._clock = time, trio.current_time()
+
+    async def _show_next(self) -> None:
+        assert self._next is not None  # noqa: S101  the caller has checked it
+        time, event = self._next
+        self._clock += (time - self.time) / self.speed
+        self.time = time
+        self._advance()
+        await self._print(event)
+
+    async def _step(self) -> None:
+        """Play up to and including the next output event."""
+        while self._next is not None:
+            time, event = self._next
+            self._move(time)
+            self._advance()
+            if event.code == OUTPUT:
+                await self._print(event)
+                return
+
+    async def _forward(self, to: float) -> None:
+        while self._next is not None and self._next[0] <= to:
+            event = self._next[1]
+            self._advance()
+            await self._print(event)
+        self._move(to)
+
+    async def _back(self, to: float) -> None:
+        if self._reopen is None:
+            await self._write(b"\a")
+            return
+        self.cast = self._reopen()
+        self._queries, self._last, self.time, self._next = QueryFilter(), 0.0, 0.0, None
+        self._advance()
+        emulator = Emulator(self.cast.cols, self.cast.rows)
+        if emulator.is_available:
+            await self._skip(to, emulator)
+            await self._write(snapshot(emulator.screen()))
+        else:
+            await self._write(_CLEAR)
+            await self._forward(to)
+        self._move(to)
+
+    async def _skip(self, to: float, emulator: Emulator) -> None:
+        """Advance to the playback time `to`, without writing to the terminal."""
+        while self._next is not None and self._next[0] <= to:
+            event = self._next[1]
+            self._advance()
+            if event.code == OUTPUT:
+                emulator.feed(self._queries.feed(event.data.encode(errors="replace")))
+            await trio.lowlevel.checkpoint()
+
+    async def _print(self, event: Event) -> None:
+        if event.code == OUTPUT and (
+            data := self._queries.feed(event.data.encode(errors="replace"))
+        ):
+            await self._write(data)
+
+    def _advance(self) -> None:
+        """Set `_next` to the next event and its playback time, or to None at the cast's end."""
+        before = 0.0 if self._next is None else self._next[0]
+        event = next(self.cast.events, None)
+        if event is None:
+            self._next = None
+            return
+        due = before + min(event.time - self._last, self._idle_limit)
+        self._last = event.time
+        self._next = due, event
+
+
+async def play_here(playback: Playback) -> int | None:
+    """Play a recording in the window on stdout; return the signal that ended it, if any."""
     cast, size = playback.cast, os.get_terminal_size(1)
     # A window of unknown size reports 0.
     if 0 < size.columns < cast.cols or 0 < size.lines < cast.rows:
@@ -84,10 +282,7 @@ async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
 
 
 def keys_in(typed: bytes) -> Iterator[Key]:
-    """Yield the keys in the input `typed` that control a playback.
-
-    Keys are recognized in all encodings, since the recorded output may have selected any of them.
-    """
+    """Yield the keys in the input `typed` that control a playback."""
     for match in _TYPED.finditer(typed):
         if match["arrow"]:
             yield _ARROWS[match["arrow"]]

@@ -16,10 +16,7 @@ STDERR: Final = 2
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """If the block raises an `OSError` without a file name, set its file name to `name`.
-
-    The message of the error then says which stream failed.
-    """
+    """If the block raises an `OSError` without a file name, set its file name to `name`."""
     try:
         yield
     except OSError as error:

@@ -46,7 +46,7 @@ class ColouredStream(TextStream):
         cut = _CUT_SGR.search(data)
         self._cut = cut[0] if cut else b""
         data = _SGR.sub(b"\x18" + _MARK.encode() + rb"\1m", data[: len(data) - len(self._cut)])
-        *lines, self._pending = (self._pending + self._controls.feed(data).decode()).split("\n")
+        *lines, self._pending = (self._pending + self._program(data)).split("\n")
         over = []
         for line in lines:
             text, self._style = self._coloured(line, self._style)

@@ -2,8 +2,7 @@
 
 The program does not wait for a slow reader: each part of the output says how many bytes before it
 were lost because they were not read in time. After a lost connection, reading continues on a new
-connection from the position that was reached, so nothing is repeated. The module `follow`, by
-contrast, loses nothing.
+connection from the position that was reached, so nothing is repeated.
 """
 
 import base64
@@ -49,13 +48,10 @@ def read_output(
     times: bool = False,
     stay: bool = True,
 ) -> Generator[TimedPart, None, None]:
-    """Yield a terminal's output from position `since` on.
+    """Yield a terminal's output from position `since` or time `since_time` on, else all of it.
 
-    If `since` is None, begin with the oldest retained byte. If `since_time` (milliseconds since
-    1970) is given, begin with the first byte printed at that time or later. If `times`, each part
-    has the time at which it was printed. If `stay`, also yield live output until the program has
-    ended; otherwise stop after the current output. Raises `RpcError` if the daemon refuses the
-    request, `DaemonError` if the daemon ends, and `DeadlineError` at the time `client.deadline`.
+    If `stay`, also yield live output until the program has ended. Raises `RpcError`, `DaemonError`,
+    and `DeadlineError` at the time `client.deadline`.
     """
     params = FollowRequest(
         terminal, client.token(), since, since_time=since_time, times=times, stay=stay

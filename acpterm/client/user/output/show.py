@@ -1,8 +1,17 @@
-"""Prints a terminal's output: as text, as text with times, or as raw bytes (`acpterm logs`)."""
+"""Prints a terminal's output: as text, as text with times, or as raw bytes (`acpterm logs`).
+
+`stay` means that the live output is printed too, until the program ends. Missing output is reported
+on stderr.
+
+If stdout is a terminal, the current, incomplete line is printed too. When the program overwrites
+that line, a carriage return and the new content are printed. This works only for lines that fit the
+width: a longer line that was overwritten is printed again once it is complete. If stdout is not a
+terminal, only complete lines are printed, so a progress bar is a single line.
+"""
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
@@ -11,19 +20,88 @@ from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output import coloured
 from acpterm.client.user.output.blocking_stdout import note, put, window_size
-from acpterm.client.user.output.lines import Lines, last_lines
 from acpterm.client.user.output.read import Since, read_output
 from acpterm.client.user.output.text_follow import UNKNOWN, TextStream, follow_text
 from acpterm.runtime.lines import split_lines
 from acpterm.terminal.text.slices import resync
 
 
+def last_lines(text: str, number: int) -> str:
+    """Return the last `number` lines of a text; all of it if it has fewer."""
+    if not number:
+        return ""
+    at = len(text) - text.endswith("\n")
+    for _ in range(number):
+        at = text.rfind("\n", 0, at)
+        if at < 0:
+            return text
+    return text[at + 1 :]
+
+
+class Lines:
+    """Converts each change of a text to the characters to print.
+
+    `width` is None if stdout is not a terminal; otherwise it is a function that returns the number
+    of columns of this terminal.
+    """
+
+    def __init__(self, width: Callable[[], int] | None) -> None:
+        self._width = width
+        # The current line as it was printed, and whether the line has changed since in a way that
+        # could not be printed.
+        self._printed = ""
+        self._stale = False
+        # The beginning of the current line that is treated as printed, but was skipped.
+        self._skipped = ""
+
+    def begin(self, skipped: str) -> None:
+        """Leave out `skipped`, the beginning of the current line: treat it as printed already."""
+        self._printed = self._skipped = skipped
+
+    def show(self, complete: str, line: str) -> str:
+        """Return what to print; the first line in `complete` replaces the last call's `line`."""
+        output = ""
+        if complete:
+            first, newline, rest = complete.partition("\n")
+            output = self._update(first, complete=True) + newline + rest
+            self._printed, self._stale, self._skipped = "", False, ""
+        if self._width is not None:
+            output += self._update(line, complete=False)
+        return output
+
+    def finish(self, line: str) -> str:
+        """Return what to print to end the current, incomplete line, whose content is `line`."""
+        if line == self._printed == self._skipped and not self._stale:
+            return ""
+        output = self._update(line, complete=True) + "\n"
+        self._printed, self._stale, self._skipped = "", False, ""
+        return output
+
+    def _update(self, line: str, *, complete: bool) -> str:
+        """Return what to print so that stdout shows `line`; "" if it cannot be until complete."""
+        printed = self._printed
+        if not self._stale and line.startswith(printed):
+            self._printed = line
+            return line[len(printed) :]
+        width = 0 if self._width is None else self._width()
+        if not self._stale and max(_columns(printed), _columns(line)) < width:
+            self._printed = line
+            return f"\r{' ' * _columns(printed)}\r{line}"
+        self._stale = not complete
+        if complete:
+            self._printed = line
+            return f"\n{line}"
+        return ""
+
+
+def _columns(text: str) -> int:
+    """Return an upper bound of the columns that a text occupies."""
+    return len(text) + sum(not char.isascii() for char in text) + 7 * text.count("\t")
+
+
 @contextmanager
 def while_stdout_is_read(client: BlockingClient) -> Iterator[None]:
-    """End the block, without an error, as soon as stdout has no reader.
-
-    A lost reader is noticed even while the block waits for the daemon and writes nothing.
-    """
+    """End the block, without an error, as soon as stdout has no reader."""
     client.watches_stdout = True
     with suppress(BrokenPipeError):
         yield
@@ -38,13 +116,8 @@ def print_text(
     tail: int | None,
     colour: bool = False,
 ) -> None:
-    """Print a terminal's current text from `since` on, or only the last `tail` lines of this text.
-
-    If `stay`, also print the live text that follows, until the program ends. Missing output is
-    reported on stderr. If stdout is a terminal, characters that reorder or hide text are printed as
-    escapes. With `colour` the text, of the retained bytes, keeps its colours. Raises `RpcError` if
-    a request fails, `DaemonError` if the daemon ends, and `OSError` if stdout cannot be written to.
-    """
+    """Print a terminal's current text from `since` on, or only its last `tail` lines."""
+    # In a window, characters that reorder or hide text are printed as escapes.
     escaped = coloured.escape if colour else escape_invisible_text
     printed = escaped if os.isatty(1) else str
     first = 0 if colour and since == Since() else since.position
@@ -87,11 +160,7 @@ def print_text(
 def print_raw(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print a terminal's current output from `since` on, or only its last `tail` lines.
-
-    The bytes are printed unchanged. If `stay`, also print the live output that follows, until the
-    program ends. Missing output is reported on stderr. Raises the errors of `print_text`.
-    """
+    """Print a terminal's bytes from `since` on, unchanged, or only its last `tail` lines."""
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[bytes] = []
     first = since.position
@@ -116,12 +185,8 @@ def print_raw(
 def print_stamped(
     client: BlockingClient, terminal: str, *, stay: bool, since: Since, tail: int | None
 ) -> None:
-    """Print like `print_text`, but begin each line with the time at which it was completed.
-
-    Text is retained for longer than bytes, but only bytes have times. So text whose bytes are no
-    longer retained is not printed. Lines that were completed at an unknown time are not printed
-    either; the number of bytes without a known time is reported on stderr.
-    """
+    """Print like `print_text`, but begin each line with the time at which it was completed."""
+    # Text is retained for longer than bytes, but only bytes have times: the rest is left out.
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
     held: list[str] = []
@@ -145,13 +210,7 @@ def print_stamped(
 def _stamped(
     client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool
 ) -> Iterator[tuple[int, list[str], str]]:
-    """Yield for each part of the output: its end position, the lines that it completes, and a note.
-
-    The note reports to the user what is missing before the lines; it is empty if nothing is
-    missing. Each line begins with its time. A part without a known time is left out if it was
-    printed before this command began, and otherwise gets the current time. At the end, yield the
-    incomplete line too. `info` describes the terminal. If `stay`, include live output.
-    """
+    """Yield for each part of the output its end position, the completed lines, and a note or ""."""
     first = since.position
     if first is None and since.time is None:
         first = 0
@@ -176,6 +235,7 @@ def _stamped(
             continue
         yield part.position, [f"{_stamp(at)} {line}" for line in over], _gap(lost, untimed)
         untimed = lost = 0
+    # At the end, the incomplete line too.
     last = stream.finish() + stream.line
     if last and at:
         lines = (line.removesuffix("\n") for line in split_lines(last))
@@ -186,10 +246,7 @@ def _stamped(
 
 
 def _gap(lost: int, untimed: int) -> str:
-    """Return a note about `lost` missing bytes and `untimed` bytes without a known time.
-
-    The note is empty if both numbers are 0.
-    """
+    """Return a note about `lost` missing bytes and `untimed` bytes without a known time."""
     why = "they came before the daemon's worker was replaced, and their times are unknown"
     notes = [missing(lost)] if lost else []
     if untimed:
@@ -208,8 +265,5 @@ def _last(data: bytes, number: int) -> bytes:
 
 
 def missing(lost: int) -> str:
-    """Return a note for the user that `lost` bytes are missing.
-
-    If `lost` is `UNKNOWN`, an unknown number of bytes is missing at the beginning.
-    """
+    """Return a note for the user that `lost` bytes are missing."""
     return "[the beginning is missing]" if lost == UNKNOWN else f"[{lost} bytes are missing here]"

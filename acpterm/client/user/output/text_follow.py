@@ -1,7 +1,8 @@
 """Follows a terminal's text: first the retained text, then live text, without repetition.
 
 A `TextStream` converts output to text incrementally: complete lines, and the current line. The
-result equals the text that the daemon retains for the same bytes.
+result equals the text that the daemon retains for the same bytes, except that lines are repeated
+when the program draws them again.
 
 The daemon retains text for longer than bytes, unless the limit of the text is small (the agent's
 `outputByteLimit`, or the setting `output_bytes`). So the first text is either the daemon's text or
@@ -18,6 +19,7 @@ from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output.read import TimedPart, read_output
 from acpterm.terminal.text.controls import Controls
 from acpterm.terminal.text.line import Line
+from acpterm.terminal.text.redraw import ROW_MARKS
 from acpterm.terminal.text.slices import SLICE_MIN_BYTES, resync, text_of
 from acpterm.terminal.text.utf8 import Utf8
 
@@ -50,8 +52,12 @@ class TextStream:
         return self._run(self._utf8.finish())
 
     def _run(self, characters: bytes) -> str:
-        program = self._controls.feed(characters)
-        return self._line.run(program.decode()) if program else ""
+        program = self._program(characters)
+        return self._line.run(program) if program else ""
+
+    def _program(self, characters: bytes) -> str:
+        # Lines that were returned cannot change, so lines that are drawn again are returned again.
+        return self._controls.feed(characters).translate(None, ROW_MARKS).decode()
 
 
 def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:

@@ -17,10 +17,7 @@ from acpterm.runtime import stdio
 
 
 async def put(data: bytes) -> None:
-    """Write to stdout. Raises `OSError` if the write fails.
-
-    If stdout has no reader, this is a `BrokenPipeError`, which `while_stdout_is_read` suppresses.
-    """
+    """Write to stdout. Raises `OSError` if the write fails."""
     if data:
         with named("stdout"):
             await stdio.write_all(STDOUT, data)
@@ -34,10 +31,7 @@ async def note(text: str) -> None:
 
 @asynccontextmanager
 async def while_stdout_is_read() -> AsyncIterator[None]:
-    """Cancel the block as soon as stdout has no reader, even if the block writes nothing to it.
-
-    No error is raised. If stdout is neither a pipe nor a socket, the block is never cancelled.
-    """
+    """Cancel the block as soon as stdout has no reader, even if the block writes nothing to it."""
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_watch, nursery.cancel_scope)

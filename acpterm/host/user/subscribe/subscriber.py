@@ -82,7 +82,7 @@ class Subscriber:
         self._sent: dict[str, None] = {}
         self._cursors: dict[str, TerminalCursor] = {}
         self._due: dict[TerminalCursor, None] = {}
-        self._changed = trio.Event()
+        self._changed: Final = trio.lowlevel.ParkingLot()
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
@@ -98,7 +98,7 @@ class Subscriber:
 
     async def _wake_when_closed(self) -> None:
         await self._session.closed.wait()
-        self._changed.set()
+        self._changed.unpark_all()
 
     # Recording of updates. It runs in the task of the agent's connection, so it must be fast:
     # nothing is encoded or sent here.
@@ -118,7 +118,7 @@ class Subscriber:
                         self._backlog.add(other, {})
             else:
                 self._renew(terminal, cursor)
-        self._changed.set()
+        self._changed.unpark_all()
 
     def _add_terminals(self, call: str) -> None:
         """Add a `TerminalCursor` for each terminal of the tool call `call` that has none yet."""
@@ -175,24 +175,20 @@ class Subscriber:
         while not source.is_over:
             if not cursor.has_updates(source):
                 await source.entry.terminal.wait_changed()
-            cursor.delivered = trio.Event()
             self._due[cursor] = None
-            self._changed.set()
-            await cursor.delivered.wait()
+            self._changed.unpark_all()
+            await cursor.delivered.park()
         # The terminal may have ended after its last turn.
         self._due[cursor] = None
-        self._changed.set()
+        self._changed.unpark_all()
 
     # Sending
 
     async def _send_updates(self) -> None:
         while True:
-            # Replace the event before anything is read: a change during the sending sets the new
-            # event, and is not missed.
-            self._changed = trio.Event()
+            await self._connection.sender.drain()
             if self._is_over():
                 break
-            await self._connection.sender.drain()
             item = self._backlog.pop()
             if item is not None:
                 await self._send_call(*item)
@@ -200,8 +196,9 @@ class Subscriber:
             if cursor is not None:
                 await self._send_turn(cursor)
             if item is None and cursor is None:
+                # Nothing was awaited since the drain, so no change is missed.
                 with trio.move_on_at(min((due.next_turn for due in self._due), default=math.inf)):
-                    await self._changed.wait()
+                    await self._changed.park()
         for cursor in list(self._cursors.values()):
             await self._send_current_output(cursor)
 
@@ -267,7 +264,7 @@ class Subscriber:
             self._due[cursor] = None
         cursor.next_turn = trio.current_time() + POLL_INTERVAL_S
         if cursor not in self._due:
-            cursor.delivered.set()
+            cursor.delivered.unpark_all()
 
     async def _send_current_output(self, cursor: TerminalCursor) -> None:
         """Send all output that a terminal has printed so far, in any number of chunks."""

@@ -31,8 +31,8 @@ class TerminalCursor:
         self._end: ProgramExit | None = None
         self.next_turn = -math.inf
         """The earliest time, on trio's clock, at which more updates of the terminal are sent."""
-        self.delivered = trio.Event()
-        """Set when the updates for which the terminal was due have been sent."""
+        self.delivered: Final = trio.lowlevel.ParkingLot()
+        """Unparked when the updates for which the terminal was due have been sent."""
 
     def begin(self, call: str, source: Source) -> None:
         """Allow `step` to return updates. Until `begin` is called, `step` returns none.

@@ -7,10 +7,11 @@
 
 import { el, newId, setText } from "./dom.js";
 import { addShortcuts } from "./keys.js";
-import { auditRow, EVENTS, filterParams } from "./audit_words.js";
+import { EVENTS } from "./audit_events.js";
+import { auditRow, filterParams } from "./audit_words.js";
 import { LostError } from "./rpc.js";
 import { codeOf } from "./shown.js";
-import { oneLine, visible } from "./text.js";
+import { visible } from "./text.js";
 
 const PAGE = 100;
 const POLL_MS = 1500;
@@ -52,7 +53,7 @@ export function mount(container, { rpc, store }) {
     select("time", "Time", Object.entries(TIMES)), between, agent,
     input("session", "Session", { list: sessions.id }),
     input("terminal", "Terminal"),
-    select("event", "Action", [["", "any"], ...EVENTS.map((name) => [name, name])]),
+    select("event", "Action", [["", "any"], ...Object.keys(EVENTS).map((name) => [name, name])]),
     select("decision", "Decision", [["", "any"], ["allow", "allow"], ["ask", "ask"], ["deny", "deny"]]),
     el("button", { class: "button", type: "reset" }, "Clear"),
     agents, sessions);
@@ -219,12 +220,11 @@ function rowsOf(entry, { isNew }) {
     words.time,
   );
   const cell = (name, ...content) => el("td", { class: `audit-${name}${words[name] === "-" ? " is-nothing" : ""}` }, ...content);
-  const word = entry.event === "decision" ? entry.decision : entry.event;
   const row = el(
     "tr",
     { class: isNew ? "audit-entry is-new" : "audit-entry" },
     el("td", { class: "audit-time" }, toggle),
-    el("td", { class: "audit-event", dataset: { word: oneLine(word ?? "", 20) } }, words.event),
+    el("td", { class: "audit-event", dataset: words.colour ? { colour: words.colour } : {} }, words.event),
     cell("agent", words.agent),
     cell("session", words.session),
     cell("terminal", entry.terminal ? el("a", { href: `#/terminal/${encodeURIComponent(entry.terminal)}` }, words.terminal) : words.terminal),

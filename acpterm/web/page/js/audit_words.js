@@ -3,6 +3,7 @@
 // The words are those of `acpterm audit` (`acpterm/client/user/audit_format.py`); a test compares
 // the two. All results are safe to show.
 
+import { DECISION_COLOURS, EVENTS, WORDS } from "./audit_events.js";
 import { localTime, shellJoin } from "./shown.js";
 import { oneLine } from "./text.js";
 
@@ -10,30 +11,29 @@ const AGENT = 16;
 const SESSION = 12;
 const ID = 8;
 const EVENT = 8;
-const TEXT = 1000;
+const TEXT = 2000;
 const NOTHING = "-";
 const SHELL = /^(|ba|da|k|z)sh$/;
 const COMMAND_OPTION = /^-[a-z]*c$/;
+const UNITS = { bytes: ["byte", "bytes"], lost: ["entry", "entries"] };
 const HOUR_MS = 3600 * 1000;
 
-/** The events of the audit log. */
-export const EVENTS = [
-  "create", "check", "decision", "refused", "started", "kill", "exit", "promote", "attach", "detach",
-  "input", "release", "gap",
-];
+const whole = (text) => oneLine(text, Infinity);
 
 /** The spans of time that the view offers, in milliseconds. */
 export const SPANS = { "1h": HOUR_MS, "24h": 24 * HOUR_MS, "7d": 7 * 24 * HOUR_MS, "30d": 30 * 24 * HOUR_MS };
 
-/** Return the columns of `acpterm audit` for an entry. */
+/** Return the columns of `acpterm audit` for an entry, and its colour. */
 export function auditRow(entry) {
+  const { words = WORDS, colour = null } = EVENTS[entry.event] ?? {};
   return {
     time: localTime(entry.time) ?? oneLine(entry.time, 19),
     event: oneLine(entry.event, 2 * EVENT) || NOTHING,
     agent: word(entry.agent || entry.connection, AGENT),
     session: word(entry.session, SESSION),
     terminal: word((entry.terminal ?? "").replace(/^term_/, "").slice(0, ID), ID),
-    what: oneLine((DETAILS.get(entry.event) ?? other)(entry), 2 * TEXT),
+    what: oneLine(details(words, entry), TEXT),
+    colour: entry.event === "decision" ? DECISION_COLOURS[entry.decision] ?? null : colour,
   };
 }
 
@@ -67,61 +67,31 @@ function word(text, most) {
   return text ? oneLine(text, most) : NOTHING;
 }
 
-function commandOf(entry) {
-  return entry.command == null ? "" : oneLine(commandLine(entry.command, entry.args), TEXT);
+function at(time) {
+  return (localTime(time) ?? oneLine(time, 19)).trim();
 }
 
-function notes(...found) {
-  const some = found.filter(Boolean).map((note) => oneLine(note));
-  return some.length ? `(${some.join(", ")})` : "";
+/** Return the details of an entry; see `Event` in `acpterm/policy/audit/entry.py`. */
+function details(words, entry) {
+  const filled = (pieces) => pieces.map((piece) => fill(piece, entry)).filter(Boolean);
+  return words.split("  ").map((piece) => {
+    if (!piece.startsWith("(")) return filled(piece.split(" | "))[0];
+    const found = filled(piece.slice(1, -1).split(", ")).join(", ");
+    return found && `(${found})`;
+  }).filter(Boolean).join("  ");
 }
 
-function join(...words) {
-  return words.filter(Boolean).join("  ");
+/** Return the piece with the members that it names; "" if one of them is missing. */
+function fill(piece, entry) {
+  const names = Array.from(piece.matchAll(/\{(\w+)\}/g), ([, name]) => name);
+  if (names.some((name) => (entry[name] ?? "") === "" || entry[name].length === 0)) return "";
+  return piece.replace(/\{(\w+)\}/g, (_, name) => memberText(name, entry));
 }
 
-function reason(entry) {
-  return oneLine(entry.reason ?? "");
+function memberText(name, entry) {
+  const value = entry[name];
+  if (name === "command") return whole(commandLine(value, entry.args));
+  if (name === "from" || name === "to") return at(value);
+  if (name in UNITS) return `${value} ${UNITS[name][value === 1 ? 0 : 1]}`;
+  return whole(Array.isArray(value) ? value.join(", ") : String(value));
 }
-
-function rule(entry) {
-  return entry.rule && `rule ${entry.rule}`;
-}
-
-function created(entry) {
-  const about = notes(entry.decision, entry.level, rule(entry), entry.profile, entry.provider);
-  return join(commandOf(entry), about, entry.directory && `in ${oneLine(entry.directory)}`);
-}
-
-function decided(entry) {
-  const words = [entry.decision, entry.by && `by ${entry.by}`].filter(Boolean).join(" ");
-  return join(words, notes(entry.level, rule(entry)), reason(entry), commandOf(entry));
-}
-
-function ended(entry) {
-  const how = entry.signal ? `by ${entry.signal}` : `with ${entry.code ?? "None"}`;
-  return join(`ended ${how}`, notes(entry.endedBy, entry.limit), reason(entry));
-}
-
-function typed(entry) {
-  const by = [entry.by || "unknown", entry.share].filter(Boolean).join(" ");
-  return `${entry.bytes || 0} ${entry.bytes === 1 ? "byte" : "bytes"} typed by ${by}`;
-}
-
-function gap(entry) {
-  const [since, to] = [entry.from, entry.to].map((at) => (localTime(at ?? "") ?? oneLine(at ?? "", 19)).trim());
-  const unit = entry.lost === 1 ? "entry" : "entries";
-  return `${entry.lost || 0} ${unit} lost from ${since} to ${to}: ${entry.reason || "unknown"}`;
-}
-
-function other(entry) {
-  const pid = entry.pid == null ? null : `pid ${entry.pid}`;
-  const by = entry.by && `by ${entry.by}`;
-  const about = notes(entry.limit, entry.rule);
-  const left = entry.background && oneLine(`ended ${entry.background.join(", ")}`);
-  return join(entry.signal, about, left, pid, by, entry.share, reason(entry), commandOf(entry));
-}
-
-const DETAILS = new Map(
-  Object.entries({ create: created, check: created, decision: decided, exit: ended, gap, input: typed }),
-);
