@@ -32,6 +32,7 @@ async def test_result_has_beginning_and_end_and_says_how_much_is_between(tmp_pat
         result = await tools.call(call.partition(" ")[0], **arguments)
     output = result.data["output"]
     note = NOTE.search(output)
+    assert note, f"{result.state} {output[:300]!r} … {output[-300:]!r}"
     head, tail = output[: note.start()].splitlines(), output[note.end() + 1 :].splitlines()
     assert head == [f"line {n}" for n in range(1, len(head) + 1)]
     assert tail[-1] == f"line {LINES}"
