@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from acpterm.client.daemon import DaemonError
-from acpterm.client.errors import AcptermError
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.errors import AcptermError
 
 __all__ = [
     "AcptermError",

@@ -24,8 +24,11 @@ import anyio.to_thread
 from anyio.abc import ByteStream, UNIXSocketStream
 
 from acpterm.api.errors import ClosedError, DaemonError
-from acpterm.client import daemon
-from acpterm.client.handshake import (
+from acpterm.client.user.requests import REPEATABLE, unknown_outcome
+from acpterm.config import Settings, agent_socket, user_socket
+from acpterm.jsonrpc import Id
+from acpterm.link import daemon
+from acpterm.link.handshake import (
     RETRY_PAUSE_S,
     Handshake,
     HandshakeError,
@@ -37,10 +40,7 @@ from acpterm.client.handshake import (
     initialize_timeout,
     no_answer,
 )
-from acpterm.client.unanswered import Lost, Unanswered
-from acpterm.client.user.requests import REPEATABLE, unknown_outcome
-from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.jsonrpc import Id
+from acpterm.link.unanswered import Lost, Unanswered
 from acpterm.runtime import exec_context
 
 _CHUNK: Final = 64 * 1024

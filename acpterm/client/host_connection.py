@@ -17,20 +17,20 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect, initialize, reconnect
-from acpterm.client.endpoint import Endpoint
-from acpterm.client.errors import LostError
-from acpterm.client.handshake import (
-    Welcome,
-    initialize_params,
-)
 from acpterm.client.questions import Questions, request_token
-from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings, agent_socket
 from acpterm.config.profiles import BUILTIN
 from acpterm.host.open_host import ALONE, open_host
 from acpterm.jsonrpc import NotificationReceived
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import connect, initialize, reconnect
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.errors import LostError
+from acpterm.link.handshake import (
+    Welcome,
+    initialize_params,
+)
+from acpterm.link.unanswered import Unanswered
 from acpterm.runtime.exec_context import ExecContext
 
 # The host takes at most three seconds to close a connection.

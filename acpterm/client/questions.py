@@ -36,12 +36,12 @@ from acpterm.acp.approvals import (
     Scope,
     WithdrawnNotification,
 )
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect_running
-from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.sanitize import one_line
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import connect_running
+from acpterm.link.endpoint import Endpoint, Response
 from acpterm.runtime.command_line import command_line
 
 _TOKEN_TIMEOUT_S: Final = 10.0

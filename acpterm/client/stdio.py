@@ -12,9 +12,6 @@ from typing import Final
 import structlog
 import trio
 
-from acpterm.client.daemon import DaemonError, read_lock
-from acpterm.client.daemon_stream import connect, shake_hands
-from acpterm.client.handshake import HandshakeError, Welcome, initialize_params
 from acpterm.client.stdio_relay import (
     GONE_MESSAGE,
     UNANSWERED_BYTES_MAX,
@@ -22,6 +19,9 @@ from acpterm.client.stdio_relay import (
     blocking_socket,
 )
 from acpterm.config import Settings, agent_socket
+from acpterm.link.daemon import DaemonError, read_lock
+from acpterm.link.daemon_stream import connect, shake_hands
+from acpterm.link.handshake import HandshakeError, Welcome, initialize_params
 from acpterm.runtime import exec_context, logs
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S

@@ -44,13 +44,13 @@ import structlog
 import trio
 from msgspec import UNSET, Raw
 
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import Reconnected, reconnect
 from acpterm.client.envelope import cancelled_id, parse_envelope
-from acpterm.client.handshake import Welcome, initialize_params, read_welcome
-from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, LineSplitter, Oversized, RpcError, encode_error
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import Reconnected, reconnect
+from acpterm.link.handshake import Welcome, initialize_params, read_welcome
+from acpterm.link.unanswered import Unanswered
 from acpterm.runtime import blocking_io
 
 

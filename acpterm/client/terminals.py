@@ -22,11 +22,11 @@ from acpterm.acp.approvals import SESSION_OPEN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client.endpoint import Endpoint, Response
-from acpterm.client.handshake import initialize_params
 from acpterm.client.output_poller import OutputPoller
 from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
+from acpterm.link.endpoint import Endpoint, Response
+from acpterm.link.handshake import initialize_params
 from acpterm.runtime.command_line import command_line
 
 # Without events: the host's notifications are not passed on to the agent.

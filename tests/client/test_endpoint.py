@@ -5,8 +5,8 @@ import trio
 from trio.testing import memory_stream_pair
 
 from acpterm.acp.terminal import Empty
-from acpterm.client.endpoint import Endpoint
 from acpterm.jsonrpc import RpcError
+from acpterm.link.endpoint import Endpoint
 from tests.support.depth import DEADLINE_S
 
 

@@ -6,11 +6,11 @@ import socket
 import pytest
 import trio
 
-from acpterm.client import daemon_stream, handshake
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import Reconnected
-from acpterm.client.handshake import HandshakeError, HungUpError, Welcome
 from acpterm.config import Settings
+from acpterm.link import daemon_stream, handshake
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import Reconnected
+from acpterm.link.handshake import HandshakeError, HungUpError, Welcome
 
 ABSENT = FileNotFoundError()
 DEAF = ConnectionRefusedError()

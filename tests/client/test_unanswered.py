@@ -1,8 +1,8 @@
 """Which messages are sent again after a connection was lost."""
 
-from acpterm.client import unanswered
-from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import encode_notification, encode_request
+from acpterm.link import unanswered
+from acpterm.link.unanswered import Unanswered
 
 UPDATE = {"sessionId": "s", "update": {}}
 

@@ -32,7 +32,6 @@ from acpterm.acp.initialize import ClientCapabilities, FileSystemCapabilities, I
 from acpterm.acp.lenient import decode
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import SessionNotification
-from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
@@ -53,6 +52,7 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
+from acpterm.link.endpoint import Endpoint
 from acpterm.runtime.threads import run_blocking
 
 # Identifies the request that opens the session.

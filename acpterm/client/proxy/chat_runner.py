@@ -29,14 +29,14 @@ from acpterm.client.chat.actions import (
     parse,
 )
 from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, list_text, steps
-from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.envelope import Envelope
-from acpterm.client.errors import root_error
 from acpterm.client.provider_choice import SelectError, provider_rows, text_of
 from acpterm.client.session_update import encode_tool_call_update
 from acpterm.client.user.client import UserClient, open_user_client, user_client_on
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import RpcError, encode_notification, encode_request
+from acpterm.link.daemon import DaemonError, NotRunningError
+from acpterm.link.errors import root_error
 
 _PREFIX_BYTES: Final = 16
 

@@ -23,7 +23,6 @@ from acpterm.acp.agent_meta import OWN
 from acpterm.acp.initialize import host_answer
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
-from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.jsonrpc import (
     INVALID_PARAMS,
@@ -35,6 +34,7 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
+from acpterm.link.endpoint import Endpoint, Response
 
 _METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
 # Maximum number of one client's requests that wait for the session's id.

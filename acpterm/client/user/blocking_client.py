@@ -18,9 +18,6 @@ from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
-from acpterm.client.daemon import DaemonError, connect, connect_running
-from acpterm.client.errors import LostError
-from acpterm.client.user.blocking_connection import Answer, BlockingConnection, DeadlineError
 from acpterm.client.user.requests import (
     REPEATABLE,
     StreamRequest,
@@ -38,6 +35,9 @@ from acpterm.jsonrpc import (
     ResponseReceived,
     RpcError,
 )
+from acpterm.link.blocking import Answer, BlockingConnection, DeadlineError
+from acpterm.link.daemon import DaemonError, connect, connect_running
+from acpterm.link.errors import LostError
 
 # Maximum number of requests without a response. The daemon stops reading requests while no response
 # is read, so sending more of them at once might block forever.

@@ -15,11 +15,6 @@ from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect, connect_running, initialize, reconnect
-from acpterm.client.endpoint import Endpoint, OnResponse, Response
-from acpterm.client.errors import LostError
-from acpterm.client.handshake import initialize_params
 from acpterm.client.user.requests import (
     REPEATABLE,
     StreamRequest,
@@ -32,6 +27,11 @@ from acpterm.client.user.requests import (
 )
 from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import Event, NotificationReceived, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import connect, connect_running, initialize, reconnect
+from acpterm.link.endpoint import Endpoint, OnResponse, Response
+from acpterm.link.errors import LostError
+from acpterm.link.handshake import initialize_params
 from acpterm.runtime import exec_context
 
 # Maximum number of notifications that a stream buffers. While a stream's buffer is full, no more

@@ -21,11 +21,11 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from acpterm.client.daemon import DaemonError, connect_running
-from acpterm.client.errors import LostError
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError, connect_running
+from acpterm.link.errors import LostError
 from acpterm.pty import processes
 from acpterm.pty.tracking import marks
 

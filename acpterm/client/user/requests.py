@@ -15,11 +15,11 @@ from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.client.daemon import DaemonError, NotRunningError
-from acpterm.client.errors import LostError
 from acpterm.client.sanitize import one_line
 from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import REQUEST_CANCELLED, RpcError
+from acpterm.link.daemon import DaemonError, NotRunningError
+from acpterm.link.errors import LostError
 
 W = TypeVar("W", bound=Wire)
 

@@ -25,8 +25,6 @@ from typing import Any, Final, Protocol, TypeAlias
 import trio
 from msgspec import UNSET, Raw, UnsetType
 
-from acpterm.client.errors import LostError
-from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
     MESSAGE_BYTES_MAX,
@@ -43,6 +41,8 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
+from acpterm.link.errors import LostError
+from acpterm.link.unanswered import Unanswered
 from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024

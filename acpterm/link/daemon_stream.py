@@ -12,10 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import trio
 
-from acpterm.client import daemon
-from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import Endpoint
-from acpterm.client.handshake import (
+from acpterm.config import Settings, agent_socket, user_socket
+from acpterm.jsonrpc import RpcError
+from acpterm.link import daemon
+from acpterm.link.daemon import DaemonError
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.handshake import (
     RETRY_PAUSE_S,
     Handshake,
     HandshakeError,
@@ -27,8 +29,6 @@ from acpterm.client.handshake import (
     no_answer,
     read_welcome,
 )
-from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.threads import run_blocking
 

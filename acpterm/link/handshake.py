@@ -23,7 +23,6 @@ from acpterm.acp import agent_meta
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.initialize import PROTOCOL_VERSION, Implementation
 from acpterm.acp.raw_json import members, text
-from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
     ErrorReceived,
@@ -34,6 +33,7 @@ from acpterm.jsonrpc import (
     UnexpectedResponse,
     is_utf8_encodable,
 )
+from acpterm.link.daemon import DaemonError, NoAnswerError, read_lock
 from acpterm.runtime.exec_context import RLIMITS, ExecContext
 
 INITIALIZE_TIMEOUT_S: Final = 10.0

@@ -15,20 +15,6 @@ from typing import Any, Final, TypeAlias
 
 from msgspec import Raw
 
-from acpterm.client.daemon import DaemonError, open_socket
-from acpterm.client.errors import LostError
-from acpterm.client.handshake import (
-    RETRY_PAUSE_S,
-    Handshake,
-    HandshakeError,
-    HungUpError,
-    ReconnectAttempts,
-    initialize_params,
-    initialize_timeout,
-    no_answer,
-    read_welcome,
-)
-from acpterm.client.user.output.blocking_stdout import STDOUT
 from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import (
     INTERNAL_ERROR,
@@ -39,10 +25,24 @@ from acpterm.jsonrpc import (
     ResponseReceived,
     RpcError,
 )
+from acpterm.link.daemon import DaemonError, open_socket
+from acpterm.link.errors import LostError
+from acpterm.link.handshake import (
+    RETRY_PAUSE_S,
+    Handshake,
+    HandshakeError,
+    HungUpError,
+    ReconnectAttempts,
+    initialize_params,
+    initialize_timeout,
+    no_answer,
+    read_welcome,
+)
 from acpterm.runtime import exec_context
 
 _WAIT_MAX_S: Final = 21 * 86_400.0
 _CHUNK: Final = 64 * 1024
+_STDOUT: Final = 1
 
 Answer: TypeAlias = Raw | RpcError
 
@@ -193,11 +193,11 @@ class BlockingConnection:
     def _wait_readable(self, until: float) -> bool:
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
-        if self.watches_stdout and _is_pipe(STDOUT):
-            poll.register(STDOUT, 0)
+        if self.watches_stdout and _is_pipe(_STDOUT):
+            poll.register(_STDOUT, 0)
         remaining = _remaining(until)
         found = poll.poll(None if remaining is None else math.ceil(1000 * remaining))
-        if any(fd == STDOUT for fd, _ in found):
+        if any(fd == _STDOUT for fd, _ in found):
             raise BrokenPipeError
         return bool(found)
 
