@@ -1,6 +1,7 @@
-"""A blocking connection to the user's socket: handshake, reconnection, messages, deadline.
+"""`BlockingEndpoint`: a session on a blocking socket, to the user's socket of the daemon.
 
-It does not import trio. `blocking_client` builds requests and streams of notifications on it.
+It imports neither trio nor anyio. The states are those of `session`, but the session is never
+*recovering*: each `reconnect` begins another session.
 """
 
 import math
@@ -9,22 +10,12 @@ import select
 import socket
 import stat
 import time
-from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
-
-from msgspec import Raw
+from typing import Any, Final
 
 from acpterm.config import Settings, user_socket
-from acpterm.jsonrpc import (
-    INTERNAL_ERROR,
-    ErrorReceived,
-    Event,
-    InvalidReceived,
-    Peer,
-    ResponseReceived,
-    RpcError,
-)
+from acpterm.jsonrpc import NotificationReceived
 from acpterm.link.daemon import DaemonError, open_socket
 from acpterm.link.errors import LostError
 from acpterm.link.handshake import (
@@ -33,79 +24,73 @@ from acpterm.link.handshake import (
     HandshakeError,
     HungUpError,
     ReconnectAttempts,
+    Welcome,
     initialize_params,
     initialize_timeout,
     no_answer,
-    read_welcome,
+    unusable,
 )
+from acpterm.link.session import Session
 from acpterm.runtime import exec_context
 
 _WAIT_MAX_S: Final = 21 * 86_400.0
 _CHUNK: Final = 64 * 1024
 _STDOUT: Final = 1
 
-Answer: TypeAlias = Raw | RpcError
-
 
 class DeadlineError(Exception):
-    """No response has arrived before the time `BlockingConnection.deadline`."""
+    """No response has arrived before the time `BlockingEndpoint.deadline`."""
 
 
-class BlockingConnection:
-    """A connection to the daemon over `sock`. All times are those of `time.monotonic`."""
+class BlockingEndpoint:
+    """A session with the daemon over `sock`. All times are those of `time.monotonic`.
 
-    def __init__(self, settings: Settings, sock: socket.socket) -> None:
+    Raises `DaemonError` if the daemon refuses `initialize`, and `NoAnswerError` if it has not
+    answered after `seconds`; None means ten, or three if the daemon's keeper reports that there is
+    no worker.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        sock: socket.socket,
+        seconds: float | None,
+        on_notification: Callable[[NotificationReceived], None],
+    ) -> None:
         self.settings: Final = settings
         self.name: Final = f"the daemon at {user_socket(settings)}"
         self.deadline = math.inf
-        """The time at which requests and streams raise `DeadlineError`."""
-        self.questions = 0
-        """How many questions waited for the user's answer when the connection was opened."""
+        """The time at which `send` and `receive` raise `DeadlineError`."""
         self.watches_stdout = False
         """Whether waiting for the daemon raises `BrokenPipeError` once stdout has no reader, even
         if nothing is written to stdout."""
-        self._open(sock, b"")
+        self._on_notification: Final = on_notification
+        if seconds is None:
+            seconds = initialize_timeout(settings)
+        try:
+            welcome = self._open(sock, time.monotonic() + seconds)
+        except TimeoutError as error:
+            raise no_answer(self.name, settings, seconds) from error
+        except HandshakeError as error:
+            raise unusable(self.name, error) from error
+        self.questions: Final = welcome.questions
+        """How many questions waited for the user's answer when the connection was opened."""
 
-    def _open(self, sock: socket.socket, received: bytes) -> None:
+    def _open(self, sock: socket.socket, deadline: float) -> Welcome:
+        params = initialize_params("acpterm", exec_context.current())
+        welcome, received = _shake_hands(sock, params, deadline)
         self._sock = sock
-        self._peer = Peer()
-        self._events: deque[Event] = deque(self._peer.receive_data(received))
+        self.session = Session(self.name, self._send, on_notification=self._on_notification)
+        self._dispatch(received)
+        return welcome
 
     def close(self) -> None:
         """Close the connection."""
         self._sock.close()
 
-    def initialize(self, seconds: float | None) -> None:
-        """Send `initialize` and wait for the response.
-
-        Raises `DaemonError` if the daemon refuses, and `NoAnswerError` if it has not responded
-        after `seconds`; None means ten seconds, or three if the daemon's keeper reports that there
-        is no worker.
-        """
-        if seconds is None:
-            seconds = initialize_timeout(self.settings)
-        before, self.deadline = self.deadline, min(self.deadline, time.monotonic() + seconds)
-        try:
-            self._send("initialize", initialize_params("acpterm", exec_context.current()))
-            self._initialized(self._answer(self.deadline))
-        except DeadlineError as error:
-            raise no_answer(self.name, self.settings, seconds) from error
-        except RpcError as error:
-            raise DaemonError(f"{self.name} cannot be used: {error.message}") from error
-        finally:
-            self.deadline = before
-
-    def _initialized(self, answer: tuple[int, Answer] | None) -> None:
-        if answer is None:
-            raise DeadlineError
-        if isinstance(answer[1], RpcError):
-            raise answer[1]
-        self.questions = read_welcome(answer[1]).questions
-
     def reconnect(self, lost: LostError) -> None:
-        """Connect to the daemon's next worker, after this connection ended.
+        """Connect to the daemon's next worker, after `lost` was raised.
 
-        `lost` is the error that reported the end; it may become the cause of a `DaemonError`.
         Raises `DaemonError` if the daemon has ended, or if no worker responds within
         `resume_timeout` seconds (a setting), and `DeadlineError` at the time `self.deadline`.
         """
@@ -115,12 +100,10 @@ class BlockingConnection:
             raise DaemonError(f"{self.name} is gone") from lost
         attempts = ReconnectAttempts(self.settings, limit)
         end = time.monotonic() + limit
-        params = initialize_params("acpterm", exec_context.current())
         while (now := time.monotonic()) < end:
             self._check_deadline()
             try:
-                sock = open_socket(user_socket(self.settings))
-                self._open(sock, _shake_hands(sock, params, min(end, self.deadline)))
+                self._open(open_socket(user_socket(self.settings)), min(end, self.deadline))
             except TimeoutError:
                 continue
             except DaemonError as error:
@@ -135,12 +118,7 @@ class BlockingConnection:
             time.sleep(RETRY_PAUSE_S)
         raise DaemonError(f"{self.name} is gone: {attempts.final_error()}")
 
-    def _send(self, method: str, params: Any) -> int:
-        id_, line = self._peer.request(method, params)
-        self._send_line(line)
-        return id_
-
-    def _send_line(self, line: bytes) -> None:
+    def _send(self, line: bytes) -> None:
         self._check_deadline()
         self._sock.settimeout(_remaining(self.deadline))
         try:
@@ -150,45 +128,34 @@ class BlockingConnection:
         except ConnectionError:
             pass  # the daemon's last messages can still be read
 
+    def receive(self, until: float = math.inf) -> bool:
+        """Wait for messages, and dispatch them; return False if there is none at the time `until`.
+
+        Raises `LostError` if the connection has ended, `RpcError` for an invalid message,
+        `DeadlineError` at the time `self.deadline`, and `BrokenPipeError` if `watches_stdout` is
+        set and stdout has no reader.
+        """
+        if not self._wait_readable(min(until, self.deadline)):
+            self._check_deadline()
+            return False
+        try:
+            data = self._sock.recv(_CHUNK)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise LostError(f"{self.name} is gone")
+        self._dispatch(data)
+        return True
+
+    def _dispatch(self, data: bytes) -> None:
+        for event in self.session.receive(data):
+            self.session.dispatch(event)
+            if self.session.closed is not None:
+                raise self.session.closed
+
     def _check_deadline(self) -> None:
         if time.monotonic() >= self.deadline:
             raise DeadlineError
-
-    def _answer(self, until: float) -> tuple[int, Answer] | None:
-        """Wait for the next response; return its id, and its result or error. Drop notifications.
-
-        Return None if no response has arrived at the time `until`. Raises the errors of
-        `_next_event`.
-        """
-        while (event := self._next_event(until)) is not None:
-            match event:
-                case ResponseReceived(id_, result):
-                    return id_, result
-                case ErrorReceived(id_, error):
-                    return id_, RpcError(error.code, error.message, error.data)
-        return None
-
-    def _next_event(self, until: float) -> Event | None:
-        """Wait for the next message; return None if no message has arrived at the time `until`.
-
-        Raises `LostError` if the connection has ended, `RpcError` for an invalid message, and
-        `BrokenPipeError` if `watches_stdout` is set and stdout has no reader.
-        """
-        while not self._events:
-            if not self._wait_readable(until):
-                return None
-            try:
-                data = self._sock.recv(_CHUNK)
-            except ConnectionError:
-                data = b""
-            if not data:
-                raise LostError(f"{self.name} is gone")
-            self._events.extend(self._peer.receive_data(data))
-        event = self._events.popleft()
-        if isinstance(event, InvalidReceived):
-            what = f"{self.name} sent an invalid message: {event.error.message}"
-            raise RpcError(INTERNAL_ERROR, what)
-        return event
 
     def _wait_readable(self, until: float) -> bool:
         poll = select.poll()
@@ -202,11 +169,12 @@ class BlockingConnection:
         return bool(found)
 
 
-def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -> bytes:
-    """Send `initialize` with `params`; return the bytes received after the response to it.
+def _shake_hands(
+    sock: socket.socket, params: dict[str, Any], deadline: float
+) -> tuple[Welcome, bytes]:
+    """Send `initialize`; return the response and what was received after it.
 
-    Closes the socket on failure. Raises `HandshakeError` if the response is an error or invalid, or
-    if the connection is closed before the response, and `TimeoutError` at the time `deadline`.
+    Closes the socket on failure. Raises `HandshakeError`, and `TimeoutError` at `deadline`.
     """
     handshake = Handshake(params)
     try:
@@ -220,7 +188,7 @@ def _shake_hands(sock: socket.socket, params: dict[str, Any], deadline: float) -
             except ConnectionError as error:
                 raise HungUpError("it closes the connection") from error
             if answer := handshake.feed(data):
-                return answer[1]
+                return answer
     except BaseException:
         sock.close()
         raise
@@ -237,7 +205,6 @@ def _remaining(deadline: float) -> float | None:
 
 
 def _is_pipe(fd: int) -> bool:
-    """Return whether `fd` is a pipe or a socket, whose other end can be closed."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:

@@ -1,22 +1,23 @@
-"""Connects to the daemon as `daemon` does, but with trio streams; reconnects lost connections.
+"""Connects to the daemon as `daemon` does, but for async code; reconnects lost connections.
 
-Commands that send one request or read one stream of output use `user.blocking_client` instead,
-which does not import trio, and so starts faster.
+Commands that send one request or read one stream of output use `blocking` instead, which imports
+neither trio nor anyio, and so starts faster.
 """
 
-import math
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import trio
+import anyio
+import anyio.to_thread
+from anyio.abc import ByteStream, SocketAttribute, UNIXSocketStream
 
 from acpterm.config import Settings, agent_socket, user_socket
-from acpterm.jsonrpc import RpcError
 from acpterm.link import daemon
 from acpterm.link.daemon import DaemonError
-from acpterm.link.endpoint import Endpoint
+from acpterm.link.errors import LostError
 from acpterm.link.handshake import (
     RETRY_PAUSE_S,
     Handshake,
@@ -27,123 +28,164 @@ from acpterm.link.handshake import (
     initialize_params,
     initialize_timeout,
     no_answer,
-    read_welcome,
+    unusable,
 )
-from acpterm.runtime.exec_context import ExecContext
-from acpterm.runtime.threads import run_blocking
+from acpterm.link.unanswered import AGENT, Unanswered, user_policy
 
 _CHUNK: Final = 64 * 1024
 
 
-class Reconnected(NamedTuple):
-    """A new connection to the daemon, on which the daemon has responded to `initialize`."""
+class Connected(NamedTuple):
+    """An open stream, and what was received on it after the response to `initialize`."""
 
-    stream: trio.SocketStream
+    stream: ByteStream
+    received: bytes = b""
+
+
+class Answered(NamedTuple):
+    """A stream on which `initialize` was answered, and what the answer says."""
+
+    connected: Connected
     welcome: Welcome
-    received: bytes
-    """Bytes received after the response to `initialize`."""
+
+
+def raw_socket(stream: ByteStream) -> socket.socket | None:
+    """Return the socket of a stream that has one."""
+    attribute = stream.extra
+    return attribute(SocketAttribute.raw_socket, None)
 
 
 async def connect(
     settings: Settings, config: str | None = None, *, user: bool = False
-) -> trio.SocketStream:
+) -> UNIXSocketStream:
     """Call `daemon.connect` in a thread; return the connection as a stream.
 
-    The parameters, and the `DaemonError`s that are raised, are those of `daemon.connect`. If
-    `connect` is cancelled while a daemon is being started, the daemon continues to start.
+    If this is cancelled while a daemon is being started, the daemon continues to start.
     """
     connecting = partial(daemon.connect, settings, config, user=user)
-    return _stream(await run_blocking(connecting, abandon_on_cancel=True))
+    try:
+        sock = await anyio.to_thread.run_sync(connecting, abandon_on_cancel=True)
+    except RuntimeError:  # no thread can be started: the user's process limit is reached
+        sock = connecting()
+    return await UNIXSocketStream.from_socket(sock)
 
 
-async def connect_running(settings: Settings) -> trio.SocketStream | None:
-    """Connect to the user's socket of a running daemon; return None if no daemon is running.
-
-    Raises `DaemonError` as `daemon.connect_running` does.
-    """
-    await trio.lowlevel.checkpoint()
+async def connect_running(settings: Settings) -> UNIXSocketStream | None:
+    """Connect to the user's socket of a running daemon; return None if no daemon is running."""
     sock = daemon.connect_running(settings)
-    return None if sock is None else _stream(sock)
+    return None if sock is None else await UNIXSocketStream.from_socket(sock)
 
 
-def _stream(sock: socket.socket) -> trio.SocketStream:
-    return trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+async def open_path(path: str) -> UNIXSocketStream:
+    """Connect to the socket at `path`, as `daemon.open_socket` does."""
+    return await UNIXSocketStream.from_socket(daemon.open_socket(path))
 
 
-async def shake_hands(
-    stream: trio.SocketStream, params: dict[str, Any], seconds: float
-) -> tuple[Welcome, bytes]:
-    """Send `initialize` with `params`; return the parsed response and the bytes received after it.
-
-    Raises `HandshakeError` if there is no valid response within `seconds`.
-    """
+async def shake_hands(stream: ByteStream, params: dict[str, Any]) -> Answered:
+    """Send `initialize`, and wait for the response; close the stream if there is no valid one."""
     handshake = Handshake(params)
-    with trio.move_on_after(seconds):
-        with suppress(trio.BrokenResourceError):  # a response may have arrived before the break
-            await stream.send_all(handshake.line)
+    try:
+        with suppress(anyio.BrokenResourceError):  # a response may have arrived before the break
+            await stream.send(handshake.line)
         while True:
             try:
-                data = await stream.receive_some(_CHUNK)
-            except trio.BrokenResourceError as error:
+                data = await stream.receive(_CHUNK)
+            except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
                 raise HungUpError("it closes the connection") from error
             if answer := handshake.feed(data):
-                return answer
-    raise HandshakeError(f"it does not answer within {seconds:g} s")
+                return Answered(Connected(stream, answer[1]), answer[0])
+    except BaseException:
+        await anyio.aclose_forcefully(stream)
+        raise
+
+
+async def introduce(
+    stream: ByteStream, name: str, params: dict[str, Any], settings: Settings
+) -> Answered:
+    """Send `initialize` to the host `name`, and wait for the response.
+
+    Raises `DaemonError` if the host refuses, and `NoAnswerError` if it has not responded after ten
+    seconds, or after three if the daemon's keeper reports that there is no worker.
+    """
+    seconds = initialize_timeout(settings)
+    with anyio.move_on_after(seconds):
+        try:
+            return await shake_hands(stream, params)
+        except HandshakeError as error:
+            raise unusable(name, error) from error
+    raise no_answer(name, settings, seconds)
 
 
 async def reconnect(
     settings: Settings, params: dict[str, Any], seconds: float, *, user: bool = False
-) -> Reconnected:
-    """Connect to the daemon again, send `initialize` with `params`, and wait for the response.
+) -> Answered:
+    """Connect to the daemon again, and send `initialize`; if an attempt fails, try again.
 
-    Connect to the agents' socket, or to the user's socket if `user` is true. If an attempt fails,
-    try again. Raises `DaemonError` if the daemon has ended, refuses `initialize`, or has not
-    responded after `seconds`; callers put "the daemon is gone: " before the error's message.
+    Raises `DaemonError` if the daemon has ended, refuses `initialize`, or has not responded after
+    `seconds`; callers put "the daemon is gone: " before the error's message.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     attempts = ReconnectAttempts(settings, seconds)
-    with trio.move_on_after(seconds):
+    with anyio.move_on_after(seconds):
         while True:
             try:
-                return await _connect(path, params)
+                return await _attempt(path, params)
             except (OSError, HandshakeError) as error:
-                attempts.failed(error, trio.current_time())
-            await trio.sleep(RETRY_PAUSE_S)
+                attempts.failed(error, anyio.current_time())
+            await anyio.sleep(RETRY_PAUSE_S)
     raise attempts.final_error()
 
 
-async def _connect(path: str, params: dict[str, Any]) -> Reconnected:
-    await trio.lowlevel.checkpoint()
-    stream = _stream(daemon.open_socket(path))
-    try:
-        welcome, received = await shake_hands(stream, params, math.inf)
-    except BaseException:
-        await trio.aclose_forcefully(stream)
-        raise
-    return Reconnected(stream, welcome, received)
+async def _attempt(path: str, params: dict[str, Any]) -> Answered:
+    return await shake_hands(await open_path(path), params)
 
 
-async def initialize(
-    host: Endpoint,
-    name: str,
-    context: ExecContext | None,
-    settings: Settings,
-    *,
-    approver: str | None = None,
-) -> Welcome:
-    """Send `initialize` to `host`, and return the parsed response.
+class DaemonRecovery:
+    """Replaces the lost connection of an endpoint to the daemon `name`.
 
-    `name` is the client's name. Terminals start with the execution context `context`; if it is
-    None, the host determines a context itself. `approver` is the token that makes the connection an
-    approver. Raises `DaemonError` if the host refuses, and `NoAnswerError` if the host has not
-    responded after ten seconds, or after three if the daemon's keeper reports that there is no
-    worker.
+    An agent's connection is resumed with the secret in `welcome`, the response to `initialize`. The
+    user's has no secret, since terminals do not belong to it. `params` returns the params of
+    `initialize`, for a secret or None; `unanswered` has the messages to send again.
     """
-    seconds = initialize_timeout(settings)
-    with trio.move_on_after(seconds):
+
+    def __init__(
+        self,
+        settings: Settings,
+        params: Callable[[str | None], dict[str, Any]] | None = None,
+        *,
+        user: bool = False,
+    ) -> None:
+        self._settings: Final = settings
+        self._params: Final = params or (lambda secret: initialize_params(secret=secret))
+        self._is_user: Final = user
+        self.name: Final = f"the daemon at {(user_socket if user else agent_socket)(settings)}"
+        self.unanswered: Final = Unanswered(user_policy(self.name) if user else AGENT)
+        self._secret: str | None = None
+
+    def welcomed(self, welcome: Welcome) -> None:
+        """Record the secret for resuming, if the response to `initialize` has one."""
+        self._secret = welcome.secret or self._secret
+
+    async def reconnect(self) -> Connected:
+        """Return another connection to the daemon; raise `LostError` if there is none.
+
+        There is none if the daemon has ended, does not respond within `resume_timeout` (a setting),
+        or no longer has the agent's terminals.
+        """
+        seconds = self._settings.resume_timeout
+        if not seconds or (self._secret is None and not self._is_user):
+            raise LostError(f"{self.name} is gone")
+        params = self._params(None if self._is_user else self._secret)
         try:
-            params = initialize_params(name, context, approver=approver)
-            return read_welcome(await host.request("initialize", params))
-        except RpcError as error:
-            raise DaemonError(f"{host.name} cannot be used: {error.message}") from error
-    raise no_answer(host.name, settings, seconds)
+            connected, welcome = await reconnect(
+                self._settings, params, seconds, user=self._is_user
+            )
+        except DaemonError as error:
+            raise LostError(f"{self.name} is gone: {error}") from error
+        if not (self._is_user or welcome.resumed):
+            await anyio.aclose_forcefully(connected.stream)
+            raise LostError(
+                f"{self.name} is gone: another one is there, which has none of its terminals"
+            )
+        self.welcomed(welcome)
+        return connected

@@ -1,325 +1,270 @@
-"""Our end of a JSON-RPC stream: sends requests and dispatches the messages that the peer sends.
+"""`Endpoint`: a session on a stream, for async code. It runs on trio and on asyncio, by anyio.
 
-The peer is the host, which sends only responses and notifications; or it is the agent of `acpterm
-prompt` or an MCP server (`session_sockets`), which send requests too.
+The states are those of `session`. An endpoint with a recovery is *recovering* once its stream has
+ended or broken; without one, it is closed then. It is also closed by `goodbye` and `close`, if the
+recovery fails, and if `run` is cancelled.
 
-States: *open*; *closed*, once the stream has ended or broken, `run` was cancelled, or `close` was
-called. In *closed*, every pending and every later request fails, usually with a `LostError`.
-Messages that are queued before `run` has started are sent when it starts.
-
-An endpoint with a `Recovery` has a third state, *recovering*, once the stream has ended or broken:
-new requests and notifications are queued, and `Recovery.reconnect` is awaited. It returns another
-stream, on which the unanswered messages are sent again (`unanswered`). If `Recovery.reconnect`
-raises `LostError`, the endpoint is closed.
-
-The callbacks for responses, requests and notifications are called in the order in which the
-messages arrive. Callbacks must not block.
-
-Longer than 300 lines because each of sending, dispatch and recovery changes the pending requests
-and the send queue: in separate files, these would no longer be private to one class.
+The task of `run` owns the stream: it reads, and a child task writes, so that a line is sent
+completely even if the task that sent it is cancelled. Messages that are queued before `run` has
+started are sent when it starts.
 """
 
+import os
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final
 
-import trio
-from msgspec import UNSET, Raw, UnsetType
+import anyio
+import anyio.abc
+import anyio.lowlevel
+from anyio.abc import ByteStream
+from msgspec import Raw
 
 from acpterm.jsonrpc import (
-    INTERNAL_ERROR,
     MESSAGE_BYTES_MAX,
-    METHOD_NOT_FOUND,
-    CancelReceived,
-    ErrorReceived,
     Event,
     Id,
-    InvalidReceived,
     NotificationReceived,
-    Peer,
     RequestReceived,
-    ResponseReceived,
     RpcError,
-    quote,
 )
+from acpterm.link.daemon_stream import Connected, DaemonRecovery, raw_socket
 from acpterm.link.errors import LostError
-from acpterm.link.unanswered import Unanswered
-from acpterm.runtime.send_queue import SendQueue
+from acpterm.link.session import Response, Session
 
 _CHUNK: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
-"""The size of a send queue, in bytes, above which `drain` waits until the peer has read more."""
-
-Response: TypeAlias = Raw | RpcError
-OnResponse: TypeAlias = Callable[[Response], None]
-
-
-class Recovery(Protocol):
-    """Replaces the stream of an endpoint after the stream has ended or broken."""
-
-    @property
-    def unanswered(self) -> Unanswered:
-        """The record of the messages that the endpoint sends again on the next stream."""
-
-    async def reconnect(self) -> tuple[trio.abc.Stream, bytes]:
-        """Return another stream, and the bytes that were already received on it.
-
-        Raises `LostError` if there is no peer to reconnect to.
-        """
+"""The size of the send queue, in bytes, above which `drain` waits until the peer has read more."""
+# How long the peer may take to end the connection after this side was ended.
+_GOODBYE_TIMEOUT_S: Final = 1.0
 
 
-class Endpoint:
-    """Our end of the JSON-RPC stream `stream`: sends requests, and dispatches what is received.
+class Endpoint(Session):
+    """A session on the stream of `connected`, and on those with which `recovery` replaces it.
 
-    `name` is what error messages call the peer. `max_line` is the maximum length of a received
-    line, in bytes. If `lenient`, lone surrogates in received lines are replaced instead of being an
-    error. `recovery` replaces a stream that has ended or broken; if it is None, the endpoint is
-    closed instead.
+    The parameters of `Session` apply, and:
 
-    - `on_request` is called with each request. The response is sent with `respond` or `fail`, in
-      the callback or later. By default every request is refused.
-    - `on_notification` is called with each notification.
-    - `on_cancel` is called with the id of each pending request that the peer cancels.
-    - `on_invalid` is called for each line that is not a message; no response is sent. Without
-      `on_invalid` the first such line closes the endpoint, since it may have been an awaited
-      response.
+    - `on_recovered` is called after each reconnection.
     - `exit_reason` is awaited when the stream has ended. It returns why the stream has ended, which
       becomes the error message of the pending requests.
-    - `before_event` is awaited before each message is dispatched.
-    - `throttle` is awaited after each message; the next one is dispatched once it returns.
+    - `before_event` is awaited before each message is dispatched, and `throttle` after that.
     """
 
     def __init__(
         self,
-        stream: trio.abc.Stream,
+        connected: Connected,
         name: str,
         max_line: int = MESSAGE_BYTES_MAX,
         *,
         lenient: bool = False,
-        recovery: Recovery | None = None,
+        recovery: DaemonRecovery | None = None,
         on_request: Callable[[RequestReceived], None] | None = None,
         on_notification: Callable[[NotificationReceived], None] | None = None,
         on_cancel: Callable[[Id], None] | None = None,
         on_invalid: Callable[[RpcError], None] | None = None,
+        on_recovered: Callable[[], None] | None = None,
         exit_reason: Callable[[], Awaitable[str]] | None = None,
         before_event: Callable[[Event], Awaitable[None]] | None = None,
-        throttle: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
+        throttle: Callable[[], Awaitable[None]] = anyio.lowlevel.checkpoint,
     ) -> None:
-        self._stream = stream
+        super().__init__(
+            name,
+            self._queue_line,
+            max_line,
+            lenient=lenient,
+            unanswered=None if recovery is None else recovery.unanswered,
+            on_request=on_request,
+            on_notification=on_notification,
+            on_cancel=on_cancel,
+            on_invalid=on_invalid,
+        )
         self._recovery = recovery
-        self._unanswered = None if recovery is None else recovery.unanswered
-        self.name: Final = name
-        self._peer = Peer(max_line, lenient=lenient)
-        self._queue = SendQueue(stream, HIGH_WATER_BYTES)
-        self._pending: dict[int, OnResponse] = {}
-        self._closed: RpcError | None = None
-        self._on_request = on_request or self._refuse
-        self._on_notification = on_notification
-        self._on_cancel = on_cancel
-        self._on_invalid = on_invalid
+        self._on_recovered = on_recovered
         self._exit_reason = exit_reason
         self._before_event = before_event
         self.throttle = throttle
         """The parameter `throttle`. It may be replaced later: the host's endpoint waits for the
         queue of messages to the agent, and that queue is created after the endpoint."""
+        # A peer that sends requests has to read their responses before more of them are read.
+        self._answers = on_request is not None
+        self._is_leaving = False
+        self._ended = anyio.Event()
+        self._lines: deque[bytes] = deque()
+        self._size = 0
+        self._is_sending = self._is_broken = False
+        self._queued = anyio.Event()
+        self._drained = anyio.Event()
+        self._connect(connected)
 
-    async def run(self, received: bytes = b"") -> None:
-        """Send and receive until the stream ends or breaks; then close the stream and the endpoint.
+    def _connect(self, connected: Connected) -> None:
+        self._stream, self._received = connected
+        self._socket = raw_socket(self._stream)
+        self._is_broken = False
 
-        With a `Recovery`, continue on another stream instead, until the recovery fails. If this
-        call is cancelled, close the stream and the endpoint too. `received` are bytes that were
-        already received on the stream.
-        """
+    async def run(self) -> None:
+        """Send and receive until the endpoint is closed; close it if this is cancelled."""
         try:
-            while self._closed is None:
-                await self._serve(received)
+            while self.closed is None or self._is_leaving:
+                await self._serve()
                 if self._recovery is None:
                     break
-                if self._closed is None:
-                    received = await self._recover(self._recovery)
+                if self.closed is None:
+                    await self._recover(self._recovery)
         finally:
             self.close(LostError(f"{self.name} is gone"))
+            self._ended.set()
 
-    async def _serve(self, received: bytes) -> None:
-        async with self._stream, trio.open_nursery() as nursery:
-            nursery.start_soon(self._write, nursery.cancel_scope)
-            await self._read(received)
-            if self._exit_reason is not None:
-                self.close(LostError(await self._exit_reason()))
-            nursery.cancel_scope.cancel()
-
-    async def _recover(self, recovery: Recovery) -> bytes:
-        """Reconnect, and queue the messages to send again.
-
-        Return the bytes that were already received on the new stream.
-        """
-        self._peer.close()  # drops an incomplete line
-        lost = recovery.unanswered.lost()
-        self._queue.restart(lost.lines)
+    async def _serve(self) -> None:
+        stream = self._stream
         try:
-            self._stream, received = await recovery.reconnect()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._write, stream)
+                await self._read(stream)
+                if self._exit_reason is not None:
+                    self.close(LostError(await self._exit_reason()))
+                tasks.cancel_scope.cancel()
+        finally:
+            await anyio.aclose_forcefully(stream)
+
+    async def _recover(self, recovery: DaemonRecovery) -> None:
+        lost = self.lost()
+        # What is called meanwhile is queued behind what is sent again.
+        self._lines, self._size = deque(lost.lines), sum(map(len, lost.lines))
+        self._socket, self._is_sending, self._is_broken = None, False, False
+        self._drained.set()
+        try:
+            connected = await recovery.reconnect()
         except LostError as error:
             self.close(error)
-            return b""
-        self._queue.connect(self._stream)
-        for id_, failure in lost.errors:
-            if isinstance(id_, int):
-                self._peer.give_up(id_)
-                self._resolve(id_, failure)
-        return received
+            return
+        self._connect(connected)
+        self.resumed(lost)
+        if self._on_recovered is not None:
+            self._on_recovered()
 
-    def call(self, method: str, params: Any, on_response: OnResponse) -> int | None:
-        """Queue a request; `on_response` is called later with the result or error. Never blocks.
-
-        Return the request's id, for `cancel`. If the endpoint is closed, call `on_response` with
-        the error at once, and return None.
-        """
-        if self._closed is not None:
-            on_response(self._closed)
-            return None
-        id_, line = self._peer.request(method, params)
-        self._pending[id_] = on_response
-        if self._unanswered is not None:
-            self._unanswered.request(id_, method, line)
-        self._queue.put(line)
-        return id_
-
-    async def request(self, method: str, params: Any) -> Raw:
+    async def request(
+        self, method: str, params: Any, on_late: Callable[[Raw], None] | None = None
+    ) -> Raw:
         """Send a request, wait for its response and return the result.
 
-        Raises `RpcError` if the response is an error, or if the endpoint is closed or becomes
-        closed (a `LostError`, if the peer is gone). If this is cancelled, `$/cancel_request` is
-        sent and the response is ignored.
+        Raises `RpcError` if the response is an error, and the reason (usually a `LostError`) if the
+        endpoint is closed. If this is cancelled, `$/cancel_request` is sent. The request may
+        succeed nevertheless, since its response may cross that: then `on_late` is called.
         """
         responses: list[Response] = []
-        received = trio.Event()
+        received = anyio.Event()
+        is_abandoned = False
 
         def on_response(response: Response) -> None:
             responses.append(response)
             received.set()
+            if is_abandoned:
+                late(response)
+
+        def late(response: Response) -> None:
+            if on_late is not None and not isinstance(response, RpcError):
+                on_late(response)
 
         id_ = self.call(method, params, on_response)
         try:
             await received.wait()
-        except trio.Cancelled:
-            if id_ is not None:
+        except BaseException:
+            is_abandoned = True
+            if responses:
+                late(responses[0])
+            elif id_ is not None:
                 self.cancel(id_)
             raise
         if isinstance(responses[0], RpcError):
             raise responses[0]
         return responses[0]
 
-    def notify(self, method: str, params: Any) -> None:
-        """Queue a notification; drop it if the endpoint is closed. Never blocks."""
-        if self._closed is None:
-            line = self._peer.notify(method, params)
-            if self._unanswered is not None:
-                self._unanswered.notification(method, line)
-            self._queue.put(line)
+    async def goodbye(self) -> None:
+        """Close the endpoint; wait for at most a second until the peer has ended the connection."""
+        if self.closed is not None:
+            return
+        self._recovery, self._is_leaving = None, True
+        self.close(LostError(f"the connection to {self.name} was closed"))
+        self._queued.set()
+        with anyio.move_on_after(_GOODBYE_TIMEOUT_S, shield=True):
+            await self._ended.wait()
 
-    def cancel(self, id_: int) -> None:
-        """Queue a `$/cancel_request` for our request `id_`, which still gets a response.
+    def close(self, why: RpcError) -> None:
+        """Close the endpoint: fail every pending and later request with `why`."""
+        super().close(why)
+        self._drained.set()
 
-        Do nothing if the request is not pending.
-        """
-        if self._closed is None and id_ in self._pending:
-            line = self._peer.cancel(id_)
-            if self._unanswered is not None:
-                self._unanswered.cancel(id_, line)
-            self._queue.put(line)
-
-    def respond(self, id_: Id, result: Any) -> None:
-        """Respond to the peer's request `id_` with `result`."""
-        if self._closed is None:
-            self._queue.put(self._peer.respond(id_, result))
-
-    def fail(self, id_: Id, error: RpcError) -> None:
-        """Respond to the peer's request `id_` with `error`."""
-        if self._closed is None:
-            self._queue.put(self._peer.respond_error(id_, error))
-
-    def respond_raw(self, id_: Id, response: Response) -> None:
-        """Respond to the peer's request `id_` with `response`, which is a result or an error."""
-        if isinstance(response, RpcError):
-            self.fail(id_, response)
-        else:
-            self.respond(id_, response)
+    # The send queue
 
     @property
     def is_full(self) -> bool:
         """Whether the send queue is above `HIGH_WATER_BYTES`: the peer reads too slowly."""
-        return self._queue.is_full
+        return self._size > HIGH_WATER_BYTES and self.closed is None
 
     async def drain(self) -> None:
         """Wait until the send queue has fallen to `HIGH_WATER_BYTES`."""
-        await self._queue.drain()
+        await anyio.lowlevel.checkpoint()
+        while self.is_full:
+            if self._drained.is_set():
+                # Never replace an event that other tasks wait for.
+                self._drained = anyio.Event()
+            await self._drained.wait()
 
-    def close(self, why: RpcError) -> None:
-        """Close the endpoint: fail every pending and every later request with `why`.
-
-        If it is closed already, the first reason remains.
-        """
-        if self._closed is None:
-            self._closed = why
-        pending, self._pending = self._pending, {}
-        for on_response in pending.values():
-            on_response(self._closed)
-
-    async def _write(self, scope: trio.CancelScope) -> None:
-        try:
-            await self._queue.run()
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            # The peer may have sent more before it stopped reading: keep receiving.
+    def _queue_line(self, line: bytes) -> None:
+        if self._is_broken:
             return
-        scope.cancel()
+        sent = self._send_now(line)
+        if sent < len(line):
+            rest = line[sent:]
+            self._lines.append(rest)
+            self._size += len(rest)
+            self._queued.set()
 
-    async def _read(self, data: bytes | bytearray) -> None:
+    def _send_now(self, line: bytes) -> int:
+        """Send without waiting for the event loop; return how much was sent."""
+        if self._lines or self._is_sending or self._socket is None:
+            return 0
+        try:
+            return os.write(self._socket.fileno(), line)
+        except OSError:  # no room; or the peer has closed, which the writer will report
+            return 0
+
+    async def _write(self, stream: ByteStream) -> None:
+        try:
+            while True:
+                while self._lines:
+                    line = self._lines.popleft()
+                    self._is_sending = True
+                    await stream.send(line)
+                    self._is_sending = False
+                    self._size -= len(line)
+                    if self._size <= HIGH_WATER_BYTES:
+                        self._drained.set()
+                if self._is_leaving:
+                    await stream.send_eof()
+                    return
+                self._queued = anyio.Event()
+                await self._queued.wait()
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            # The peer may have sent more before it stopped reading: keep receiving.
+            self._is_broken = True
+            self._lines.clear()
+            self._size = 0
+            self._drained.set()
+
+    async def _read(self, stream: ByteStream) -> None:
+        data, self._received = self._received, b""
         while True:
-            for event in self._peer.receive_data(data):
+            for event in self.receive(data):
                 if self._before_event is not None:
                     await self._before_event(event)
-                self._dispatch(event)
-                if self._closed is not None:
+                self.dispatch(event)
+                if self.closed is not None and not self._is_leaving:
                     return
                 await self.throttle()
-            if data:
-                await self._queue.drain()
+            if data and self._answers:
+                await self.drain()
             try:
-                data = await self._stream.receive_some(_CHUNK)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = await stream.receive(_CHUNK)
+            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return
-            if not data:
-                return
-
-    def _dispatch(self, event: Event) -> None:
-        match event:
-            case ResponseReceived(id_, result):
-                self._resolve(id_, result)
-            case ErrorReceived(id_, error):
-                data = UNSET if isinstance(error.data, UnsetType) else error.data
-                self._resolve(id_, RpcError(error.code, error.message, data))
-            case RequestReceived():
-                self._on_request(event)
-            case NotificationReceived():
-                if self._on_notification is not None:
-                    self._on_notification(event)
-            case CancelReceived(id_):
-                if self._on_cancel is not None:
-                    self._on_cancel(id_)
-            case InvalidReceived(_, invalid):
-                if self._on_invalid is not None:
-                    self._on_invalid(invalid)
-                else:
-                    message = f"{self.name} sent an invalid message: {invalid.message}"
-                    self.close(RpcError(INTERNAL_ERROR, message))
-            case _:
-                pass  # a response without a pending request, such as a second one
-
-    def _refuse(self, request: RequestReceived) -> None:
-        message = f"there is no method {quote(request.method)} here"
-        self.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
-
-    def _resolve(self, id_: int, response: Response) -> None:
-        if self._unanswered is not None:
-            self._unanswered.answered(id_)
-        if on_response := self._pending.pop(id_, None):
-            on_response(response)

@@ -68,7 +68,7 @@ def test_request_lost_with_several_workers_fails():
     client = Client()
     client.ask(1)
     wait = client.ask(2, "terminal/wait_for_exit")
-    for _ in range(unanswered.LOSSES_MAX - 1):
+    for _ in range(unanswered.REPEATS_MAX):
         client.ask(3)
         assert len(client.unanswered.lost().lines) == 3
         client.unanswered.answered(3)

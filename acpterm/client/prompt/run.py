@@ -276,9 +276,7 @@ class _Run:
             daemon = (
                 None
                 if options.embedded
-                else await connect_daemon(
-                    settings, options.config, questions, routes.on_notification
-                )
+                else await connect_daemon(settings, options.config, questions)
             )
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))

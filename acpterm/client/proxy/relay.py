@@ -60,7 +60,8 @@ from acpterm.jsonrpc import (
     encode_response,
     replace_lone_surrogates,
 )
-from acpterm.link.endpoint import Endpoint, Response
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import Response
 from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024

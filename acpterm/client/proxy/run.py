@@ -176,7 +176,7 @@ class _Run:
         needs_host = ours or options.mcp is not None
         # Before the trees, which make us a subreaper: the daemon must not become our child.
         daemon = (
-            await connect_daemon(settings, options.config, questions, routes.on_notification)
+            await connect_daemon(settings, options.config, questions)
             if needs_host and not options.embedded
             else None
         )

@@ -44,8 +44,8 @@ from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import queue_notice, title
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
-from acpterm.link.endpoint import Response
 from acpterm.link.errors import LostError
+from acpterm.link.session import Response
 from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE
