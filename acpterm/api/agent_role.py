@@ -36,7 +36,6 @@ from acpterm.acp.user_api import (
     ScreenResponse,
     TerminalInfo,
 )
-from acpterm.api.connection import Connection
 from acpterm.api.errors import RequestError, create_error
 from acpterm.api.results import CommandCheck, CommandPart, Exit, RetainedOutput
 from acpterm.api.roles import (
@@ -51,6 +50,8 @@ from acpterm.api.roles import (
     variables,
 )
 from acpterm.jsonrpc import is_utf8_encodable
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import ignore
 
 
 class AgentRole(Caller):
@@ -58,8 +59,8 @@ class AgentRole(Caller):
 
     kind: Literal["user", "agent"] = "agent"
 
-    def __init__(self, connection: Connection, session: str) -> None:
-        super().__init__(connection)
+    def __init__(self, endpoint: Endpoint, session: str) -> None:
+        super().__init__(endpoint)
         self.session: Final = session
 
     async def create(self, launch: Launch) -> Created:
@@ -96,7 +97,7 @@ class AgentRole(Caller):
     def _release_late(self, answer: Raw) -> None:
         """Release a terminal that was created although its create request was cancelled."""
         created = self._decode("terminal/create", answer, CreateTerminalResponse)
-        self._connection.start("terminal/release", self._params(created.terminal_id))
+        self._endpoint.call("terminal/release", self._params(created.terminal_id), ignore)
 
     def _params(self, terminal: str) -> TerminalRequest:
         return TerminalRequest(self.session, terminal)

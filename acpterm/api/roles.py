@@ -23,9 +23,11 @@ from acpterm.acp.user_api import (
     ScreenResponse,
     TerminalInfo,
 )
-from acpterm.api.connection import Connection
+from acpterm.api.errors import request_error
 from acpterm.api.results import CommandCheck, Exit, RetainedOutput, Stopped
-from acpterm.client.user.requests import decode_answer
+from acpterm.jsonrpc import RpcError
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import decode_answer
 
 _WAIT_MAX_S: Final = 86_400.0
 _UNSET: Final = Raw(msgspec.json.encode(EnvMeta(unset=True)))
@@ -148,8 +150,8 @@ class Role(Protocol):
 class Caller:
     """The base class of both roles: sends requests on one connection, and decodes the results."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
 
     async def _call(
         self,
@@ -158,14 +160,24 @@ class Caller:
         into: type[_W],
         on_late: Callable[[Raw], None] | None = None,
     ) -> _W:
-        answer = await self._connection.request(method, params, on_late)
+        answer = await self._request(method, params, on_late)
         return self._decode(method, answer, into)
 
     def _decode(self, method: str, answer: Raw, into: type[_W]) -> _W:
-        return decode_answer(self._connection.name, method, answer, into)
+        return decode_answer(self._endpoint.name, method, answer, into)
 
     async def _do(self, method: str, params: Any) -> None:
-        await self._connection.request(method, params)
+        await self._request(method, params)
+
+    async def _request(
+        self, method: str, params: Any, on_late: Callable[[Raw], None] | None = None
+    ) -> Raw:
+        # While the daemon does not read, nothing more is queued.
+        await self._endpoint.drain()
+        try:
+            return await self._endpoint.request(method, params, on_late)
+        except RpcError as error:
+            raise request_error(self._endpoint, error) from error
 
 
 def exit_of_info(info: ExitInfo | None) -> Exit | None:

@@ -26,10 +26,11 @@ from acpterm.acp.user_api import (
     UserWriteRequest,
 )
 from acpterm.acp.user_streams import EventsRequest
-from acpterm.api.connection import Connection
 from acpterm.api.results import CommandCheck, Exit, RetainedOutput
 from acpterm.api.roles import Caller, Created, Launch, Read, exit_of_info, variables
 from acpterm.config import Settings
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import ignore
 from acpterm.runtime.command_line import shell_line
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ class UserRole(Caller):
 
     kind: Literal["user", "agent"] = "user"
 
-    def __init__(self, connection: Connection, settings: Settings, profile: str | None) -> None:
-        super().__init__(connection)
+    def __init__(self, endpoint: Endpoint, settings: Settings, profile: str | None) -> None:
+        super().__init__(endpoint)
         self._settings = settings
         self._profile = profile
         self._judge = None if profile is None else self._local_judge()
@@ -86,7 +87,7 @@ class UserRole(Caller):
         """Release a terminal that was created although its create request was cancelled."""
         created = self._decode("_acpterm/terminal/create", answer, TerminalInfo)
         params = UserTerminalRequest(created.terminal_id)
-        self._connection.start("_acpterm/terminal/release", params)
+        self._endpoint.call("_acpterm/terminal/release", params, ignore)
 
     async def terminals(self) -> list[TerminalInfo]:
         """Return all terminals that are not released, of the user and of all agents."""

@@ -22,9 +22,10 @@ from acpterm.acp.agent_api import ReadRequest
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import TerminalExitStatus, TerminalRequest, WaitForTerminalExitResponse
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import RpcError
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import Response
 
 READ_METHOD: Final = "_acpterm/terminal/read"
 # Maximum number of bytes of one read, and of the final read.

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 import trio
+from anyio.abc import ByteStream
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent import PermissionOption
@@ -36,12 +37,13 @@ from acpterm.acp.approvals import (
     Scope,
     WithdrawnNotification,
 )
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect_running
-from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.sanitize import one_line
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import Connected, connect_running
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import ignore
 from acpterm.runtime.command_line import command_line
 
 _TOKEN_TIMEOUT_S: Final = 10.0
@@ -89,15 +91,11 @@ class Questions:
 
     def answer(self, host: Endpoint, identifier: str, decision: Decision, scope: Scope) -> None:
         """Send the host the user's answer to a question; `identifier` is the question's id."""
-        host.call(ANSWER, AnswerRequest(identifier, decision, scope), _ignore)
+        host.call(ANSWER, AnswerRequest(identifier, decision, scope), ignore)
 
     def decline(self, host: Endpoint, identifier: str, reason: str) -> None:
         """Report to the host why the question cannot be put to the user here."""
-        host.call(DECLINE, DeclineRequest(identifier, reason), _ignore)
-
-
-def _ignore(response: Response) -> None:
-    del response
+        host.call(DECLINE, DeclineRequest(identifier, reason), ignore)
 
 
 async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
@@ -115,12 +113,9 @@ async def request_token(settings: Settings, request: ApproverRequest) -> str | N
     return token
 
 
-async def _request_token(
-    stream: trio.abc.Stream, request: ApproverRequest
-) -> tuple[str | None, str]:
-    """Request the token on `stream`, a connection to the user's socket."""
+async def _request_token(stream: ByteStream, request: ApproverRequest) -> tuple[str | None, str]:
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
-    endpoint = Endpoint(stream, "the daemon")
+    endpoint = Endpoint(Connected(stream), "the daemon")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
         with trio.move_on_after(_TOKEN_TIMEOUT_S):

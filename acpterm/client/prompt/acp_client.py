@@ -32,7 +32,6 @@ from acpterm.acp.initialize import ClientCapabilities, FileSystemCapabilities, I
 from acpterm.acp.lenient import decode
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import SessionNotification
-from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
 from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
@@ -53,6 +52,9 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
+from acpterm.link.daemon_stream import Connected
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.trio_stream import TrioStream
 from acpterm.runtime.threads import run_blocking
 
 # Identifies the request that opens the session.
@@ -103,7 +105,7 @@ class AcpClient:
         sockets: SessionSockets | None = None,
     ) -> None:
         self._agent = Endpoint(
-            stream,
+            Connected(TrioStream(stream)),
             "the agent",
             max_line,
             lenient=True,
@@ -120,7 +122,7 @@ class AcpClient:
         self.terminals = Terminals(
             host,
             nursery,
-            respond=self._agent.respond_raw,
+            respond=self._agent.respond,
             on_created=turn.on_created,
             on_output=turn.on_output,
             on_exit=turn.on_exit,
@@ -255,7 +257,7 @@ class AcpClient:
             if request.method == "initialize":
                 # A program such as cat returns this error, too: it ends our own `initialize`.
                 message = "the agent speaks no ACP: it sends back what it is sent"
-            self._agent.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
+            self._agent.respond(request.id, RpcError(METHOD_NOT_FOUND, message))
         else:
             self._tasks.start(request, handler)
 
@@ -345,7 +347,7 @@ class RequestTasks:
         """Run `handler` in a task; respond to `request` with the handler's result or error."""
         if self._pending >= PENDING_MAX:
             message = f"{PENDING_MAX} requests are pending: wait for some of them"
-            self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+            self._agent.respond(request.id, RpcError(INTERNAL_ERROR, message))
         else:
             self._pending += 1
             # The request can be cancelled from now on, even before its task starts.
@@ -368,12 +370,12 @@ class RequestTasks:
             try:
                 self._agent.respond(request.id, await handler(request))
             except RpcError as error:
-                self._agent.fail(request.id, error)
+                self._agent.respond(request.id, error)
             except Exception as error:  # noqa: BLE001  only this request must fail
                 message = f"{request.method}: internal error: {type(error).__name__}: {error}"
-                self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+                self._agent.respond(request.id, RpcError(INTERNAL_ERROR, message))
             finally:
                 self._pending -= 1
                 self._scopes.pop(request.id, None)
         if scope.cancelled_caught:
-            self._agent.fail(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))
+            self._agent.respond(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))

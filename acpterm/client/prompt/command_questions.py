@@ -13,11 +13,11 @@ from typing import Final
 import trio
 
 from acpterm.acp.approvals import ApprovalInfo
-from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.permissions import NoTerminalError, Permissions
 from acpterm.client.prompt.tool_calls import ToolCalls
 from acpterm.client.questions import CHOICES, Questions, question_options
 from acpterm.client.sanitize import escape_invisible, one_line
+from acpterm.link.endpoint import Endpoint
 
 _COMMAND_CHARS_MAX: Final = 16 * 1024
 

@@ -33,9 +33,6 @@ from acpterm.acp.agent_api import AgentListRequest
 from acpterm.acp.approvals import ApproverRequest
 from acpterm.acp.user_api import ListResponse
 from acpterm.client.agent_process import EXIT_TIMEOUT_S, AgentProcess, AgentStartError, open_agent
-from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import Endpoint
-from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.prompt.acp_client import AcpClient, AcpError, Workspace
 from acpterm.client.prompt.command_questions import CommandQuestions
@@ -54,6 +51,9 @@ from acpterm.client.user.format import background, background_line
 from acpterm.client.wirelog import LoggedStream, WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.errors import root_error
 from acpterm.pty.tracking.trees import open_trees
 from acpterm.runtime import exec_context
 from acpterm.runtime.command_line import command_line
@@ -276,9 +276,7 @@ class _Run:
             daemon = (
                 None
                 if options.embedded
-                else await connect_daemon(
-                    settings, options.config, questions, routes.on_notification
-                )
+                else await connect_daemon(settings, options.config, questions)
             )
             async with AsyncExitStack() as stack:
                 trees = await stack.enter_async_context(open_trees(settings.tracking))

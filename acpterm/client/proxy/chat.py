@@ -24,7 +24,6 @@ from msgspec import Raw
 from acpterm.acp.raw_json import items, members, text
 from acpterm.client.chat.actions import DESCRIPTION, HINT, NAME
 from acpterm.client.envelope import Envelope, cancelled_id
-from acpterm.client.errors import root_error
 from acpterm.client.proxy.chat_runner import ActionRunner, EditorRequests, OpenClient
 from acpterm.client.proxy.display import fenced
 from acpterm.client.sanitize import escape_invisible_text
@@ -37,6 +36,7 @@ from acpterm.jsonrpc import (
     encode_notification,
     encode_response,
 )
+from acpterm.link.errors import root_error
 from acpterm.runtime.send_queue import SendQueue
 
 COMMANDS_UPDATE: Final = "available_commands_update"

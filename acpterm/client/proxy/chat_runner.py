@@ -29,14 +29,15 @@ from acpterm.client.chat.actions import (
     parse,
 )
 from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, list_text, steps
-from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.envelope import Envelope
-from acpterm.client.errors import root_error
+from acpterm.client.host_connection import ConnectUser
 from acpterm.client.provider_choice import SelectError, provider_rows, text_of
 from acpterm.client.session_update import encode_tool_call_update
 from acpterm.client.user.client import UserClient, open_user_client, user_client_on
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import RpcError, encode_notification, encode_request
+from acpterm.link.daemon import DaemonError, NotRunningError
+from acpterm.link.errors import root_error
 
 _PREFIX_BYTES: Final = 16
 
@@ -204,7 +205,7 @@ async def _run(client: UserClient, action_steps: Steps) -> str:
 
 
 def client_opener(
-    settings: Settings, config: str | None, connect_user: Callable[[], trio.abc.Stream] | None
+    settings: Settings, config: str | None, connect_user: ConnectUser | None
 ) -> OpenClient:
     """Return the function that opens a client of the user's API."""
 
@@ -214,7 +215,7 @@ def client_opener(
             async with open_user_client(settings, config, start=start) as client:
                 yield client
         else:
-            async with user_client_on(connect_user(), "the host", settings) as client:
+            async with user_client_on(await connect_user(), "the host", settings) as client:
                 yield client
 
     return open_client

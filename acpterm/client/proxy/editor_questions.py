@@ -23,12 +23,12 @@ from typing import Any, Final
 
 from acpterm.acp.approvals import ApprovalInfo
 from acpterm.acp.raw_json import members, text
-from acpterm.client.endpoint import Endpoint
 from acpterm.client.envelope import Envelope
 from acpterm.client.questions import CHOICES, Questions, question_options
 from acpterm.client.sanitize import escape_invisible_text, one_line
 from acpterm.client.session_update import encode_tool_call_update
 from acpterm.jsonrpc import encode_notification, encode_request
+from acpterm.link.endpoint import Endpoint
 
 _PREFIX_BYTES: Final = 16
 _TITLE_CHARS_MAX: Final = 1000

@@ -24,10 +24,7 @@ import trio
 from acpterm.acp.approvals import ApproverRequest
 from acpterm.client import agent_process as agents
 from acpterm.client.agent_process import AgentProcess, AgentStartError, exit_status, open_agent
-from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import HIGH_WATER_BYTES
 from acpterm.client.envelope import parse_envelope
-from acpterm.client.errors import root_error
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
@@ -40,6 +37,9 @@ from acpterm.client.session_sockets.sockets import open_session_sockets
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
+from acpterm.link.daemon import DaemonError
+from acpterm.link.endpoint import HIGH_WATER_BYTES
+from acpterm.link.errors import root_error
 from acpterm.pty.tracking.trees import open_trees
 from acpterm.runtime import exec_context, logs, stdio
 from acpterm.runtime.command_line import command_line
@@ -176,7 +176,7 @@ class _Run:
         needs_host = ours or options.mcp is not None
         # Before the trees, which make us a subreaper: the daemon must not become our child.
         daemon = (
-            await connect_daemon(settings, options.config, questions, routes.on_notification)
+            await connect_daemon(settings, options.config, questions)
             if needs_host and not options.embedded
             else None
         )
