@@ -36,10 +36,7 @@ _SENT_BY_WINDOW: Final = re.compile(
 def open_audit_log(
     settings: Settings, writer: StateWriter, previous: AuditRecord | None
 ) -> AuditLog | None:
-    """Return the audit log of the settings; None if it is disabled.
-
-    `previous` is the record of the previous worker's log, and `writer` stores that of this one.
-    """
+    """Return the audit log of the settings; None if it is disabled."""
     if not settings.audit:
         return None
 
@@ -93,22 +90,15 @@ class AuditTrail:
         self.record(name, entry, **fields)
 
     def input(self, entry: TerminalEntry, by: str, data: bytes, share: str | None = None) -> None:
-        """Record that `data` was typed into a terminal, by `agent`, `user` or `share`.
-
-        `share` is the id of the share that the typing visitor uses; None for others. What a window
-        sends by itself is not recorded.
-        """
+        """Record that `data` was typed, unless a window sent it by itself."""
         if by == "agent" or not _SENT_BY_WINDOW.fullmatch(data):
             self.record("input", entry, by=by, bytes=len(data), share=share)
 
 
 def command_fields(command: str, args: list[str] | None) -> dict[str, Value]:
-    """Return the fields of an entry that describe a command: `command` and `args`.
-
-    Together they have about `COMMAND_CHARS_MAX` characters at most. A word that does not fit is
-    left out as a whole, since a part of a secret would not be recognised as a secret, and would not
-    be redacted.
-    """
+    """Return `command` and `args` for an entry, with some `COMMAND_CHARS_MAX` characters."""
+    # A word that does not fit is left out as a whole: a part of a secret would not be recognised
+    # and redacted.
     room = COMMAND_CHARS_MAX - len(command)
     if room < 0:
         command = f"{command[:COMMAND_CHARS_MAX].rpartition(' ')[0]} {_CUT}"

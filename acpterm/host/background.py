@@ -65,10 +65,7 @@ class BackgroundMonitor:
                     return
 
     async def of_running(self, entry: TerminalEntry) -> Background:
-        """Return what runs beside the foreground of a terminal whose program has not exited.
-
-        Nothing is recorded.
-        """
+        """Return what runs beside the foreground of a terminal whose program has not exited."""
         found: Background | None = NO_BACKGROUND
         with suppress(OSError):  # no descriptor is free just now
             found = await entry.terminal.background()

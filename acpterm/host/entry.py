@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from acpterm.pty.input_wait.detect import Stopped
 
 TOOL_CALLS_MAX: Final = 64
-"""The maximum number of tool calls in a terminal's record and in its description. If more tool
-calls show the terminal, only the newest ones are named."""
+"""How many tool calls a terminal's record and description name: the newest ones."""
 TOOL_CALL_ID_MAX: Final = 512
-"""The maximum length of a tool call's id, in characters. A tool call with a longer id is left out
-of a terminal's description."""
+"""Characters of a tool call's id. A longer id is left out of a terminal's description."""
 
 
 class AgentInfo:
@@ -36,10 +34,7 @@ class AgentInfo:
 
     @property
     def identity(self) -> tuple[int, float] | str:
-        """What identifies the agent: `process`, or `connection_id` if the process is not known.
-
-        So all connections of one process count as connections of one agent.
-        """
+        """What identifies the agent: all connections of a process are of one agent."""
         return self.process or self.connection_id
 
 
@@ -58,10 +53,7 @@ class Session(Protocol):
         """Return the ids of the tool calls that show the terminal with this id."""
 
     def release(self, identifier: str) -> "TerminalEntry | None":
-        """Make the id of a terminal invalid for the agent, and return the terminal's entry.
-
-        Return None if the id was released before. Raises `RpcError` (-32002) for an unknown id.
-        """
+        """Make a terminal's id invalid; None if it was before. Raises `RpcError` (-32002)."""
 
 
 class Origin:
@@ -81,11 +73,7 @@ class Origin:
 
 
 class InputWait(NamedTuple):
-    """Whether a program waits for input, and which (`pty.input_wait.waiter`); None if unknown.
-
-    `stopped` is a program that is stopped. `is_idle` says that the program
-    that waits asks nothing: a shell at its prompt, an editor or a pager.
-    """
+    """Whether a program waits for input, and which; None if unknown. `is_idle`: it asks nothing."""
 
     is_waiting: bool | None = None
     program: str | None = None
@@ -109,11 +97,7 @@ class InputWait(NamedTuple):
 
 
 class TerminalEntry:
-    """One terminal in the registry: the terminal, its owner and session, and its record.
-
-    The next worker restores the terminal from the record. A method that changes the record also
-    schedules the record to be stored (`mark_changed`).
-    """
+    """One terminal: its owner, its session, and the record that the next worker gets."""
 
     def __init__(
         self,
@@ -137,22 +121,17 @@ class TerminalEntry:
         self.background = NO_BACKGROUND
         """What the exited program has left running, as of the last check."""
         self.background_end: float | None = None
-        """When the program and its background had ended, on the boot clock; None until a check has
-        found that nothing runs on."""
+        """When the program and its background had ended, on the boot clock; else None."""
         self.window_count = 0
         """How many windows are attached; kept up to date by `Windows`."""
         self.write_token: str | None = None
-        """The token of the last write request that contained one; None if there was none. A request
-        with the same token is a repetition, and is not executed again."""
+        """The token of the last write request that had one: the same token means a repetition."""
         self.launch: Final = launch
-        """What the user created the terminal with; None if an agent created the terminal, or if the
-        environment was too large to store."""
+        """What the user created the terminal with; None for an agent's, or if too large."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
-        """The cancel scope of each running `follow` request that names its reader, by that name
-        (`FollowRequest.holder`). Another request of the same reader cancels the earlier one."""
+        """The `follow` request of each named reader, which its next request cancels."""
         self.is_restarting = False
-        """Whether the program is ended only to be started again. Then the terminal is not removed
-        when the program exits, even if it was created to be removed at the end."""
+        """Whether the program ends only to start again: its end removes nothing then."""
         self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
@@ -164,7 +143,7 @@ class TerminalEntry:
 
     @property
     def command(self) -> str:
-        """The command as one line of limited length, for lists."""
+        """The command as one line of limited length."""
         return self.record.command
 
     @property
@@ -179,15 +158,12 @@ class TerminalEntry:
 
     @property
     def is_given(self) -> bool:
-        """Whether the user owns the terminal only because its agent has given it to the user."""
+        """Whether the user owns the terminal only because its agent gave it away."""
         return self.record.is_given
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the user has created the terminal, or has taken it over from an agent.
-
-        False for a terminal that an agent has given to the user: an agent chose what runs in it.
-        """
+        """Whether the user created it or took it over; False for what an agent gave."""
         return self.is_users and not self.is_given
 
     @property
@@ -239,23 +215,16 @@ class TerminalEntry:
 
     @property
     def is_over(self) -> bool:
-        """Whether only the terminal's output is left.
-
-        This is so if the terminal is released, or if the user owns it, its program has exited and
-        nothing runs on. A terminal that is being restarted is not over, so no other terminal can
-        get its name.
-        """
+        """Whether only the output is left: released, or the user's and nothing runs on."""
+        # While it is restarted, no other terminal can get its name.
         has_exited = self.terminal.exit is not None and not self.is_restarting
         has_ended = has_exited and not self.background.number
         return self.released_at is not None or (self.is_users and has_ended)
 
     @property
     def over_since(self) -> float:
-        """The time since which the terminal is over (`is_over`), in seconds of the boot clock.
-
-        While the program of an unreleased terminal runs, this is the terminal's start. The boot
-        clock cannot be set, so that correcting the time of day does not change a terminal's age.
-        """
+        """Since when the terminal is over, on the boot clock; the start while its program runs."""
+        # The boot clock cannot be set: correcting the time of day does not change a terminal's age.
         if self.record.released_at is not None:
             return self.record.released_at
         if self.background_end is not None:
@@ -269,11 +238,7 @@ class TerminalEntry:
             self._writer.changed(self._key, self.record.encode)
 
     def forget(self) -> None:
-        """Stop storing the record, since the keeper deletes it together with the terminal.
-
-        If processes of the terminal are still running, first store pending changes, so that the
-        next worker sees that the terminal was released.
-        """
+        """Stop storing the record, since the keeper deletes it together with the terminal."""
         if self.launch is not None:
             self._writer.removed(launch_key(self.id))
         if self.terminal.is_closed:
@@ -303,28 +268,19 @@ class TerminalEntry:
         self.mark_changed()
 
     def record_kill(self, by: EndedBy) -> None:
-        """Record that the terminal's processes are killed: when, and why (`by`).
-
-        Only the first kill is recorded.
-        """
+        """Record when and why the processes are killed; only the first kill counts."""
         if self.record.killed_by is None:
             self.record.killed_by, self.record.killed_at = by, boot_time()
             self.mark_changed()
 
     def record_answer(self) -> None:
-        """Record that the agent has received the response to its create request.
-
-        A later request with the same JSON-RPC id then creates another terminal (`agent.creates`).
-        """
+        """Record that the agent has the response to its create request (`agent.creates`)."""
         if self.record.request is not None:
             self.record.request = None
             self.mark_changed()
 
     def record_id_release(self) -> None:
-        """Record that the agent has released the terminal's id, which is invalid from now on.
-
-        Also record which tool calls show the terminal. The terminal itself is not released here.
-        """
+        """Record that the agent has released the id, and which tool calls show the terminal."""
         self._store_tool_calls()
         self.record.is_held = False
         self.mark_changed()

@@ -28,13 +28,7 @@ UPDATE_BYTES_MAX: Final = 16 * 1024
 
 
 class Event:
-    """Something that happened in the host, at the time `at` in seconds since 1970.
-
-    `event` is the event's kind. For the kinds and their members, see
-    `acp.user_streams.EventNotification`. `update` is the session update of a `tool_call` event;
-    None for other kinds, and if it has more than `UPDATE_BYTES_MAX` bytes. `size` is the
-    approximate memory of the event, in bytes.
-    """
+    """Something that happened, at the time `at` in seconds since 1970; see `EventNotification`."""
 
     def __init__(
         self,
@@ -62,10 +56,7 @@ class Event:
 
 
 class Subscription:
-    """A subscription to the event bus: the queue of the events that were not read yet.
-
-    Only events for which `is_wanted` returns true are queued.
-    """
+    """The queue of the events that were not read yet, of those that `is_wanted`."""
 
     def __init__(self, is_wanted: Callable[[Event], bool]) -> None:
         self._is_wanted: Final = is_wanted
@@ -99,11 +90,7 @@ class Subscription:
 
 
 def event_notification(token: str, event: Event, dropped: int) -> EventNotification:
-    """Return the notification of an event, for the client of a subscription.
-
-    `token` is the token that the client has chosen for its subscription. `dropped` is how many
-    events just before this one were dropped, because the client did not keep up.
-    """
+    """Return the notification of an event; `dropped` is how many just before it were dropped."""
     terminal = event.terminal
     notification = EventNotification(
         token=token,
@@ -122,10 +109,7 @@ def event_notification(token: str, event: Event, dropped: int) -> EventNotificat
 
 
 class EventBus:
-    """The event bus of one host, with its subscriptions.
-
-    Events about terminals are also written to the audit log, by `trail`.
-    """
+    """The event bus of one host. Events about terminals are also written to the audit log."""
 
     def __init__(self, trail: AuditTrail) -> None:
         self._trail: Final = trail
@@ -156,13 +140,7 @@ class EventBus:
     def publish_terminal(
         self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
     ) -> None:
-        """Publish an event about a terminal, and record it in the audit log.
-
-        `event` is the event's kind, such as `killed`. `by` is the cause, such as `user`; None if no
-        cause is given. `share`, for the audit log only, is the id of the share if a visitor is the
-        cause; otherwise None. The event describes the terminal as it is now. Whether the program
-        waits for input is taken from the input monitor's last check.
-        """
+        """Publish an event about a terminal as it is now, and record it in the audit log."""
         self.record_terminal(event, entry, by, share)
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)
@@ -171,5 +149,5 @@ class EventBus:
     def record_terminal(
         self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
     ) -> None:
-        """Record an event in the audit log only; the arguments are as in `publish_terminal`."""
+        """Record an event in the audit log only."""
         self._trail.on_bus_event(event, entry, by, share)

@@ -74,10 +74,7 @@ async def _run_guarded(
 
 
 class DaemonInfo(NamedTuple):
-    """What a host knows about its daemon: its sockets, when and how it ends, and its HTTP server.
-
-    The default values are for a host that is not in a daemon.
-    """
+    """What a host knows about its daemon; the defaults are for a host that is not in a daemon."""
 
     agent_socket: str | None = None
     """The path of the socket for agents; None without a daemon."""
@@ -86,10 +83,9 @@ class DaemonInfo(NamedTuple):
     idle_exit_s: float | None = None
     """After how many idle seconds the daemon ends; None means never."""
     end: Callable[[], None] = _nothing
-    """Request the end of the daemon, and return at once. The daemon closes its host, then exits."""
+    """Request the end of the daemon, and return at once."""
     reaches_user: bool = True
-    """Whether a user may connect and answer questions. If not (in CI, or without a daemon), a
-    question that no client can ask is refused at once."""
+    """Whether a user may come and answer; if not, unattended questions are refused."""
     web: WebInterface | None = None
     """The daemon's HTTP server; None if there is none."""
     sources: Mapping[str, str] = MappingProxyType({})
@@ -97,15 +93,7 @@ class DaemonInfo(NamedTuple):
 
 
 class HostState:
-    """The objects that all connections of one host share.
-
-    The code that creates a `HostState` must also run its `pool`, `policy`, `state_writer`, monitors
-    and audit log (see `open_host`). Tasks that outlive a connection, such as recordings, run in
-    `nursery`; see also `start_task`. `keeper` is the worker's client for the keeper. `trees` has
-    the process trees of terminals. `record` is the host's own record, new or from the previous
-    worker. `audit` is the record of the previous worker's audit log. `daemon_info` describes the
-    daemon that the host belongs to.
-    """
+    """The objects that all connections of one host share."""
 
     def __init__(
         self,
@@ -185,10 +173,7 @@ class HostState:
             self._record.connections = max(self._record.connections, int(number))
 
     def add(self, entry: TerminalEntry, env: Mapping[str, str]) -> None:
-        """Register a terminal that was just created, and start its recording if enabled.
-
-        `env` is the environment of the terminal's program, for the header of the recording.
-        """
+        """Register a terminal that was just created, and start its recording if enabled."""
         if self.settings.record:
             path = self._recorder.start(
                 entry.terminal,
@@ -225,27 +210,16 @@ class HostState:
         self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
-        """Start a task that waits for the end of a terminal, then removes what the provider left.
-
-        Do nothing if the terminal has no clean-up token: the provider leaves nothing then.
-        """
+        """Start a task that removes what the provider leaves, if it leaves anything."""
         if entry.record.clean_up_token is not None:
             self.start_task(self._clean_up, entry)
 
     def start_task(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Start a task that runs `work(*arguments)`, and that outlives connections.
-
-        If `work` raises an exception, the exception is logged, and the host's other tasks continue.
-        """
+        """Start a task that outlives connections; an error of it is only logged."""
         self.nursery.start_soon(_run_guarded, work, arguments)
 
     async def _clean_up(self, entry: TerminalEntry) -> None:
-        """Wait until a terminal's processes have ended; remove what the provider has left of it.
-
-        If the host is closed during the wait, end the wait and do the removal at once. If the
-        removal fails, the terminal's record keeps the clean-up token, with which the next worker
-        tries again.
-        """
+        # If the removal fails, the record keeps the token, with which the next worker tries again.
         token = entry.record.clean_up_token
         try:
             await entry.terminal.wait_closed()
@@ -259,19 +233,11 @@ class HostState:
             self._clean_ups.discard(scope)
 
     def _watch_queue(self, entry: TerminalEntry) -> None:
-        """Start a task that records the name of the other host on which a program runs.
-
-        Do nothing if the program runs here, or if the host's name is recorded already.
-        """
         if entry.terminal.remote is not None and entry.record.host is None:
             self.start_task(self._await_start, entry)
 
     async def _await_start(self, entry: TerminalEntry) -> None:
-        """Wait until the program has started on another host: on a cluster, it may be queued first.
-
-        Then record the host's name, and publish the event `started`. A short program may have ended
-        before its start was noticed: then only its end is published.
-        """
+        # On a cluster, the program may be queued first.
         terminal = entry.terminal
         while terminal.is_queued:
             await terminal.wait_changed()
@@ -282,16 +248,12 @@ class HostState:
                 self.events.publish_terminal("started", entry)
 
     def close_by(self, deadline: float) -> None:
-        """Set the deadline for closing the host, on trio's clock.
-
-        Clean-ups of terminals by their providers are cancelled `_CLEAN_UP_RESERVE_S` seconds later.
-        """
+        """Set the deadline for closing the host, on trio's clock; clean-ups get a little more."""
         self.end_by = deadline
         for scope in self._clean_ups:
             scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)
 
     def _watch(self, entry: TerminalEntry) -> None:
-        """Start to watch a terminal for its background, and for its limit `idle` if it has one."""
         if entry.terminal.exit is not None:
             self.background.watch(entry)
         limits = entry.record.limits
@@ -299,8 +261,5 @@ class HostState:
             self.limit_monitor.watch(IdleTerminal(entry, self.registry, limits.idle))
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Describe a terminal for the wire.
-
-        Checks whether the terminal's program waits for input, which takes some 100 µs.
-        """
+        """Describe a terminal for the wire. Takes some 100 µs, to check for an input wait."""
         return terminal_info(entry, waiting=input_wait(entry))

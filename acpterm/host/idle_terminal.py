@@ -13,10 +13,7 @@ from acpterm.terminal.status import EndedBy
 
 
 class IdleTerminal:
-    """A terminal that may be idle for at most `idle_s` seconds. Implements `limit_monitor.Watched`.
-
-    `expire` kills the terminal's processes through `registry`.
-    """
+    """A terminal that may be idle for `idle_s` seconds. Implements `Watched`."""
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:
         self.idle_s: Final = idle_s
@@ -30,11 +27,7 @@ class IdleTerminal:
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit `idle` no longer applies.
-
-        This is so if the program and its background have ended or are being ended, if the user owns
-        the terminal, or if the terminal was forgotten.
-        """
+        """Whether the limit no longer applies: it has ended, or is the user's, or is forgotten."""
         entry = self._entry()
         return (
             entry is None
@@ -45,12 +38,7 @@ class IdleTerminal:
         )
 
     def last_activity(self) -> float:
-        """Return the time of the last output or input, on the clock `time.monotonic`.
-
-        If there was neither since this object was created, return the time of the creation. Return
-        the current time if output has not been consumed yet, or if the program still waits in the
-        queue of a cluster.
-        """
+        """Return the time of the last output or input, or of the creation."""
         entry = self._entry()
         if entry is None:
             return self._last_input

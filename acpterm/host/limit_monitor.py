@@ -53,10 +53,7 @@ class Watched(Protocol):
 
 
 class LimitMonitor:
-    """Kills each watched terminal that is idle for too long, by calling its `expire`.
-
-    `clock` returns the current time in seconds, on the same clock as `Watched.last_activity`.
-    """
+    """Kills each watched terminal that is idle for too long; `clock` is that of `last_activity`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock: Final = clock

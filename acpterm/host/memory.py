@@ -34,12 +34,8 @@ class SessionMemory:
         self.connections: Final[set[ConnectionMemory[Any]]] = set()
 
     def limit(self, counting: "ConnectionMemory[Any]") -> None:
-        """Shrink sessions until all of them together take at most `TOTAL_BYTES`.
-
-        To shrink a session is to free some or all of the memory that it takes. The sessions of the
-        connection that takes the most memory are shrunk first. `counting` is the connection whose
-        message is being handled: the session that this connection used last is not shrunk.
-        """
+        """Shrink sessions, of the largest connection first, to `TOTAL_BYTES`."""
+        # The session that `counting` used last is spared: its message is being handled.
         if self.is_within_limit():
             return
         for connection in sorted(self.connections, key=lambda one: -one.total):
@@ -53,11 +49,7 @@ class SessionMemory:
 
 
 class ConnectionMemory(Generic[C]):
-    """Counts the memory of one connection's sessions, until `close`.
-
-    The constructor gets a function `shrink(session)`, which frees some or all of the session's
-    memory. The function must then call `recount`, or `remove` if it has dropped the session.
-    """
+    """Counts the memory of one connection's sessions; `shrink` frees some."""
 
     def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:
         self.total = 0
@@ -68,10 +60,7 @@ class ConnectionMemory(Generic[C]):
         memory.connections.add(self)
 
     def count(self, session: C) -> None:
-        """Count the memory of a session that was just used.
-
-        If `CONNECTION_BYTES` or `TOTAL_BYTES` is exceeded, free memory of other sessions.
-        """
+        """Count a session that was just used; shrink others if a limit is exceeded."""
         self._add(session.size - self._sizes.get(session, 0))
         self._sizes[session] = session.size
         self._sizes.move_to_end(session)
@@ -79,10 +68,7 @@ class ConnectionMemory(Generic[C]):
         self._memory.limit(self)
 
     def recount(self, session: C) -> None:
-        """Count the memory of a session again after it was shrunk.
-
-        The session keeps its place in the order of last use.
-        """
+        """Count a shrunk session again; it keeps its place in the order of last use."""
         self._add(session.size - self._sizes[session])
         self._sizes[session] = session.size
 
@@ -91,11 +77,7 @@ class ConnectionMemory(Generic[C]):
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
-        """Shrink the connection's sessions, one by one, until `is_enough()` returns True.
-
-        The least recently used session is first. If `spare_last` is true, the session that was used
-        last is not shrunk.
-        """
+        """Shrink sessions, the least recently used first, until `is_enough()`."""
         # Called for each message: copy the list only if a session must be shrunk.
         if is_enough():
             return

@@ -32,10 +32,7 @@ class HasLeftovers(Protocol):
     """A provider whose programs can outlive a killed daemon."""
 
     async def remove_leftovers(self, held: Collection[str]) -> int:
-        """Remove what killed daemons have left, such as containers; return how many were removed.
-
-        `held` are the clean-up tokens of terminals that still exist: what belongs to them is kept.
-        """
+        """Remove what killed daemons have left, except what the tokens `held` belong to."""
 
 
 @runtime_checkable
@@ -47,15 +44,10 @@ class EndsAll(Protocol):
 
 
 Stamp: TypeAlias = tuple[int, int, int]
-"""What changes when a file changes: its modification time, its size and its inode."""
 
 
 class HostPolicy:
-    """The policy of one host.
-
-    `hidden` are the paths of acpterm's own files that programs in a sandbox must not reach.
-    `daemon` is the mark by which the host's containers and remote programs are recognised.
-    """
+    """The policy of one host. `hidden`: paths that sandboxed programs must not reach."""
 
     def __init__(self, settings: Settings, hidden: Sequence[str], daemon: Daemon) -> None:
         self.profiles: Final = Profiles(settings)
@@ -81,10 +73,7 @@ class HostPolicy:
             await trio.sleep_forever()
 
     def judge(self) -> Judge:
-        """Return the judge of commands, with the rules that are in their file now.
-
-        Raises `RulesError` if the file is invalid.
-        """
+        """Return the judge, with the rules now in their file. Raises `RulesError`."""
         stamp = _stamp(self._rules_file)
         if self._judge is None or stamp != self._stamp:
             # If this raises, the next call reads the file again.
@@ -102,14 +91,9 @@ class HostPolicy:
         session: str | None = None,
         resources: SlurmResources | None = None,
     ) -> Placement:
-        """Return the placement of a program in the provider with the name `provider`.
-
-        The program may write in `workspace`, and use the network if `network` is set. `session`
-        identifies the agent's session (`AgentConnection.session_key`); None for the user.
-        `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`:
-        -32603 if the provider cannot be used, -32602 if the request may not ask for `resources`
-        (see `check_resources`).
-        """
+        """Return the placement of a program; `session` is that of `AgentConnection.session_key`."""
+        # Raises `RpcError`: -32603 if the provider cannot be used, -32602 for resources that it
+        # does not support.
         try:
             found = self.provider(provider)
         except ProviderError as error:
@@ -127,29 +111,19 @@ class HostPolicy:
         )
 
     def end_session(self, session: str) -> None:
-        """Release what places hold for the agent's ended session, such as an allocation of Slurm.
-
-        `session` identifies the session, as in `placement`.
-        """
+        """Release what places hold for an agent's ended session, such as an allocation of Slurm."""
         for provider in self._providers.values():
             if isinstance(provider, RemoteProvider):
                 provider.end_session(session)
 
     def end_all(self) -> None:
-        """Start to end all programs of the providers that implement `EndsAll`; do not wait.
-
-        Programs of other providers are not ended here.
-        """
+        """Start to end all programs of the providers that can end them together; do not wait."""
         for provider in self._providers.values():
             if isinstance(provider, EndsAll):
                 provider.end_all()
 
     def provider(self, name: str) -> Provider:
-        """Return the provider with this name; create the provider when it is first used.
-
-        `name` is one of `providers.provider.NAMES`, or names a place. Raises `ProviderError` if the
-        settings lack what the provider needs.
-        """
+        """Return the provider with this name, created at its first use. Raises `ProviderError`."""
         if name not in self._providers:
             provider = make(
                 name,
@@ -164,12 +138,7 @@ class HostPolicy:
         return self._providers[name]
 
     def remote(self, provider: str, token: str | None) -> RemoteProgram | None:
-        """Return the program of a restored terminal, if the program runs on another host.
-
-        `provider` is the name of the provider, and `token` the terminal's clean-up token. Return
-        None if the program runs here, if there is no token, or if the settings do not have the
-        place any more.
-        """
+        """Return a restored terminal's program on another host, if it can be reached."""
         try:
             return remote_program(self.provider(provider), token)
         except ProviderError as error:
@@ -177,11 +146,7 @@ class HostPolicy:
             return None
 
     async def clean_up(self, provider: str, token: str) -> bool:
-        """Call the provider with this name, to remove what is left of a terminal.
-
-        `token` is the terminal's clean-up token. Return whether the provider has succeeded. Errors
-        are logged, not raised.
-        """
+        """Remove what is left of a terminal; return whether that succeeded. Errors are logged."""
         try:
             await self.provider(provider).clean_up(token)
         except ProviderError as error:
@@ -193,12 +158,8 @@ class HostPolicy:
         return True
 
     async def remove_leftovers(self, held: Collection[str]) -> None:
-        """Remove the containers that killed daemons have left, with all container engines.
-
-        An agent may have requested any engine, even if neither the settings nor a profile select
-        it. Without the setting `image` there are no containers, so do nothing. `held` are the
-        clean-up tokens of this host's terminals, whose containers are kept.
-        """
+        """Remove the containers that killed daemons have left, except those of `held`."""
+        # With all engines: an agent may have requested one that no setting selects.
         if self._settings.image is None:
             return
         for name in ENGINES:
@@ -211,10 +172,7 @@ class HostPolicy:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """Return a file's modification time, size and inode, to notice when the file has changed.
-
-    Return None if the file does not exist or is not accessible.
-    """
+    """Return what changes when a file changes; None if the file cannot be accessed."""
     try:
         status = os.stat(path)
     except OSError:

@@ -43,10 +43,7 @@ Identity: TypeAlias = tuple[int, float] | str
 
 
 class Key(NamedTuple):
-    """The agent, the connection and the session for which a terminal counts.
-
-    `identity` identifies the agent; `connection` and `session` are ids.
-    """
+    """The agent, connection and session for which a terminal counts."""
 
     identity: Identity
     connection: str
@@ -54,10 +51,7 @@ class Key(NamedTuple):
 
 
 class Starter(Protocol):
-    """What `Quotas` needs of an agent's connection: its agent, and its recent starts of terminals.
-
-    `agent.connection.AgentConnection` implements this protocol.
-    """
+    """What `Quotas` needs of an agent's connection."""
 
     @property
     def agent(self) -> AgentInfo:
@@ -65,22 +59,14 @@ class Starter(Protocol):
 
     @property
     def starts(self) -> list[float]:
-        """When the agent started its latest terminals over this connection, oldest first.
-
-        The times are in seconds of the boot clock. `Quotas.starting` changes this list: it appends
-        the time of each start for which a profile has the limit `starts_per_minute`, and removes
-        the oldest times if there are more than this limit.
-        """
+        """When the agent's latest terminals were started; `Quotas.starting` changes it."""
 
     def mark_changed(self) -> None:
         """Schedule the connection's record to be stored."""
 
 
 class Quotas:
-    """Checks the limits on agents' terminals.
-
-    `registry` has all terminals of the host. `clock` returns the time of the boot clock in seconds.
-    """
+    """Checks the limits on agents' terminals; `clock` is the boot clock."""
 
     def __init__(self, registry: TerminalRegistry, clock: Callable[[], float] = boot_time) -> None:
         self._registry: Final = registry
@@ -91,10 +77,7 @@ class Quotas:
         self._starts: Final[dict[Identity, list[float]]] = {}
 
     def check(self, profile: Profile, connection: Starter, session_id: str) -> None:
-        """Raise `RpcError` (-32603) if a limit of `profile` does not allow one more terminal now.
-
-        The terminal is for the session `session_id` of `connection`.
-        """
+        """Raise `RpcError` (-32603) if a limit does not allow one more terminal now."""
         self._check_rate(profile, connection)
         limits = profile.limits
         limited = limits.terminals, limits.session_terminals, limits.agent_terminals
@@ -120,11 +103,7 @@ class Quotas:
     def starting(
         self, profiles: Sequence[Profile], connection: Starter, session_id: str
     ) -> Iterator[None]:
-        """Check the limits of all `profiles`, then count a terminal that the block starts.
-
-        The caller adds the terminal to the registry in the block. If the block raises, the start
-        does not count. The other arguments, and the errors, are as in `check`.
-        """
+        """Check the limits of all `profiles`, and count a terminal that the block starts."""
         for profile in profiles:
             self.check(profile, connection, session_id)
         key = _key(connection.agent, session_id)

@@ -37,10 +37,7 @@ R = TypeVar("R", bound=Retained)
 
 
 class RetentionLimits:
-    """Limits on terminals of which only output is left: number, bytes, and age in seconds.
-
-    They apply to the user's terminals, and separately to those of all agents together.
-    """
+    """Number, bytes and age in seconds; for the user's terminals, and for those of all agents."""
 
     def __init__(self, number: int, size: int, age: float) -> None:
         self.count: Final = number
@@ -49,10 +46,7 @@ class RetentionLimits:
 
 
 def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R]:
-    """Return those of `entries` that must be forgotten to stay within `limits`.
-
-    `entries` are all terminals that are over. `now` is the time of the boot clock, in seconds.
-    """
+    """Return those of `entries`, which are over, that must be forgotten to stay within `limits`."""
     entries = sorted(entries, key=lambda entry: entry.over_since)
     found = [entry for entry in entries if entry.over_since < now - limits.age]
     left = entries[len(found) :]
@@ -65,13 +59,7 @@ def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R
 
 
 def _above(queues: dict[str | None, list[R]], limits: RetentionLimits) -> list[R]:
-    """Remove entries from `queues` until number and bytes are within `limits`.
-
-    Return the removed entries. `queues` has the entries of each agent's connection, or the user's
-    under None, oldest first. While there are too many entries, remove the oldest entry of the
-    connection with the most entries. Then, while there are too many bytes, remove the oldest entry
-    of the connection with the most bytes.
-    """
+    """Remove entries, oldest of the largest owner first, until all are within limits."""
     found: list[R] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
     sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}

@@ -20,10 +20,7 @@ from acpterm.host.events import EventBus
 
 
 class Window:
-    """One attached window: a display of `cols` columns and `rows` rows.
-
-    A window that is `read_only` does not count for the size of the terminal.
-    """
+    """A display of `cols` by `rows`. A read-only one does not count for the terminal's size."""
 
     def __init__(
         self,
@@ -61,10 +58,7 @@ class _AttachedTerminal:
 
 
 class Windows:
-    """The windows of all terminals of a host.
-
-    Attaching, detaching and resizing are published as events on `bus`.
-    """
+    """The windows of all terminals of a host."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus: Final = bus
@@ -85,12 +79,8 @@ class Windows:
                 attached.entry.terminal.notify()
 
     def would_loop(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
-        """Return whether a terminal would show itself after a client has attached to `entry`.
-
-        `terminals` are the ids of the terminals that the client runs in. If a client that runs in
-        terminal A is attached to terminal B, A shows B and everything that B shows. So return True
-        if `entry` is one of `terminals`, or already shows one of them.
-        """
+        """Return whether a client that attaches would see its terminal in itself."""
+        # If a client in terminal A is attached to B, A shows B and everything that B shows.
         reached, pending = set[str](), [entry.id]
         while pending:
             identifier = pending.pop()
@@ -106,20 +96,13 @@ class Windows:
         return False
 
     def restore(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
-        """Restore a terminal after a take-over: it keeps its size until its windows reattach.
-
-        If no window reattaches, `settle` gives the terminal its `detached_size`: the columns and
-        rows that it has while no window is attached.
-        """
+        """Keep a restored terminal's size until `settle`, for its windows to reattach."""
         if detached_size != (entry.terminal.cols, entry.terminal.rows):
             self._attached[entry.id] = _AttachedTerminal(entry, detached_size)
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Set each restored terminal to its detached size, unless a window has reattached to it.
-
-        The detached size is the size while no window is attached (see `restore`).
-        """
+        """Give restored terminals their detached size, unless a window has reattached."""
         restored, self._restored = self._restored, []
         for entry in restored:
             attached = self._attached.get(entry.id)
@@ -153,19 +136,16 @@ class Windows:
         self._bus.publish_terminal(event, entry, by, window.share)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
-        """Set the size of a window, and request its repaint even if the size is the same."""
+        """Set the size of a window, and repaint it even if the size is the same."""
         window.cols, window.rows = cols, rows
         window.needs_redraw = True
         self._apply_size(entry, self._attached[entry.id])
         entry.terminal.notify()
 
     def resize(self, entry: TerminalEntry, cols: int, rows: int) -> None:
-        """Set the detached size of a terminal: the size that it has while no window is attached.
-
-        If all attached windows are read-only, or none is attached, also resize the terminal now.
-        Raises `trio.ClosedResourceError` if the terminal has ended, or `OSError` if the system
-        refuses the size.
-        """
+        """Set the size without windows; apply it now if no window counts for the size."""
+        # Raises `trio.ClosedResourceError` if the terminal has ended, `OSError` if the system
+        # refuses the size.
         attached = self._attached.get(entry.id)
         windows = [] if attached is None else attached.windows
         applies_now = all(window.read_only for window in windows)

@@ -9,22 +9,24 @@ the setting `agents_read_user_terminals`, it can also read terminals that the us
 States: *open*, then *closed* by `close`, which releases all terminals that the user does not own.
 If a terminal is being created when `close` is called, it is released as soon as it exists.
 
-Longer than 300 lines because the connection's rights (its profiles and approvers) are in the same
-record as the rest of its state, and depend on the processes that use the connection (`holders`). A
-separate object for the rights would have to refer back to the connection. Such a reference cycle
-would keep a closed connection in memory until the next garbage collection.
+An object for the rights (profiles and approvers) would have to refer back to the connection. Such a
+cycle would keep a closed connection in memory until the next garbage collection.
 """
 
 import itertools
 import secrets
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
+from acpterm.acp.terminal import TerminalRequest
+from acpterm.acp.user_api import TerminalInfo
 from acpterm.config.profiles import Profile
+from acpterm.host.access import Need
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
@@ -49,7 +51,7 @@ from acpterm.host.state.records import (
     unpack_text,
 )
 from acpterm.host.state.store import connection_key
-from acpterm.host.terminal_info import gives_signal_code
+from acpterm.host.terminal_info import for_agent, gives_signal_code
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.pty import processes
 from acpterm.runtime.exec_context import ExecContext
@@ -66,28 +68,16 @@ class Resumer(Protocol):
     """Lets an agent's connection continue on another transport. See `resumption.Resumption`."""
 
     def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
-        """Move the transport of the new connection `fresh` to the connection that has `secret`.
-
-        Return the connection that has `secret`. Return None if there is none, or if `fresh` may
-        not resume it. Raises `RpcError` (-32600) if `fresh` already has sessions.
-        """
-
-
-class TerminalParams(Protocol):
-    """The params of every request about an existing terminal: the session and the terminal."""
-
-    session_id: str
-    terminal_id: str
+        """Move the transport of the new connection `fresh` to the connection that has `secret`."""
 
 
 class AgentConnection:
-    """The state of one agent's connection.
+    """The state of one agent's connection; a peer that sends its `secret` can resume it.
 
-    `context` is the execution context of the agent's terminals, and `connection` the connection's
-    id. `resumption` lets the client continue an earlier connection. `secret` is the stored secret
-    of a restored connection; None: generate one. A peer that sends the secret can resume the
-    connection. `holders` are the processes that use the connection, each as pid and start time.
+    Implements `Access`.
     """
+
+    by: Final = EndedBy.AGENT
 
     def __init__(
         self,
@@ -101,7 +91,7 @@ class AgentConnection:
     ) -> None:
         self.context = context
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
-        """The secret with which another connection may resume this one. Never logged."""
+        """With which another connection may resume this one. Never logged."""
         self.resumption: Final[Resumer] = resumption
         self.creates: Final = Creates(partial(host.approval_records.forget, connection))
         self.host: Final = host
@@ -113,23 +103,18 @@ class AgentConnection:
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
         self.programs: list[str] = []
-        """The names of the agent's program, by which the profile is selected: that of its
-        executable and, if this is an interpreter, that of the script."""
+        """The names of the agent's program, by which the profile is selected."""
         self.directory = context.cwd
-        """The directory that the agent works in, by which the profile is selected: that of the
-        process that connected, which the host has read itself."""
+        """Where the process that connected works, as the host has read: selects the profile."""
         self.chosen_profile: str | None = None
-        """The name of the profile that the user has chosen for this connection; None if none."""
+        """The profile that the user has chosen; None if none."""
         self.requested_profiles: Final[list[str]] = []
-        """The names of the profiles that the client has requested, oldest first. They apply in
-        addition to the selected one."""
+        """The profiles that the client has requested, which apply in addition."""
         self._profile: Profile | None = None
         self.event_requests: Final[dict[str, trio.CancelScope]] = {}
-        """The cancel scope of each pending request for events, by the request's token. See
-        `event_methods`."""
+        """The scope of each pending request for events, by its token."""
         self.starts: Final[list[float]] = []
-        """The times at which the agent has started terminals, in seconds of the boot clock. See
-        `host.quotas`."""
+        """When the agent has started terminals, on the boot clock (`host.quotas`)."""
         self.expiry = trio.CancelScope()
         """The wait of `approvals.expire_unclaimed`; each call of it replaces the earlier one."""
         self._approver: Approver | None = None
@@ -147,11 +132,7 @@ class AgentConnection:
 
     @property
     def holders(self) -> list[tuple[int, float]]:
-        """The processes that use this connection, each as pid and start time.
-
-        The first process opened it; if that process only relays messages, the second process is the
-        agent.
-        """
+        """The processes that use this connection: the opener and, behind a relay, the agent."""
         return self._holders
 
     @holders.setter
@@ -161,19 +142,12 @@ class AgentConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether the exit code of a program ended by signal n is sent as 128 + n, not as null.
-
-        See `terminal_info.gives_signal_code`.
-        """
+        """Whether an end by signal n is sent as 128 + n (`terminal_info.gives_signal_code`)."""
         return gives_signal_code(self.settings, self.agent.name)
 
     @property
     def profile(self) -> Profile:
-        """The profile of the agent. It is selected when this property is first used.
-
-        Raises `RpcError` (-32603) if the user has chosen a profile that does not exist any more, or
-        if no profile can be selected (`Profiles.select`).
-        """
+        """The agent's profile, selected at the first use. Raises `RpcError` (-32603)."""
         if self._profile is None:
             if not self.programs:
                 self.programs = programs_of(pid for pid, _ in reversed(self.holders))
@@ -187,11 +161,7 @@ class AgentConnection:
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """The profiles that apply: the selected one, then those that the client has requested.
-
-        Raises `RpcError` (-32603) as `profile` does, or if a requested profile does not exist any
-        more.
-        """
+        """The profiles that apply: the selected one, then those that the client has requested."""
         selected = self.profile
         requested = [name for name in self.requested_profiles if name != selected.name]
         return selected, *(self._named_profile(one, "was requested") for one in requested)
@@ -207,11 +177,8 @@ class AgentConnection:
         return by_name[name]
 
     def request_profile(self, name: str) -> None:
-        """Apply the profile `name` in addition to the selected one, until `close`. Idempotent.
-
-        The caller has checked that there is such a profile. Any peer may request this, because an
-        additional profile can only make decisions stricter.
-        """
+        """Apply a known profile in addition, until `close`. Idempotent."""
+        # Any peer may request this: one more profile can only make decisions stricter.
         if name not in self.requested_profiles:
             self.requested_profiles.append(name)
             self.mark_changed()
@@ -221,49 +188,33 @@ class AgentConnection:
         return session.cwd or self.context.cwd
 
     def workspace(self, session: Session) -> str | None:
-        """Return the directory in which a session's sandboxed programs may write.
-
-        If the session has a workspace, return the workspace. If the session has none and the client
-        is an approver, return None: an agent that names a session that the approver has not opened
-        must not get access to the approver's directory. In all other cases, return the directory of
-        the process that connected.
-        """
+        """Return the directory in which a session's sandboxed programs may write."""
+        # An agent that names a session which its approver has not opened must not get the
+        # approver's directory.
         if session.workspace is None and self._approver is not None:
             return None
         return session.workspace or self.directory
 
     @property
     def approver(self) -> Approver | None:
-        """The observer that sends questions to the client; None if the client is no approver."""
+        """The observer of questions for the client; None if it is no approver."""
         return self._approver
 
     @property
     def answerer(self) -> Approver | None:
-        """The observer that sends questions to the client; None if the client may not answer them.
-
-        This is `approver` if the client is an approver. Otherwise, this is the observer that
-        `add_elicitor` has created: its client may answer, but has no other right of an approver.
-        """
+        """The observer of questions for the client; None if it may not answer."""
         return self._approver or self._elicitor
 
     def add_elicitor(self) -> None:
-        """Let a client that is no approver answer this connection's questions.
-
-        The client shows them to the user itself, as MCP clients can (elicitation). Do nothing
-        unless the setting `mcp_elicitation_approves` is on. This right is not stored in the
-        connection's record: the client requests it again when it resumes the connection.
-        """
+        """Let a client that is no approver answer, if `mcp_elicitation_approves` is set."""
+        # Not stored: the client requests it again when it resumes the connection.
         allowed = self.settings.mcp_elicitation_approves
         if allowed and self.answerer is None and not self._closed:
             self._elicitor = Approver("elicitation", self.agent.connection_id, self.sender)
             self.host.approvals.add(self._elicitor)
 
     def add_approver(self, request: ApproverRequest) -> None:
-        """Make the client the connection's approver, which asks the user questions. Idempotent.
-
-        `request` has the kind of client, the command with which the client started the agent, and
-        the profile that the user has chosen, if any.
-        """
+        """Make the client the connection's approver, which asks the user questions. Idempotent."""
         if self._approver is None and not self._closed:
             self.programs = program_names(request.agent)
             self.chosen_profile = request.profile
@@ -278,12 +229,7 @@ class AgentConnection:
         self.host.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
-        """Restore the values of `record` that decide which commands the agent may run.
-
-        These are: the names of the agent's own program and the directory that the agent works in,
-        by which a profile is selected; the profile that the user has chosen; the profiles that the
-        client has requested; and, if the client is an approver, the kind of client.
-        """
+        """Restore what decides which commands the agent may run."""
         if record.directory is not None:
             self.directory = unpack_text(record.directory)
         self.programs = record.programs
@@ -293,11 +239,7 @@ class AgentConnection:
             self._add_approver(record.approver)
 
     def rights(self, session: Session) -> RightsRecord:
-        """Return a record of the agent's rights in `session`.
-
-        The rights decide which commands the agent may run. The record is stored with each terminal
-        that is created in the session.
-        """
+        """Return a record of the agent's rights, stored with each of its terminals."""
         workspace = session.workspace
         return RightsRecord(
             programs=self.programs,
@@ -312,35 +254,45 @@ class AgentConnection:
         """Write all changed records to the keeper's store. Called before a response is sent."""
         self.host.state_writer.flush()
 
-    def find_session(self, params: TerminalParams) -> Session:
-        """Return the session that a request about a terminal names in its `params`.
-
-        Raises `RpcError` (-32002, no such terminal) if the connection has no such session.
-        """
+    def find_session(self, params: TerminalRequest) -> Session:
+        """Return the session that a request names. Raises `RpcError` (-32002) if there is none."""
         try:
             return self.sessions[params.session_id]
         except KeyError:
             raise no_such_terminal(params.session_id, params.terminal_id) from None
 
-    def readable(self, params: TerminalParams) -> TerminalEntry:
-        """Return the terminal that a request names in its `params`, to read its output.
+    def resolve(self, params: Any, need: Need, done: str = "") -> TerminalEntry:
+        """Return the terminal that a request names: see `Access`."""
+        name = params.terminal_id
+        if need is Need.READ:
+            session = self.sessions.get(params.session_id)
+            if session is None or session.find(name) is None:
+                users = {entry.id: entry for entry in self.users_terminals()}
+                if found := users.get(name) or named(users.values(), name):
+                    return found
+        session = self.find_session(params)
+        if need in (Need.CONTROL, Need.TYPE):
+            return session.owned(name, done)
+        return session.readable(name)
 
-        The terminal is in the session that the request names, or it was created by the user and the
-        settings allow agents to read it. Raises `RpcError` (-32002) if there is no such terminal.
+    def release_terminal(self, params: Any) -> TerminalEntry | None:
+        """Make the terminal's id invalid, and end its program unless the user owns it. Idempotent.
+
+        What an exited program has left running in the background continues.
         """
-        session = self.sessions.get(params.session_id)
-        if session is None or session.find(params.terminal_id) is None:
-            users = {entry.id: entry for entry in self.users_terminals()}
-            found = users.get(params.terminal_id) or named(users.values(), params.terminal_id)
-            if found is not None:
-                return found
-        return self.find_session(params).readable(params.terminal_id)
+        session = self.find_session(params)
+        return self.release(session, params.terminal_id, EndedBy.AGENT, leaves_background=True)
+
+    def info(self, entry: TerminalEntry) -> TerminalInfo:
+        """Describe a terminal without what only concerns the user."""
+        return for_agent(self.host.terminal_info(entry))
+
+    def cancel_on_close(self) -> AbstractContextManager[None]:
+        """Do nothing: what a closing connection waits for is released."""
+        return nullcontext()
 
     def users_terminals(self) -> list[TerminalEntry]:
-        """Return the terminals that the user created, if the settings let agents read them.
-
-        Otherwise return an empty list. Released terminals are left out.
-        """
+        """Return the user's unreleased terminals, if the settings let agents read them."""
         if not self.settings.agents_read_user_terminals:
             return []
         return [
@@ -350,12 +302,8 @@ class AgentConnection:
         ]
 
     def session(self, identifier: str) -> Session:
-        """Return the session with this id; create the session if there is none.
-
-        A connection has at most `SESSIONS_MAX` sessions: one more replaces the oldest session that
-        has no terminal. Raises `RpcError`: -32602 for an id that is too long, -32603 if all
-        sessions have terminals.
-        """
+        """Return the session with this id; create it if there is none."""
+        # One above `SESSIONS_MAX` replaces the oldest session that has no terminal.
         if (session := self.sessions.get(identifier)) is not None:
             return session
         if len(identifier) > _SESSION_ID_MAX:
@@ -387,10 +335,7 @@ class AgentConnection:
         return Session(identifier, self.agent, records, self.creates)
 
     def add_relayed_agent(self) -> None:
-        """If the process that connected is only a relay, add the agent's process to `holders`.
-
-        `holders` then has the relay and the agent (see `relay_parent`).
-        """
+        """If the process that connected is only a relay, add the agent's process to `holders`."""
         relay = processes.identity(self.holders[0][0]) if self.holders else None
         if relay is None or relay.started != self.holders[0][1]:
             return
@@ -418,11 +363,7 @@ class AgentConnection:
     def restore_session(
         self, number: int, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
     ) -> None:
-        """Restore a session from the previous worker's `record`.
-
-        `number` is the number of the session in its connection. `calls` are the session's tool
-        calls, each with its number.
-        """
+        """Restore a session of the previous worker, the `number`th of its connection."""
         session = self.sessions[record.id] = self._new_session(record.id, number)
         session.restore(record, calls)
         self.count_memory(session)
@@ -434,11 +375,7 @@ class AgentConnection:
         self.creates.add(entry)
 
     def count_memory(self, session: Session) -> None:
-        """Count the memory of a session that was just used.
-
-        If a limit of `host.memory` is exceeded, other sessions lose their tool calls, or are
-        dropped if they have no terminals.
-        """
+        """Count the memory of a session just used; others may be shrunk (`host.memory`)."""
         if not self._closed and self.sessions.get(session.id) is session:
             self._memory.count(session)
 
@@ -463,11 +400,7 @@ class AgentConnection:
     def add(
         self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
     ) -> TerminalEntry:
-        """Add a terminal that was just created, and return its entry.
-
-        `request` is the launch request that started `terminal`, and `record` the terminal's record.
-        If the connection was closed meanwhile, the terminal is released at once.
-        """
+        """Add a terminal that was just created; release it at once if the connection was closed."""
         entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)
         self.creates.add(entry)
@@ -479,13 +412,9 @@ class AgentConnection:
     def release(
         self, session: Session, identifier: str, by: EndedBy, *, leaves_background: bool = False
     ) -> TerminalEntry | None:
-        """Make a terminal's id invalid, and begin to end its processes; return the terminal.
-
-        `identifier` is the terminal's id or name. `by` is recorded as the cause of the end. With
-        `leaves_background`, what an exited program has left running continues. If the user owns the
-        terminal, only make the id invalid, and return None. If the id was released before, do
-        nothing, and return None. Raises `RpcError` (-32002) if the id is unknown.
-        """
+        """Make a terminal's id invalid, and begin to end its processes unless the user owns it."""
+        # Returns None if nothing ends now. With `leaves_background`, what an exited program left
+        # runs on.
         entry = session.release(identifier)
         if entry is not None and not entry.is_users and leaves_background:
             leaves_background = self.host.registry.leave(entry)

@@ -32,22 +32,14 @@ class Transport(Protocol):
     """The number of bytes received from the peer."""
 
     def serve_as(self, served: AgentConnection, name: str) -> None:
-        """Serve the connection `served` from now on, instead of the one served until now.
-
-        The connection that was served until now is not closed. `name` is the id of `served`, for
-        logs.
-        """
+        """Serve the connection `served` from now on; do not close the one served until now."""
 
     def abandon(self) -> None:
         """Close the stream, but not the agent's connection that was served over it."""
 
 
 class Resumption:
-    """Has all agents' connections of a host, and lets clients continue them: see the module.
-
-    Each connection has a transport, or is unresumed: restored, and waiting for its client. An event
-    is published on `bus` when a connection gets or loses a transport.
-    """
+    """All agents' connections of a host, each with its transport, or None until it is resumed."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
@@ -66,11 +58,9 @@ class Resumption:
         ]
 
     def holders(self) -> set[tuple[int, float]]:
-        """Return the processes that use the agents' connections, each as pid and start time.
-
-        A connection on which nothing was received is left out, since it may not be an agent's: the
-        user's commands connect to the agents' socket to make the service manager start the daemon.
-        """
+        """Return the processes that use the agents' connections."""
+        # Not of a connection on which nothing was received: the user's commands connect to the
+        # agents' socket to make the service manager start the daemon.
         return {
             holder
             for connection, transport in self._transports.items()
@@ -79,11 +69,7 @@ class Resumption:
         }
 
     def approvers(self) -> set[tuple[int, float]]:
-        """Return the processes of all approvers, each as pid and start time.
-
-        The process of an approver is the one that opened the connection, not the agent for which it
-        relays messages.
-        """
+        """Return the processes that opened approvers' connections, not the agents behind."""
         return {
             connection.holders[0]
             for connection in self._transports
@@ -100,24 +86,14 @@ class Resumption:
         self._transports[connection] = None
 
     def disconnected(self, transport: Transport) -> None:
-        """Close and remove the connection of `transport`, because the transport has ended.
-
-        If the connection was resumed on another transport, do nothing.
-        """
+        """Close the connection of a transport that ended, unless another resumed it."""
         for connection, other in self._transports.items():
             if other is transport:
                 self._remove(connection)
                 return
 
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
-        """Move the transport of the new connection `fresh` to the connection that has `secret`.
-
-        Close `fresh`, and return the connection that has `secret`. In two cases, do nothing, and
-        return None: no connection has `secret`; or the connection has an approver, and `fresh` was
-        opened by another process, which must not get the approver's rights. If `fresh` itself has
-        `secret`, do nothing, and return `fresh`. Raises `RpcError` (-32600) if another connection
-        has `secret`, and `fresh` already has sessions.
-        """
+        """Move the transport of `fresh` to the connection that has `secret`; return it."""
         found = self._find(secret)
         if found is None or found is fresh:
             return found

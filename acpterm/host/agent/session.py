@@ -48,11 +48,7 @@ _RELEASED_BYTES: Final = 160
 
 
 class Session:
-    """A session of an agent's connection: its terminals, its directory and its tool calls.
-
-    `agent` is the agent of the connection. `records` stores the session's records. `creates`
-    recognises the connection's repeated `terminal/create` requests.
-    """
+    """A session of an agent's connection: its terminals, its directory and its tool calls."""
 
     def __init__(
         self, identifier: str, agent: AgentInfo, records: SessionRecords, creates: Creates
@@ -90,10 +86,7 @@ class Session:
 
     @property
     def workspace(self) -> str | None:
-        """The directory in which the session's programs may write, in a sandbox; None if not set.
-
-        Only the user's client can set it.
-        """
+        """Where the session's sandboxed programs may write; only the user's client can set it."""
         return self._workspace
 
     @workspace.setter
@@ -125,10 +118,7 @@ class Session:
         self._changed()
 
     def store(self) -> None:
-        """Begin to store the session's record for the next worker.
-
-        The record is stored before the next response is sent, and again after each change.
-        """
+        """Begin to store the session's record, and store it again after each change."""
         self._records.store(self._record)
 
     def _changed(self) -> None:
@@ -153,10 +143,7 @@ class Session:
         self._records.remove(self.tool_calls.numbers())
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore the session from the previous worker's records.
-
-        `calls` are the records of the session's tool calls, each with the tool call's number.
-        """
+        """Restore the session from the previous worker's records."""
         self._records.restored()
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
         self._workspace = None if record.workspace is None else unpack_text(record.workspace)
@@ -198,10 +185,7 @@ class Session:
         return self.entries.get(identifier) or named(self.entries.values(), identifier)
 
     def readable(self, identifier: str) -> TerminalEntry:
-        """Return the entry of the terminal with this id or name, for an operation that reads it.
-
-        Raises `RpcError` (-32002) if the id is unknown or released.
-        """
+        """Return the terminal with this id or name. Raises `RpcError` (-32002) if there is none."""
         entry = self.find(identifier)
         if entry is None:
             raise self._no_such(identifier)
@@ -209,11 +193,7 @@ class Session:
         return entry
 
     def owned(self, identifier: str, what: str) -> TerminalEntry:
-        """Return the entry of the terminal with this id or name, for an operation that changes it.
-
-        `what` names the operation in the error message, such as "killed". Raises `RpcError`: -32002
-        if the id is unknown or released, -32602 if the user owns the terminal.
-        """
+        """Return a terminal to be changed. Raises `RpcError` (-32602) if it is the user's."""
         entry = self.readable(identifier)
         if entry.is_users:
             raise RpcError(
@@ -228,11 +208,7 @@ class Session:
         return self.tool_calls.calls_showing(identifier)
 
     def release(self, identifier: str) -> TerminalEntry | None:
-        """Make the id of a terminal invalid, and return the terminal's entry.
-
-        `identifier` is the id or the name. Return None if the id was released before. Raises
-        `RpcError` (-32002) if the id is unknown.
-        """
+        """Make a terminal's id invalid; None if it was before. Raises `RpcError` (-32002)."""
         entry = self.find(identifier)
         if entry is None:
             if identifier in self._released:
@@ -257,12 +233,7 @@ class Session:
             self._observers.discard(observer)
 
     def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
-        """Record a `tool_call` or `tool_call_update` of the tool call with the id `call`.
-
-        `fields` are the update's members as raw JSON. `terminals` are the ids of the terminals in
-        the member `content`. None if there is no such member: the tool call then shows the same
-        terminals as before.
-        """
+        """Record an update of a tool call; `terminals` is None if it has no `content`."""
         for number, record in self.tool_calls.apply(call, fields, terminals):
             self._records.call_changed(number, record)
         changed = self._record_terminal_updates(from_meta(fields.get("_meta")))

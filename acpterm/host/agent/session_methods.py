@@ -44,12 +44,8 @@ _NAME_MAX: Final = 100
 
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: record the agent's name and execution context; return the capabilities.
-
-    If the request contains the secret of an earlier connection, the peer continues that connection.
-    Raises `RpcError`: -32602 for an invalid context or an unknown profile; -32600 if the request
-    would resume an earlier connection, but `connection` already has sessions.
-    """
+    """`initialize`: record the agent's name and context; return the capabilities."""
+    # With the secret of an earlier connection, the peer continues that connection.
     options = own_meta(params.meta, InitializeMeta)
     # Resuming cannot be undone, so an invalid context or profile must be refused before.
     requested_context(connection.context, params)
@@ -78,12 +74,7 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
-    """Apply the options of `initialize` that decide which commands the agent may run.
-
-    `profile` requests an additional profile. `relay` says that the connected process only relays
-    for the agent, whose process is then searched for. `approver` is the token of an approver.
-    `elicits` requests that the client may answer questions although it is no approver.
-    """
+    """Apply the options of `initialize` that decide which commands the agent may run."""
     if options.profile is not None:
         connection.request_profile(options.profile)
     if options.relay:
@@ -106,11 +97,7 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record the tool call that the update describes, and publish an event.
-
-    Updates of ACP v2 that describe terminals which the agent runs itself are recorded without an
-    event. Other updates are ignored.
-    """
+    """`session/update`: record the update, and publish an event about a tool call."""
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):
         if received.kind in V2_KINDS:
@@ -142,14 +129,9 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
 
 
 def cancel(connection: AgentConnection, params: CancelNotification) -> None:
-    """`session/cancel`: kill the session's running terminals, and release them after a delay.
-
-    What exited programs of the session have left running in the background is killed, too.
-    Pending questions about commands of the session are withdrawn. A terminal that is still being
-    created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
-    that an earlier cancellation will release, or that are not in the list
-    `_meta.acpterm.terminals`, if there is one, are not affected.
-    """
+    """`session/cancel`: kill what runs in the session, and release it after a delay."""
+    # Not what the user owns, an earlier cancellation releases, or `_meta.acpterm.terminals` leaves
+    # out. A terminal that is being created is released once it exists.
     own = CancelMeta()
     with suppress(RpcError):  # the turn is cancelled even if `_meta` is invalid
         own = own_meta(params.meta, CancelMeta) or own
@@ -186,10 +168,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
 async def release_later(
     connection: AgentConnection, session: Session, entries: list[TerminalEntry], delay: float
 ) -> None:
-    """Release `entries`, the terminals of a cancelled prompt turn, after `delay` seconds.
-
-    Terminals that the agent has released by then, or that the user owns by then, are skipped.
-    """
+    """Release the terminals of a cancelled turn that the agent or user has not taken care of."""
     await trio.sleep(delay)
     for entry in entries:
         if entry.id in session.entries and not entry.is_users:
@@ -197,11 +176,8 @@ async def release_later(
 
 
 def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/set`: set the directory for later `terminal/create` requests without `cwd`.
-
-    Whether the directory exists is checked only when a terminal is created in it. Raises `RpcError`
-    (-32602) for a relative path.
-    """
+    """`_acpterm/session/set`: set the directory for create requests without `cwd`."""
+    # Whether it exists is checked only when a terminal is created in it.
     cwd = directory_of(params.cwd, params.cwd_bytes) or ""
     check_absolute(cwd)
     session = connection.session(params.session_id)
@@ -211,12 +187,7 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
 
 
 def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/open`: set the session's directory, in which its programs may write.
-
-    Later `terminal/create` requests without `cwd` use this directory, too. Raises `RpcError`:
-    -32600 if the peer is not an approver, because an agent must not choose where its programs may
-    write; -32602 for a relative path.
-    """
+    """`_acpterm/session/open`: set the session's directory, in which its programs may write."""
     if connection.approver is None:
         raise RpcError(
             INVALID_REQUEST,

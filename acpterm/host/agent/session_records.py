@@ -9,12 +9,7 @@ from acpterm.host.state.writer import StateWriter
 
 
 class SessionRecords:
-    """Stores the records of one session and of its tool calls.
-
-    `connection` is the id of the agent's connection, and `number` the session's number in that
-    connection. States: *stored* from `store` or `restored` to `remove`; *unstored* before and
-    after. Nothing is stored while the state is *unstored*.
-    """
+    """Stores the records of a session and its tool calls, from `store` to `remove`."""
 
     def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
         self._writer: Final = writer
@@ -24,11 +19,7 @@ class SessionRecords:
         self._is_stored = False
 
     def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Begin to store the session: before this call, `changed` has no effect.
-
-        The first record is stored before the next response is sent. `record` is called at that
-        time, and returns this record.
-        """
+        """Begin to store the session: before this call, `changed` has no effect."""
         self._is_stored = True
         self.changed(record)
 
@@ -37,20 +28,12 @@ class SessionRecords:
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's changed record to be stored before the next response is sent.
-
-        `record` returns the record; it is called when the record is stored. Do nothing in the state
-        *unstored*.
-        """
+        """Schedule the session's changed record to be stored before the next response is sent."""
         if self._is_stored:
             self._writer.changed(self._key, lambda: record().encode())
 
     def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
-        """Schedule the record of the tool call with this number to be stored or removed.
-
-        `record` returns the record to store; None removes the stored record. Nothing is stored if
-        the session is not stored.
-        """
+        """Schedule the record of the tool call with this number to be stored or removed."""
         key = tool_call_key(self._connection, self._number, number)
         if record is None:
             self._writer.removed(key)
@@ -58,10 +41,7 @@ class SessionRecords:
             self._writer.changed(key, lambda: record().encode())
 
     def remove(self, calls: Iterable[int]) -> None:
-        """Schedule the records of the session and of its tool calls to be removed.
-
-        `calls` are the tool calls' numbers. Do nothing if the session is not stored.
-        """
+        """Schedule the records of the session and of its tool calls to be removed."""
         if not self._is_stored:
             return
         self._is_stored = False

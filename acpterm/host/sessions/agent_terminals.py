@@ -30,12 +30,7 @@ TOTAL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
 class AgentTerminal:
-    """A terminal that an agent runs itself, as the agent's updates describe it.
-
-    `ring` has the output, and `end` is how the program ended (None while it runs). `generation` is
-    how many times the whole output was replaced. `forgotten` is set once the session no longer
-    retains the terminal.
-    """
+    """A terminal that an agent runs itself, as its updates describe it."""
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -80,10 +75,7 @@ class AgentTerminals:
         return self._terminals.get(identifier)
 
     def apply(self, updates: Iterable[TerminalUpdate]) -> list[str]:
-        """Apply updates to their terminals, and return the ids of these terminals, each once.
-
-        A terminal that is not known yet is added. Updates with an id that is too long are ignored.
-        """
+        """Apply updates, and return the ids of their terminals, each once."""
         ids: dict[str, None] = {}
         for update in updates:
             if len(update.terminal) > ID_MAX:

@@ -15,9 +15,7 @@ from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.tool_calls import ToolCalls
 
 Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
-"""A function that is called after each session update. Its arguments are the id of the tool call
-that the update is about (None if it is about no tool call), the members of the update, and the ids
-of those terminals that the update describes and the agent runs itself."""
+"""Called with a tool call's id or None, the members, and the ids of agents' terminals."""
 
 
 class ObservedSession(Session, Protocol):

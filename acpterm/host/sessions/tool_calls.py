@@ -38,13 +38,9 @@ STORED_ID_MAX: Final = 512
 
 
 class ToolCall:
-    """One tool call: its members, its `_meta`, and the ids of the terminals that it shows.
+    """One tool call: its members, its `_meta`, and the ids of the terminals that it shows."""
 
-    `fields` has the members except `_meta`. `number` is unique in the session; numbers grow in the
-    order in which tool calls began. `changes` is the number of the last change of this tool call.
-    The changes of all tool calls of the session are numbered together, so these numbers give the
-    order in which the tool calls were last changed.
-    """
+    # Numbers grow in the order in which tool calls began, `changes` in that of their last changes.
 
     def __init__(self, number: int) -> None:
         self.number: Final = number
@@ -75,10 +71,7 @@ class ToolCall:
             self._apply_meta(name, value)
 
     def record(self, identifier: str) -> ToolCallRecord:
-        """Return the record from which the next worker restores the tool call.
-
-        `identifier` is the tool call's id.
-        """
+        """Return the record from which the next worker restores the tool call."""
         return ToolCallRecord(
             id=identifier,
             changed=self.changes,
@@ -146,13 +139,9 @@ class ToolCalls:
     def apply(
         self, call: str, fields: dict[str, Raw], terminals: list[str] | None
     ) -> list[tuple[int, Callable[[], ToolCallRecord] | None]]:
-        """Apply an update with the members `fields` to the tool call with the id `call`.
-
-        `terminals` are the ids of the terminals that the tool call shows from now on; None leaves
-        them unchanged. Returns the tool calls whose stored records must change, each as its number
-        and a function that returns the new record; None instead of the function means that the
-        record must be removed.
-        """
+        """Apply an update to the tool call `call`; `terminals` None leaves those it shows."""
+        # Returns the numbers of the calls whose stored records must change, each with a function
+        # that returns the new record, or None to remove it.
         found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
         found.change(fields)
         found.changes = next(self._changes)

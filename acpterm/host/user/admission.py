@@ -45,13 +45,7 @@ _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window o
 
 
 class Admission:
-    """Decides which connections to the user's socket are admitted.
-
-    `trees` finds the terminals that a process comes from. `find(id)` returns this daemon's terminal
-    with this id; None if there is none. `wait_created(id)` waits while this terminal is being
-    created. `holders()` returns the processes that use agents' connections, and `approvers()` the
-    processes whose connection is an approver.
-    """
+    """Decides which connections to the user's socket are admitted."""
 
     def __init__(
         self,
@@ -68,11 +62,8 @@ class Admission:
         self._approvers: Final = approvers
 
     async def judge(self, stream: trio.SocketStream) -> Verdict:
-        """Decide whether the connection `stream` is the user's or an agent's.
-
-        The decision depends on the process that opened the connection, and on its ancestors.
-        Raises `OSError` if no file descriptor is left, not even a reserved one.
-        """
+        """Decide whether a connection is the user's, by its process and the ancestors."""
+        # Raises `OSError` if no file descriptor is left, not even a reserved one.
         with PeerProcess(stream) as peer:
             if not peer.pid:
                 return Verdict(
@@ -133,11 +124,8 @@ class Admission:
         return None
 
     def _holder(self, origin: Origin) -> int | None:
-        """Return the pid of the first process of `origin` that uses an agent's connection, or None.
-
-        `origin` has the process that connected, then its ancestors, the nearest first. If the
-        process that connected is an approver, only its ancestors are searched.
-        """
+        """Return the pid of the nearest process that uses an agent's connection, or None."""
+        # Of an approver that connects itself, only the ancestors count.
         ancestry = [(one.pid, one.started) for one in origin.ancestry]
         if ancestry and ancestry[0] in self._approvers():
             del ancestry[0]

@@ -34,9 +34,7 @@ def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:
 def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     """`_acpterm/approval/answer`: answer a question; return the question.
 
-    Only the first answer to a question counts: a later one is an error. Raises `RpcError`: -32002
-    if the question is not pending; -32602 if several ids begin with the given one, or if the answer
-    allows with the scope `always`, but the question's `prefix` is null.
+    Only the first answer to a question counts: a later one is an error.
     """
     approvals = user.host.approvals
     given = Answer(
@@ -57,8 +55,7 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
 def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
     """`_acpterm/approver`: return a token that makes an agent's connection an approver.
 
-    The token is valid only for the process that requests it. Raises `RpcError` (-32602) for an
-    unknown profile.
+    The token is valid only for the process that requests it.
     """
     if params.profile is not None:
         user.host.policy.profiles.check_known(params.profile)
@@ -86,12 +83,7 @@ async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> 
 
 
 class _Follower:
-    """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`.
-
-    An item of the queue is a new question, or a question that was sent, with its answer. If a
-    question is answered or withdrawn before it was sent, the question is dropped, and its answer is
-    not queued. So the queue has at most one item for each question.
-    """
+    """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Question, Answer | None]] = deque()

@@ -17,6 +17,7 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     WindowInfo,
 )
+from acpterm.host.access import Need
 from acpterm.host.audit_trail import command_fields
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host_state import HostState
@@ -33,11 +34,7 @@ from acpterm.terminal.status import EndedBy
 
 
 async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
-    """`_acpterm/terminal/create`: create a terminal that the user owns.
-
-    Raises `RpcError`: -32602 for invalid params, such as a name that another terminal has; -32603
-    if the provider cannot be used, or the program cannot be started.
-    """
+    """`_acpterm/terminal/create`: create a terminal that the user owns."""
     host, settings = user.host, user.settings
     request = LaunchRequest(
         settings,
@@ -87,11 +84,7 @@ def _record_create(
 def _launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
-    """Return the launch record of a new terminal; None if the environment is too large to store.
-
-    `params` are those of the create request, and `context` is the client's execution context.
-    `request` is the launch request made from these two; its directory is recorded.
-    """
+    """Return the launch record of a new terminal; None if the environment is too large to store."""
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
         return None
@@ -114,14 +107,7 @@ def _users_placement(
     *,
     resources: ResourcesParams | None = None,
 ) -> Placement:
-    """Return the placement of a program of the user.
-
-    The program may write in its working directory `cwd`, and use the network. `provider` is the
-    name of a provider; None means `local`, since the setting `provider` is for agents.
-    `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`: -32602
-    if the provider is unknown, or does not support the resources; -32603 if the provider cannot be
-    used.
-    """
+    """Return the placement of a program of the user."""
     name = provider or "local"
     if name not in (*NAMES, *host.settings.places):
         known = ", ".join((*NAMES, *host.settings.places))
@@ -135,14 +121,9 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     The new terminal has the name, size, command, environment and resources of the old terminal. If
     the old terminal was to be removed at the end of its program, so is the new terminal. Once the
     new program has started, the old terminal is forgotten.
-
-    Raises `RpcError`: -32602 if the user did not create the old terminal, if it is being restarted
-    already, if another terminal has its name, or if its directory cannot be used; -32002 if there
-    is no such terminal, or if it is removed during the restart; -32603 if the program cannot be
-    started again.
     """
     host = user.host
-    entry = user.entry(params.terminal_id)
+    entry = user.resolve(params, Need.READ)
     launch = entry.launch
     if launch is None:
         raise RpcError(
@@ -198,12 +179,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 
 @contextmanager
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
-    """Treat a terminal as being restarted during the block.
-
-    The terminal then counts as not over (`TerminalEntry.is_over`), so that no other terminal can
-    get its name. If the terminal is to be removed when its program ends, the terminal is removed
-    only after the block. Raises `RpcError` (-32602) if another terminal has the name already.
-    """
+    """Treat a terminal as being restarted during the block."""
     with registry.reserve_name(entry.name if entry.is_over else None):
         entry.is_restarting = True
     try:
@@ -217,7 +193,7 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
 
 def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
     """`_acpterm/terminal/inspect`: return a terminal, how it was created, and its windows."""
-    entry = user.entry(params.terminal_id)
+    entry = user.resolve(params, Need.READ)
     host, terminal = user.host, entry.terminal
     return InspectResponse(
         terminal=host.terminal_info(entry),

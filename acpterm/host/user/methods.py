@@ -42,6 +42,7 @@ from acpterm.acp.user_streams import (
     WindowRequest,
 )
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
+from acpterm.host import verbs
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
@@ -59,28 +60,24 @@ USER_METHODS = MethodTable(
     {
         "initialize": Method(InitializeRequest, daemon_methods.initialize),
         "_acpterm/terminal/list": Method(ListRequest, terminal_methods.list_all),
-        "_acpterm/terminal/get": Method(GetRequest, terminal_methods.get),
+        "_acpterm/terminal/get": Method(GetRequest, verbs.get),
         "_acpterm/terminal/create": Method(UserCreateRequest, launch_methods.create),
-        "_acpterm/terminal/read": Method(UserReadRequest, terminal_methods.read),
+        "_acpterm/terminal/read": Method(UserReadRequest, verbs.read),
         "_acpterm/terminal/output": Method(UserTerminalRequest, terminal_methods.output),
         "_acpterm/terminal/follow": Method(FollowRequest, terminal_methods.follow),
-        "_acpterm/terminal/write": Method(
-            UserWriteRequest, terminal_methods.write, acts_first=True
-        ),
-        "_acpterm/terminal/resize": Method(UserResizeRequest, terminal_methods.resize),
+        "_acpterm/terminal/write": Method(UserWriteRequest, verbs.write, acts_first=True),
+        "_acpterm/terminal/resize": Method(UserResizeRequest, verbs.resize),
         "_acpterm/terminal/rename": Method(RenameRequest, terminal_methods.rename),
         "_acpterm/terminal/inspect": Method(UserTerminalRequest, launch_methods.inspect),
         "_acpterm/terminal/restart": Method(UserTerminalRequest, launch_methods.restart),
-        "_acpterm/terminal/signal": Method(UserSignalRequest, terminal_methods.signal),
+        "_acpterm/terminal/signal": Method(UserSignalRequest, verbs.signal),
         "_acpterm/terminal/wait": Method(UserTerminalRequest, terminal_methods.wait),
-        "_acpterm/terminal/kill": Method(
-            UserTerminalRequest, terminal_methods.kill, result_at_once=Empty()
-        ),
+        "_acpterm/terminal/kill": Method(UserTerminalRequest, verbs.kill, result_at_once=Empty()),
         "_acpterm/terminal/release": Method(
-            UserTerminalRequest, terminal_methods.release, result_at_once=Empty()
+            UserTerminalRequest, verbs.release, result_at_once=Empty()
         ),
-        "_acpterm/terminal/promote": Method(UserTerminalRequest, terminal_methods.promote),
-        "_acpterm/terminal/screen": Method(UserTerminalRequest, terminal_methods.screen),
+        "_acpterm/terminal/promote": Method(UserTerminalRequest, verbs.promote),
+        "_acpterm/terminal/screen": Method(UserTerminalRequest, verbs.screen),
         "_acpterm/terminal/attach": Method(AttachRequest, terminal_methods.attach),
         "_acpterm/terminal/window": Method(WindowRequest, terminal_methods.window),
         "_acpterm/terminal/export": Method(ExportRequest, terminal_methods.export),

@@ -16,6 +16,7 @@ from acpterm.acp.shares import (
 )
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams
+from acpterm.host.access import Need
 from acpterm.host.host_state import HostState
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.web_methods import web_of
@@ -27,12 +28,10 @@ async def create(user: UserConnection, params: ShareCreateRequest) -> ShareCreat
     """`_acpterm/share/create`: make a link to one terminal; start the HTTP server if needed.
 
     `@last` means the newest terminal that the user has created or taken over. A name means an
-    agent's terminal only if no terminal of the user has the name. Raises `RpcError`: -32602 if the
-    terminal was released, or if the share would allow typing into an agent's terminal; and the
-    errors of `UserConnection.entry` and `WebInterface.new_share`.
+    agent's terminal only if no terminal of the user has the name.
     """
     web = web_of(user)
-    entry = user.entry(params.terminal_id, own=True)
+    entry = user.resolve(params, Need.TYPE)
     if entry.released_at is not None:
         raise RpcError(
             INVALID_PARAMS, f"terminal {entry.id!r} has been released: there is nothing to share"
@@ -65,11 +64,7 @@ def list_all(user: UserConnection, params: NoParams) -> SharesResponse:
 
 
 def revoke(user: UserConnection, params: ShareRevokeRequest) -> Empty:
-    """`_acpterm/share/revoke`: end a share, and close the pages that use it.
-
-    Raises `RpcError`: -32002 if no share has an id that is or begins with `share_id`, -32602 if
-    several ids begin with it.
-    """
+    """`_acpterm/share/revoke`: end a share, and close the pages that use it."""
     web, wanted = web_of(user), params.share_id
     # A share whose end could not be stored can be revoked again, to store it.
     ids = [*(share.id for share in web.shares()), *sorted(web.revoked_shares())]

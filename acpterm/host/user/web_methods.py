@@ -23,7 +23,7 @@ async def open_page(user: UserConnection, params: WebOpenRequest) -> WebOpenResp
     """`_acpterm/web/open`: start the HTTP server if it does not run; return a link to the page.
 
     The link logs one browser in, once, within ten minutes. This method is not available to the page
-    itself. Raises `RpcError`: those of `web_of` and `WebInterface.open`.
+    itself.
     """
     with user.cancel_on_close():
         return await web_of(user).open(params.address)
@@ -50,7 +50,7 @@ def tokens(user: UserConnection, params: NoParams) -> TokensResponse:
 
 
 def remove_token(user: UserConnection, params: TokenRemoveRequest) -> Empty:
-    """`_acpterm/token/remove`: remove a token. Raises `RpcError` (-32002) if there is none."""
+    """`_acpterm/token/remove`: remove a token."""
     if not web_of(user).remove_token(params.name):
         why = f"the agent {quote(params.name)} has no token: see acpterm token list"
         raise RpcError(RESOURCE_NOT_FOUND, why)

@@ -22,9 +22,9 @@ import trio
 from acpterm.acp.pool import HISTORY_BYTES
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import exit_code
-from acpterm.host.terminal_ops import current_screen
 from acpterm.host.user.attach import BEHIND_BYTES, CHUNK_BYTES, POLL_INTERVAL_S
 from acpterm.host.user.connection import UserConnection
+from acpterm.host.verbs import current_screen
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text.slices import resync

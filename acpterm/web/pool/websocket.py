@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from acpterm.host import terminal_ops
+from acpterm.host import verbs
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
@@ -86,7 +86,7 @@ class _PoolSocket:
                     self._type(entry, message)
                 case ResizeMessage():
                     windows = self._user.host.windows
-                    terminal_ops.resize(windows, entry, message.cols, message.rows)
+                    verbs.set_size(windows, entry, message.cols, message.rows)
         except RpcError as error:
             raise InvalidMessageError(message.id, error.message) from error
 
@@ -110,7 +110,5 @@ class _PoolSocket:
             raise InvalidMessageError(
                 message.id, "This terminal is an agent's: promote it to type into it"
             )
-        data = message.data.encode()
-        self._user.host.trail.input(entry, "user", data)
         # The input is queued. The next message must not wait until the program has read it.
-        terminal_ops.write(entry.terminal, data).close()
+        verbs.type_in(self._user, entry, message.data.encode()).close()

@@ -45,10 +45,7 @@ _CONTINUATION_BYTES_MAX: Final = 3  # of one character in UTF-8
 
 
 class UpdateEncoder(Protocol):
-    """Encodes the updates of tool calls and terminals for one subscriber.
-
-    The methods return the messages to be sent, in order; there may be none.
-    """
+    """Encodes updates for one subscriber, as the messages to be sent, in order."""
 
     @property
     def needs_whole_call(self) -> bool:
@@ -57,30 +54,18 @@ class UpdateEncoder(Protocol):
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of the tool call with the id `call`.
-
-        `fields` are the update's members. `infos` describe the terminals that this update is the
-        first to show. `first`: whether this is the first update of the call for this subscriber.
-        """
+        """Encode an update of a tool call; it is the first to show the terminals `infos`."""
 
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of the terminal with the id `terminal`.
-
-        `call` is the first tool call that showed the terminal. `lost` is the number of missing
-        bytes just before `data`. If `replace`, `data` replaces all earlier output.
-        """
+        """Encode output after `lost` missing bytes, or (`replace`) instead of all before."""
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode `end`, which says how a terminal's program ended.
-
-        If `end` is None, encode that the program is running again. `call` is the first tool call
-        that showed the terminal.
-        """
+        """Encode how a terminal's program ended; None means that it is running again."""
 
     def forget(self, terminal: str) -> None:
-        """Drop the encoder's state of a terminal. Called after the terminal's last update."""
+        """Drop the state of a terminal, after its last update."""
 
 
 class V1MetaEncoder:
@@ -94,7 +79,7 @@ class V1MetaEncoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of a tool call as ACP v1 messages: see `UpdateEncoder.call`."""
+        """Encode an update of a tool call as ACP v1 messages."""
         members = _members_of(sanitize(call, fields))
         if meta := members.pop("_meta", None):
             meta = {name: value for name, value in meta.items() if name not in META_KEYS}
@@ -119,7 +104,7 @@ class V1MetaEncoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of a terminal as text to append: see `UpdateEncoder.output`."""
+        """Encode output of a terminal as text to append."""
         text = ""
         if lost or replace:
             text += self._flush(terminal)
@@ -132,10 +117,7 @@ class V1MetaEncoder:
         return [_terminal_update(call, "terminal_output", terminal, data=text)] if text else []
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended: see `UpdateEncoder.ended`.
-
-        Return nothing for a program that is running again: the keys in `_meta` cannot express this.
-        """
+        """Encode how a program ended; the keys in `_meta` cannot say that it runs again."""
         if end is None:
             return []
         rest = self._flush(terminal)
@@ -144,7 +126,7 @@ class V1MetaEncoder:
         return [*updates, _terminal_update(call, "terminal_exit", terminal, **status)]
 
     def forget(self, terminal: str) -> None:
-        """Drop the terminal's incomplete character, if any: see `UpdateEncoder.forget`."""
+        """Drop the terminal's incomplete character, if any."""
         self._decoders.pop(terminal, None)
 
     def _decoder(self, terminal: str) -> codecs.IncrementalDecoder:
@@ -153,20 +135,13 @@ class V1MetaEncoder:
         return self._decoders[terminal]
 
     def _flush(self, terminal: str) -> str:
-        """Forget the incomplete character at the end of the terminal's output.
-
-        Return U+FFFD in its place; an empty string if there is none.
-        """
+        """Drop the incomplete character at the end; return U+FFFD if there was one."""
         decoder = self._decoders.pop(terminal, None)
         return decoder.decode(b"", final=True) if decoder else ""
 
 
 class V2Encoder:
-    """Encodes updates for ACP v2.
-
-    `cwd` is the session's directory, by which relative paths are made absolute. If `cwd` is None,
-    the directory is unknown, and diffs and locations with a relative path are dropped.
-    """
+    """Encodes updates for ACP v2; `cwd` makes relative paths absolute."""
 
     needs_whole_call: Final = False
 
@@ -176,7 +151,7 @@ class V2Encoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of a tool call as ACP v2 messages: see `UpdateEncoder.call`."""
+        """Encode an update of a tool call as ACP v2 messages."""
         updates = [_terminal(info) for info in infos]
         clean_fields = sanitize(call, fields)
         members = _members_of(clean_fields)
@@ -197,7 +172,7 @@ class V2Encoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of a terminal, as bytes in base64: see `UpdateEncoder.output`."""
+        """Encode output of a terminal, as bytes in base64."""
         del call
         encoded = base64.b64encode(data).decode()
         if lost or replace:
@@ -209,7 +184,7 @@ class V2Encoder:
         return [{"sessionUpdate": kind, "terminalId": terminal, "data": encoded}]
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended: see `UpdateEncoder.ended`."""
+        """Encode how a terminal's program ended."""
         del call
         status = None
         if end is not None:
@@ -221,7 +196,7 @@ class V2Encoder:
         return [{"sessionUpdate": "terminal_update", "terminalId": terminal, "exitStatus": status}]
 
     def forget(self, terminal: str) -> None:
-        """Do nothing: this encoder has no state of terminals."""
+        """Do nothing: there is no state."""
 
 
 def _members_of(update: ToolCallUpdate) -> dict[str, Any]:
@@ -263,10 +238,7 @@ def _terminal(info: Info) -> Update:
 
 
 def _skip_continuation(data: bytes) -> bytes:
-    """Return `data` without UTF-8 continuation bytes at its beginning.
-
-    They belong to a character whose start is missing.
-    """
+    """Return `data` without the rest of a character whose start is missing."""
     start = 0
     while start < min(_CONTINUATION_BYTES_MAX, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1

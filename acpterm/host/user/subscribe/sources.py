@@ -62,10 +62,7 @@ class LocalSource:
 
     @property
     def info(self) -> Info:
-        """The terminal's id, directory and command.
-
-        A directory or command that is not valid UTF-8 is replaced by None.
-        """
+        """The terminal's id, and its directory and command if they are valid UTF-8."""
         command, cwd = self.entry.command, self.entry.cwd
         return Info(
             self.entry.id,
@@ -144,11 +141,9 @@ class AgentSource:
 
 
 class Tombstone:
-    """Replaces `source`, the source of a terminal that the host no longer retains.
+    """Replaces the source of a terminal that the host no longer retains: has no output."""
 
-    Keeps the length of the output and how the program ended, but no output. `is_retained` is True,
-    so that no other tombstone replaces this one.
-    """
+    # `is_retained` is True, so that no other tombstone replaces this one.
 
     is_over: Final = True
     survives_session: Final = True
@@ -167,10 +162,7 @@ class Tombstone:
 
 
 def source_of(terminal: str, session: ObservedSession, registry: TerminalRegistry) -> Source | None:
-    """Return a source for a terminal of `session`; None if the session has no such terminal.
-
-    `terminal` is the terminal's id.
-    """
+    """Return a source for a terminal of `session`; None if the session has no such terminal."""
     entry = registry.get(terminal)
     if entry is not None:
         return LocalSource(entry, registry) if entry.session is session else None

@@ -58,12 +58,7 @@ _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
 
 
 class Subscriber:
-    """One subscription of a user's client to one session.
-
-    `encoder` encodes the updates in the format that the client has requested. `token`, which the
-    client has chosen, identifies the subscription in each notification. `backlog_bytes_max` is the
-    `bytes_max` of `UpdateBacklog`.
-    """
+    """One subscription of a user's client to one session."""
 
     def __init__(
         self,
@@ -121,7 +116,6 @@ class Subscriber:
         self._changed.unpark_all()
 
     def _add_terminals(self, call: str) -> None:
-        """Add a `TerminalCursor` for each terminal of the tool call `call` that has none yet."""
         known = self._session.tool_calls.get(call)
         for terminal in known.terminals if known else ():
             if terminal in self._cursors:
@@ -132,12 +126,7 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Schedule that the client gets the new output of a terminal that the agent runs itself.
-
-        `terminal` is the terminal's id, and `cursor` is the terminal's cursor. If the session has
-        forgotten the terminal and added it again, first set `cursor` to the beginning of the new
-        output. Schedule nothing if no tool call that shows the terminal was sent to the client.
-        """
+        """Let the client get the new output of a terminal that the agent runs itself."""
         old = cursor.source
         if old is None or isinstance(old, Tombstone) or not old.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
@@ -148,12 +137,7 @@ class Subscriber:
             self._due[cursor] = None
 
     def _remove_surplus(self) -> None:
-        """Bound the memory of terminals that only this subscriber still refers to.
-
-        If there are too many such terminals, tombstones replace the oldest ones, except those that
-        may still print output. The number of finished terminals whose ids are kept is bounded as
-        well.
-        """
+        """Bound the memory of terminals that only this subscriber refers to."""
         if len(self._cursors) <= _HELD_MAX:
             return
         alone = [c for c in self._cursors.values() if c.source and not c.source.is_retained]
@@ -167,11 +151,7 @@ class Subscriber:
                 del self._cursors[name]
 
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
-        """Watch a terminal for updates to send, until `source.is_over`.
-
-        Whenever there are updates, add the terminal's cursor to those that are due; then wait until
-        the task that sends all updates has sent them.
-        """
+        """Make the cursor due whenever there are updates, and wait until they were sent."""
         while not source.is_over:
             if not cursor.has_updates(source):
                 await source.entry.terminal.wait_changed()
@@ -233,11 +213,7 @@ class Subscriber:
             self._notify(self._encoder.call(call, {"status": status}, (), first=False))
 
     def _unshown(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
-        """Return the terminals that the client does not know yet, each as its cursor and source.
-
-        `terminals` are the ids to choose from. The client knows a terminal once it has been sent
-        a tool call that shows the terminal.
-        """
+        """Return the cursors and sources of terminals that no call sent to the client shows yet."""
         return [
             (cursor, cursor.source)
             for terminal in dict.fromkeys(terminals)
@@ -245,16 +221,11 @@ class Subscriber:
         ]
 
     def _with_updates(self, terminals: Iterable[str]) -> list[TerminalCursor]:
-        """Return the cursors of the terminals that have updates to send.
-
-        `terminals` are the ids to choose from. A terminal is left out if the client has not been
-        sent a tool call that shows the terminal.
-        """
+        """Return the cursors of terminals that a sent call shows, and that have updates to send."""
         found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
         return [c for c in found if c.call is not None and c.source and c.has_updates(c.source)]
 
     async def _send_turn(self, cursor: TerminalCursor) -> None:
-        """Send the updates of a terminal, with at most `TURN_BYTES_MAX` bytes of output."""
         self._due.pop(cursor, None)
         for _ in range(TURN_BYTES_MAX // CHUNK_BYTES):
             await self._connection.sender.drain()
@@ -267,7 +238,6 @@ class Subscriber:
             cursor.delivered.unpark_all()
 
     async def _send_current_output(self, cursor: TerminalCursor) -> None:
-        """Send all output that a terminal has printed so far, in any number of chunks."""
         source = cursor.source
         if source is not None:
             target = source.length
@@ -277,11 +247,7 @@ class Subscriber:
                     break
 
     def _send_step(self, cursor: TerminalCursor) -> bool:
-        """Send the next chunk of a terminal's output; return whether more output can be sent now.
-
-        If no more output can be sent now and the program has ended, also send how it ended, unless
-        this was sent before.
-        """
+        """Send the next chunk, or the end; return whether more output can be sent now."""
         updates, more = cursor.step(self._encoder)
         self._notify(updates)
         return more
@@ -304,15 +270,11 @@ class Subscriber:
             self._sent = {call: None for call in self._sent if calls.get(call)}
 
     def _next_due(self) -> TerminalCursor | None:
-        """Return the cursor of a terminal whose updates can be sent now; None if there is none."""
         now = trio.current_time()
         return next((cursor for cursor in self._due if cursor.next_turn <= now), None)
 
     def _is_over(self) -> bool:
-        """Return whether the subscription is over: the session is closed, and everything is sent.
-
-        Terminals that may continue to run (`Source.survives_session`) are not waited for.
-        """
+        """Return whether the session is closed and everything is sent, but for what runs on."""
         if self._backlog or not self._session.closed.is_set():
             return False
         sent = (cursor.source for cursor in self._cursors.values() if cursor.call is not None)

@@ -15,10 +15,7 @@ CHUNK_BYTES: Final = 32 * 1024
 
 
 class TerminalCursor:
-    """Records what one subscriber was sent about one terminal: output, and how its program ended.
-
-    `source` is the terminal to read from.
-    """
+    """What one subscriber was sent about one terminal: output, and how its program ended."""
 
     def __init__(self, source: Source) -> None:
         self.source: Source | None = source
@@ -35,11 +32,7 @@ class TerminalCursor:
         """Unparked when the updates for which the terminal was due have been sent."""
 
     def begin(self, call: str, source: Source) -> None:
-        """Allow `step` to return updates. Until `begin` is called, `step` returns none.
-
-        `call` is the id of the first tool call that shows the terminal; this tool call is about to
-        be sent. `source` is `self.source`, which the caller has found not to be None.
-        """
+        """Let `step` return updates: `call`, which shows the terminal, is about to be sent."""
         self.call, self._generation = call, source.generation
 
     def replace(self, source: Source) -> None:
@@ -52,11 +45,7 @@ class TerminalCursor:
         return sent != (source.length, source.generation, source.end)
 
     def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
-        """Advance the cursor by the next chunk of output, and encode the chunk.
-
-        If there is no more output now and the program has ended, also encode how it ended, unless
-        this was encoded before. Return the encoded updates, and whether there is more output now.
-        """
+        """Encode the next chunk, or the end; return also whether more can be sent now."""
         source, call = self.source, self.call
         if source is None or call is None:
             return (), False
