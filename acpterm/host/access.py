@@ -34,8 +34,9 @@ class Need(enum.Enum):
 class Access(Protocol):
     """What one peer may do with terminals: an agent's connection, or one of the user's."""
 
-    by: EndedBy
-    """Who the peer is, as the cause of what it does: `AGENT` or `USER`."""
+    @property
+    def by(self) -> EndedBy:
+        """Who the peer is, as the cause of what it does: `AGENT` or `USER`."""
 
     @property
     def host(self) -> HostState:
