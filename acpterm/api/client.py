@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
-from acpterm.api.agent_role import AgentRole
 from acpterm.api.connection import Connection
 from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
@@ -22,7 +21,6 @@ from acpterm.api.terminal import Terminal
 from acpterm.api.transport import (
     Opened,
 )
-from acpterm.api.user_role import UserRole
 from acpterm.client.user.requests import token_of
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived
@@ -67,11 +65,7 @@ class Client:
         self._connection = Connection(
             opened.connected, opened.name, opened.recovery, self._notified, self._recovered
         )
-        self._role: Role = (
-            UserRole(self._connection, settings, place.profile)
-            if place.session is None
-            else AgentRole(self._connection, place.session)
-        )
+        self._role: Final = Role(self._connection, place.session, settings, place.profile)
         self.role: Final[Literal["user", "agent"]] = self._role.kind
         self._cwd = None if place.cwd is None else os.path.abspath(place.cwd)
         self.directory: Final = place.directory
