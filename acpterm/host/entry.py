@@ -1,7 +1,7 @@
 """A terminal's entry in the registry: its owner, the session that created it, and its record."""
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
@@ -38,38 +38,22 @@ class AgentInfo:
         return self.process or self.connection_id
 
 
-class Session(Protocol):
-    """The session that created a terminal. `agent.session.Session` implements it."""
-
-    @property
-    def id(self) -> str:
-        """The session's id."""
-
-    @property
-    def agent(self) -> AgentInfo:
-        """The agent that the session belongs to."""
-
-    def calls_showing(self, identifier: str) -> list[str]:
-        """Return the ids of the tool calls that show the terminal with this id."""
-
-    def release(self, identifier: str) -> "TerminalEntry | None":
-        """Make a terminal's id invalid; None if it was before. Raises `RpcError` (-32002)."""
-
-
 class Origin:
-    """Stands in for the ended session of a restored terminal: has the session's id and agent."""
+    """The session that created a terminal; this base class stands in for one that has ended."""
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return an empty list: `TerminalEntry.tool_calls` then uses the terminal's record."""
+        """Return the ids of the tool calls that show a terminal: those in its record, if none."""
         del identifier
         return []
 
-    def release(self, identifier: str) -> None:
-        """Do nothing: no agent can use the terminal's id any more."""
+    def release(self, identifier: str) -> "TerminalEntry | None":
+        """Make the id of a terminal invalid for the agent."""
+        del identifier
+        return None
 
 
 class InputWait(NamedTuple):
@@ -104,7 +88,7 @@ class TerminalEntry:
         terminal: Terminal,
         record: TerminalRecord,
         writer: StateWriter,
-        session: Session | None = None,
+        session: Origin | None = None,
         launch: LaunchRecord | None = None,
     ) -> None:
         self.terminal: Final = terminal

@@ -14,11 +14,11 @@ from acpterm.acp.approvals import ApproverRequest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.methods import AGENT_METHODS
 from acpterm.host.agent.resumption import Resumption
-from acpterm.host.agent.session import Session
 from acpterm.host.host_state import HostState
 from acpterm.host.server.connection import Connection
 from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.server.peer import PeerProcess
+from acpterm.host.sessions.session import Session
 from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.methods import USER_METHODS, refusing

@@ -18,10 +18,9 @@ from acpterm.host.background import BackgroundMonitor
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.hooks import Hooks
-from acpterm.host.idle_terminal import IdleTerminal
 from acpterm.host.input_monitor import InputMonitor, input_wait
 from acpterm.host.launch.placement import CLEAN_UP_TIMEOUT_S
-from acpterm.host.limit_monitor import LimitMonitor
+from acpterm.host.limit_monitor import IdleTerminal, LimitMonitor
 from acpterm.host.memory import SessionMemory
 from acpterm.host.policy import HostPolicy
 from acpterm.host.quotas import Quotas

@@ -1,18 +1,13 @@
 """Kills terminals that have had no output and no input for as long as their limit `idle` allows.
 
-One task serves all terminals. It has one deadline per terminal, and sleeps until the earliest. At a
-deadline the task reads when the terminal was last active. If that was after the deadline was set,
-the terminal gets a new deadline; otherwise it is killed. So no work is done when a terminal is
-active, and still each kill is as punctual as the event loop.
+One task has one deadline per terminal, and sleeps until the earliest. At a deadline it reads when
+the terminal was last active, and kills it or sets a new deadline. So no work is done when a
+terminal is active, and still each kill is as punctual as the event loop.
 
 *Activity* is output of the program, and input typed by the user or by the agent. The replies of the
 emulator to the program's queries are no activity, and neither is an attached window as such; a
 window that resizes the terminal may cause output. Output that was not consumed yet counts as
 activity at the time of the check.
-
-A terminal is *watched* from `watch` until its program has exited, until it is promoted (the user
-then owns it, and the limit does not apply any more), or until it is killed for another reason. The
-monitor notices this at the terminal's next deadline.
 
 The time of the last activity is not stored. After a take-over, each terminal counts as active at
 that moment, so it may be idle longer than its limit, but is never killed too early. The limit
@@ -24,10 +19,15 @@ import heapq
 import itertools
 import math
 import time
+import weakref
 from collections.abc import Callable
 from typing import Final, Protocol
 
 import trio
+
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.registry import TerminalRegistry
+from acpterm.terminal.status import EndedBy
 
 # A deadline counts as passed this much before its time: because of rounding, a sleep until the
 # deadline may end just before it.
@@ -35,21 +35,14 @@ _TOLERANCE_S: Final = 1e-3
 
 
 class Watched(Protocol):
-    """A terminal that has the limit `idle`. `IdleTerminal` implements this protocol."""
+    """A terminal that has the limit `idle`."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether the limit no longer applies, for example because the program has exited."""
-
+    def is_over(self) -> bool: ...
     @property
-    def idle_s(self) -> float:
-        """How many seconds the terminal may be without activity."""
-
-    def last_activity(self) -> float:
-        """Return the time of the last activity, on the monitor's clock."""
-
-    def expire(self) -> None:
-        """Kill the terminal."""
+    def idle_s(self) -> float: ...
+    def last_activity(self) -> float: ...
+    def expire(self) -> None: ...
 
 
 class LimitMonitor:
@@ -97,3 +90,47 @@ class LimitMonitor:
 
     def _push(self, deadline: float, terminal: Watched) -> None:
         heapq.heappush(self._deadlines, (deadline, next(self._numbers), terminal))
+
+
+class IdleTerminal:
+    """A terminal that may be idle for `idle_s` seconds. Implements `Watched`."""
+
+    def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:
+        self.idle_s: Final = idle_s
+        # A weak reference, because the monitor refers to this object until the next deadline, which
+        # may be long after the terminal was forgotten.
+        self._entry: Final = weakref.ref(entry)
+        self._registry: Final = registry
+        # The start of the program, or of this worker, counts as activity.
+        self._last_input = time.monotonic()
+        entry.terminal.keyboard.listeners.append(self._record_input)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the limit no longer applies: it has ended, or is the user's, or is forgotten."""
+        entry = self._entry()
+        return (
+            entry is None
+            or entry.is_users
+            or entry.background_end is not None
+            or entry.released_at is not None
+            or entry.record.killed_by is not None
+        )
+
+    def last_activity(self) -> float:
+        """Return the time of the last output or input, or of the creation."""
+        entry = self._entry()
+        if entry is None:
+            return self._last_input
+        if entry.terminal.is_queued or not entry.terminal.catch_up():
+            return time.monotonic()
+        return max(self._last_input, entry.terminal.timeline.last or 0.0)
+
+    def expire(self) -> None:
+        """Kill the terminal's processes, because of the limit."""
+        if (entry := self._entry()) is not None:
+            self._registry.kill(entry, EndedBy.IDLE)
+
+    def _record_input(self, data: bytes, echoed: bool) -> None:
+        del data, echoed
+        self._last_input = time.monotonic()

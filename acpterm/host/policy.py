@@ -32,7 +32,10 @@ class HasLeftovers(Protocol):
     """A provider whose programs can outlive a killed daemon."""
 
     async def remove_leftovers(self, held: Collection[str]) -> int:
-        """Remove what killed daemons have left, except what the tokens `held` belong to."""
+        """Remove what killed daemons have left, such as containers; return how many were removed.
+
+        `held` are the clean-up tokens of terminals that still exist: what belongs to them is kept.
+        """
 
 
 @runtime_checkable
@@ -44,10 +47,15 @@ class EndsAll(Protocol):
 
 
 Stamp: TypeAlias = tuple[int, int, int]
+"""What changes when a file changes: its modification time, its size and its inode."""
 
 
 class HostPolicy:
-    """The policy of one host. `hidden`: paths that sandboxed programs must not reach."""
+    """The policy of one host.
+
+    `hidden` are the paths of acpterm's own files that programs in a sandbox must not reach.
+    `daemon` is the mark by which the host's containers and remote programs are recognised.
+    """
 
     def __init__(self, settings: Settings, hidden: Sequence[str], daemon: Daemon) -> None:
         self.profiles: Final = Profiles(settings)
@@ -73,7 +81,10 @@ class HostPolicy:
             await trio.sleep_forever()
 
     def judge(self) -> Judge:
-        """Return the judge, with the rules now in their file. Raises `RulesError`."""
+        """Return the judge of commands, with the rules that are in their file now.
+
+        Raises `RulesError` if the file is invalid.
+        """
         stamp = _stamp(self._rules_file)
         if self._judge is None or stamp != self._stamp:
             # If this raises, the next call reads the file again.
@@ -91,9 +102,14 @@ class HostPolicy:
         session: str | None = None,
         resources: SlurmResources | None = None,
     ) -> Placement:
-        """Return the placement of a program; `session` is that of `AgentConnection.session_key`."""
-        # Raises `RpcError`: -32603 if the provider cannot be used, -32602 for resources that it
-        # does not support.
+        """Return the placement of a program in the provider with the name `provider`.
+
+        The program may write in `workspace`, and use the network if `network` is set. `session`
+        identifies the agent's session (`AgentConnection.session_key`); None for the user.
+        `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`:
+        -32603 if the provider cannot be used, -32602 if the request may not ask for `resources`
+        (see `check_resources`).
+        """
         try:
             found = self.provider(provider)
         except ProviderError as error:
@@ -111,19 +127,29 @@ class HostPolicy:
         )
 
     def end_session(self, session: str) -> None:
-        """Release what places hold for an agent's ended session, such as an allocation of Slurm."""
+        """Release what places hold for the agent's ended session, such as an allocation of Slurm.
+
+        `session` identifies the session, as in `placement`.
+        """
         for provider in self._providers.values():
             if isinstance(provider, RemoteProvider):
                 provider.end_session(session)
 
     def end_all(self) -> None:
-        """Start to end all programs of the providers that can end them together; do not wait."""
+        """Start to end all programs of the providers that implement `EndsAll`; do not wait.
+
+        Programs of other providers are not ended here.
+        """
         for provider in self._providers.values():
             if isinstance(provider, EndsAll):
                 provider.end_all()
 
     def provider(self, name: str) -> Provider:
-        """Return the provider with this name, created at its first use. Raises `ProviderError`."""
+        """Return the provider with this name; create the provider when it is first used.
+
+        `name` is one of `providers.provider.NAMES`, or names a place. Raises `ProviderError` if the
+        settings lack what the provider needs.
+        """
         if name not in self._providers:
             provider = make(
                 name,
@@ -138,7 +164,12 @@ class HostPolicy:
         return self._providers[name]
 
     def remote(self, provider: str, token: str | None) -> RemoteProgram | None:
-        """Return a restored terminal's program on another host, if it can be reached."""
+        """Return the program of a restored terminal, if the program runs on another host.
+
+        `provider` is the name of the provider, and `token` the terminal's clean-up token. Return
+        None if the program runs here, if there is no token, or if the settings do not have the
+        place any more.
+        """
         try:
             return remote_program(self.provider(provider), token)
         except ProviderError as error:
@@ -146,7 +177,11 @@ class HostPolicy:
             return None
 
     async def clean_up(self, provider: str, token: str) -> bool:
-        """Remove what is left of a terminal; return whether that succeeded. Errors are logged."""
+        """Call the provider with this name, to remove what is left of a terminal.
+
+        `token` is the terminal's clean-up token. Return whether the provider has succeeded. Errors
+        are logged, not raised.
+        """
         try:
             await self.provider(provider).clean_up(token)
         except ProviderError as error:
@@ -158,8 +193,12 @@ class HostPolicy:
         return True
 
     async def remove_leftovers(self, held: Collection[str]) -> None:
-        """Remove the containers that killed daemons have left, except those of `held`."""
-        # With all engines: an agent may have requested one that no setting selects.
+        """Remove the containers that killed daemons have left, with all container engines.
+
+        An agent may have requested any engine, even if neither the settings nor a profile select
+        it. Without the setting `image` there are no containers, so do nothing. `held` are the
+        clean-up tokens of this host's terminals, whose containers are kept.
+        """
         if self._settings.image is None:
             return
         for name in ENGINES:
@@ -172,7 +211,10 @@ class HostPolicy:
 
 
 def _stamp(path: str) -> Stamp | None:
-    """Return what changes when a file changes; None if the file cannot be accessed."""
+    """Return a file's modification time, size and inode, to notice when the file has changed.
+
+    Return None if the file does not exist or is not accessible.
+    """
     try:
         status = os.stat(path)
     except OSError:

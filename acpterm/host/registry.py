@@ -16,7 +16,7 @@ An entry's states:
 A terminal is owned by its creator: an agent or the user. The user can become the owner of an
 agent's terminal (`promote`), which cannot be undone. A terminal that the user owns outlives every
 connection. If an agent created it, that agent can only read its output and release its id (see
-`agent.session`).
+`sessions.session`).
 
 Memory is bounded. A terminal is *over* when it is released, or when the user owns it and its
 program has exited. Terminals that are over are forgotten, the oldest first, when there are too

@@ -16,7 +16,7 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
 from acpterm.host.approvals import restored
-from acpterm.host.entry import AgentInfo, Origin, Session, TerminalEntry
+from acpterm.host.entry import AgentInfo, Origin, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
@@ -189,9 +189,7 @@ class Restorer:
             self._resumption.restored(connection)
         return self._connections.get(name)
 
-    def _session(
-        self, connection: AgentConnection | None, record: TerminalRecord
-    ) -> Session | None:
+    def _session(self, connection: AgentConnection | None, record: TerminalRecord) -> Origin | None:
         if record.session is None:
             return None
         if connection and (

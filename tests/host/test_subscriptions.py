@@ -13,9 +13,8 @@ from msgspec import Raw
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import from_v2
 from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.session import Session
-from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo
+from acpterm.host.sessions.session import Session, SessionRecords
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
@@ -404,7 +403,7 @@ def say(session, step):
 
 async def same_for_all(form, room, steps):
     session = Session(
-        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates()
+        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates().confirm
     )
     readers = []
 
@@ -444,7 +443,7 @@ async def test_output_of_a_terminal_that_was_forgotten_and_described_again_is_se
 
     names = [f"t{number}" for number in range(20)]
     session = Session(
-        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates()
+        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates().confirm
     )
     reader = Reader("meta")
     subscriber = Subscriber(reader, session, V1MetaEncoder(), "t")

@@ -30,8 +30,6 @@ from acpterm.host.access import Need
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
-from acpterm.host.agent.session import Session, no_such_terminal
-from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
@@ -40,6 +38,7 @@ from acpterm.host.memory import ConnectionMemory
 from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
 from acpterm.host.server.dispatch import Sender
+from acpterm.host.sessions.session import Session, SessionRecords, no_such_terminal
 from acpterm.host.state.records import (
     ConnectionRecord,
     ContextRecord,
@@ -332,7 +331,7 @@ class AgentConnection:
 
     def _new_session(self, identifier: str, number: int) -> Session:
         records = SessionRecords(self.host.state_writer, self.agent.connection_id, number)
-        return Session(identifier, self.agent, records, self.creates)
+        return Session(identifier, self.agent, records, self.creates.confirm)
 
     def add_relayed_agent(self) -> None:
         """If the process that connected is only a relay, add the agent's process to `holders`."""

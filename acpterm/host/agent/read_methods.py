@@ -28,10 +28,10 @@ from acpterm.acp.terminal import (
 from acpterm.acp.user_api import ListResponse
 from acpterm.host.access import Need
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event, event_notification
 from acpterm.host.input_monitor import input_wait
+from acpterm.host.sessions.session import Session
 from acpterm.host.terminal_info import (
     background,
     exit_code,

@@ -26,11 +26,11 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.approvals import expire_unclaimed, send_pending
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import Event
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.launch.validation import check_absolute, directory_of
+from acpterm.host.sessions.session import Session
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy

@@ -18,12 +18,12 @@ from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.agent.judgement import Judgement
-from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.placement import resources_of
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import directory_of, seconds
+from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId, TerminalRecord, pack_text
 from acpterm.host.terminal_info import (
     cwd_gone,

@@ -16,7 +16,7 @@ from acpterm.host.entry import TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.server.dispatch import Sender
-from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.session import Session
 from acpterm.host.terminal_info import gives_signal_code
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
@@ -26,7 +26,7 @@ from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
-Sessions: TypeAlias = Callable[[], Iterable[ObservedSession]]
+Sessions: TypeAlias = Callable[[], Iterable[Session]]
 
 
 class UserConnection:

@@ -15,7 +15,7 @@ from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, Status
 from acpterm.acp.user_streams import EventsRequest, SubscribeRequest
 from acpterm.host.events import Subscription, event_notification
 from acpterm.host.launch.environment import requested_context
-from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.session import Session
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
@@ -154,7 +154,7 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
     return Empty()
 
 
-def _find_session(user: UserConnection, identifier: str, connection: str | None) -> ObservedSession:
+def _find_session(user: UserConnection, identifier: str, connection: str | None) -> Session:
     """Return the session with this id, of this or any connection."""
     sessions = list(user.sessions())
     found = [

@@ -34,7 +34,11 @@ from acpterm.terminal.status import EndedBy
 
 
 async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInfo:
-    """`_acpterm/terminal/create`: create a terminal that the user owns."""
+    """`_acpterm/terminal/create`: create a terminal that the user owns.
+
+    Raises `RpcError`: -32602 for invalid params, such as a name that another terminal has; -32603
+    if the provider cannot be used, or the program cannot be started.
+    """
     host, settings = user.host, user.settings
     request = LaunchRequest(
         settings,
@@ -84,7 +88,11 @@ def _record_create(
 def _launch_of(
     params: UserCreateRequest, context: ExecContext, request: LaunchRequest
 ) -> LaunchRecord | None:
-    """Return the launch record of a new terminal; None if the environment is too large to store."""
+    """Return the launch record of a new terminal; None if the environment is too large to store.
+
+    `params` are those of the create request, and `context` is the client's execution context.
+    `request` is the launch request made from these two; its directory is recorded.
+    """
     record = ContextRecord.from_context(context._replace(cwd=request.cwd))
     if record is None:
         return None
@@ -107,7 +115,14 @@ def _users_placement(
     *,
     resources: ResourcesParams | None = None,
 ) -> Placement:
-    """Return the placement of a program of the user."""
+    """Return the placement of a program of the user.
+
+    The program may write in its working directory `cwd`, and use the network. `provider` is the
+    name of a provider; None means `local`, since the setting `provider` is for agents.
+    `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`: -32602
+    if the provider is unknown, or does not support the resources; -32603 if the provider cannot be
+    used.
+    """
     name = provider or "local"
     if name not in (*NAMES, *host.settings.places):
         known = ", ".join((*NAMES, *host.settings.places))
@@ -121,6 +136,11 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     The new terminal has the name, size, command, environment and resources of the old terminal. If
     the old terminal was to be removed at the end of its program, so is the new terminal. Once the
     new program has started, the old terminal is forgotten.
+
+    Raises `RpcError`: -32602 if the user did not create the old terminal, if it is being restarted
+    already, if another terminal has its name, or if its directory cannot be used; -32002 if there
+    is no such terminal, or if it is removed during the restart; -32603 if the program cannot be
+    started again.
     """
     host = user.host
     entry = user.resolve(params, Need.READ)
@@ -179,7 +199,12 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 
 @contextmanager
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
-    """Treat a terminal as being restarted during the block."""
+    """Treat a terminal as being restarted during the block.
+
+    The terminal then counts as not over (`TerminalEntry.is_over`), so that no other terminal can
+    get its name. If the terminal is to be removed when its program ends, the terminal is removed
+    only after the block. Raises `RpcError` (-32602) if another terminal has the name already.
+    """
     with registry.reserve_name(entry.name if entry.is_over else None):
         entry.is_restarting = True
     try:

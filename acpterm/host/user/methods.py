@@ -50,7 +50,6 @@ from acpterm.host.user import (
     launch_methods,
     policy_methods,
     review_methods,
-    share_methods,
     terminal_methods,
     web_methods,
 )
@@ -100,9 +99,11 @@ USER_METHODS = MethodTable(
         "_acpterm/token/create": Method(TokenCreateRequest, web_methods.create_token),
         "_acpterm/token/list": Method(NoParams, web_methods.tokens),
         "_acpterm/token/remove": Method(TokenRemoveRequest, web_methods.remove_token),
-        "_acpterm/share/create": Method(ShareCreateRequest, share_methods.create, acts_first=True),
-        "_acpterm/share/list": Method(NoParams, share_methods.list_all),
-        "_acpterm/share/revoke": Method(ShareRevokeRequest, share_methods.revoke),
+        "_acpterm/share/create": Method(
+            ShareCreateRequest, web_methods.share, acts_first=True
+        ),
+        "_acpterm/share/list": Method(NoParams, web_methods.shares),
+        "_acpterm/share/revoke": Method(ShareRevokeRequest, web_methods.revoke_share),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
         "_acpterm/shutdown": Method(NoParams, daemon_methods.shutdown),

@@ -21,7 +21,11 @@ from acpterm.runtime.shell import find_shell
 
 
 def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
-    """`_acpterm/command/check`: return how a command would be judged if an agent requested it."""
+    """`_acpterm/command/check`: return how a command would be judged if an agent requested it.
+
+    Raises `RpcError`: -32602 for an invalid command or directory, or an unknown profile; -32603 if
+    the file of rules is invalid.
+    """
     check_command(params.command, params.args)
     check_size(params.command, params.args, {}, user.context.rlimits)
     if params.cwd is not None:

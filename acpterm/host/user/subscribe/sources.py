@@ -11,7 +11,7 @@ from acpterm.acp.terminal_updates import Info, ProgramExit
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.sessions.agent_terminals import AgentTerminal
-from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.session import Session
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.terminal.private_ring import Slice
 
@@ -161,7 +161,7 @@ class Tombstone:
         return Slice(b"", self.length, self.length - since)
 
 
-def source_of(terminal: str, session: ObservedSession, registry: TerminalRegistry) -> Source | None:
+def source_of(terminal: str, session: Session, registry: TerminalRegistry) -> Source | None:
     """Return a source for a terminal of `session`; None if the session has no such terminal."""
     entry = registry.get(terminal)
     if entry is not None:

@@ -38,7 +38,7 @@ from msgspec import Raw
 
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.raw_json import items, members, text
-from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.session import Session
 from acpterm.host.sessions.tool_calls import CALLS_MAX
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.backlog import BACKLOG_BYTES_MAX, UpdateBacklog, snapshot
@@ -63,7 +63,7 @@ class Subscriber:
     def __init__(
         self,
         user: UserConnection,
-        session: ObservedSession,
+        session: Session,
         encoder: UpdateEncoder,
         token: str,
         *,

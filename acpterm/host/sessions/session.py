@@ -14,23 +14,22 @@ by the first request that names it. It has a directory only if `_acpterm/session
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
-from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.session_records import SessionRecords
-from acpterm.host.entry import AgentInfo, TerminalEntry
+from acpterm.host.entry import AgentInfo, Origin, TerminalEntry
 from acpterm.host.names import named
 from acpterm.host.sessions.agent_terminals import AgentTerminals
-from acpterm.host.sessions.observed import Observer
 from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
+from acpterm.host.state.store import session_key, tool_call_key
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.policy.questions import Answer, Prefix, Question
 from acpterm.policy.session_decisions import SessionDecisions
@@ -46,17 +45,66 @@ _STORED_CWD_BYTES_MAX: Final = 4096
 _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
 
+Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
+"""Called with a tool call's id or None, the members, and the ids of agents' terminals."""
 
-class Session:
+
+class SessionRecords:
+    """Stores the records of a session and its tool calls, from `store` to `remove`."""
+
+    def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
+        self._writer: Final = writer
+        self._connection: Final = connection
+        self._number: Final = number
+        self._key: Final = session_key(connection, number)
+        self._is_stored = False
+
+    def store(self, record: Callable[[], SessionRecord]) -> None:
+        """Begin to store the session: before this call, `changed` has no effect."""
+        self._is_stored = True
+        self.changed(record)
+
+    def restored(self) -> None:
+        """Set the state to *stored*: the previous worker has stored the session."""
+        self._is_stored = True
+
+    def changed(self, record: Callable[[], SessionRecord]) -> None:
+        """Schedule the session's changed record to be stored before the next response is sent."""
+        if self._is_stored:
+            self._writer.changed(self._key, lambda: record().encode())
+
+    def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
+        """Schedule the record of the tool call with this number to be stored or removed."""
+        key = tool_call_key(self._connection, self._number, number)
+        if record is None:
+            self._writer.removed(key)
+        elif self._is_stored:
+            self._writer.changed(key, lambda: record().encode())
+
+    def remove(self, calls: Iterable[int]) -> None:
+        """Schedule the records of the session and of its tool calls to be removed."""
+        if not self._is_stored:
+            return
+        self._is_stored = False
+        for number in calls:
+            self.call_changed(number, None)
+        self._writer.removed(self._key)
+
+
+class Session(Origin):
     """A session of an agent's connection: its terminals, its directory and its tool calls."""
 
     def __init__(
-        self, identifier: str, agent: AgentInfo, records: SessionRecords, creates: Creates
+        self,
+        identifier: str,
+        agent: AgentInfo,
+        records: SessionRecords,
+        confirm: Callable[[TerminalEntry], object],
     ) -> None:
-        self.id: Final = identifier
-        self.agent: Final = agent
+        super().__init__(identifier, agent)
         self._records: Final = records
-        self._creates: Final = creates
+        # Called with each terminal that a request names.
+        self._confirm: Final = confirm
         self._cwd: str | None = None
         self._workspace: str | None = None
         self._cancelled = 0
@@ -189,7 +237,7 @@ class Session:
         entry = self.find(identifier)
         if entry is None:
             raise self._no_such(identifier)
-        self._creates.confirm(entry)
+        self._confirm(entry)
         return entry
 
     def owned(self, identifier: str, what: str) -> TerminalEntry:
@@ -215,7 +263,7 @@ class Session:
                 return None
             raise self._no_such(identifier)
         del self.entries[entry.id]
-        self._creates.confirm(entry)
+        self._confirm(entry)
         # The session's record is stored before the terminal's. If the worker dies in between, the
         # next one still has the terminal, and a repeated request releases it.
         self._released[entry.id] = None
