@@ -39,12 +39,10 @@ class Access(Protocol):
         """Who the peer is, as the cause of what it does: `AGENT` or `USER`."""
 
     @property
-    def host(self) -> HostState:
-        """What all connections share."""
+    def host(self) -> HostState: ...
 
     @property
-    def sender(self) -> Sender:
-        """The object that sends notifications to the peer."""
+    def sender(self) -> Sender: ...
 
     @property
     def signal_code(self) -> bool:
@@ -63,5 +61,4 @@ class Access(Protocol):
     def info(self, entry: TerminalEntry) -> TerminalInfo:
         """Describe a terminal as the peer may see it."""
 
-    def cancel_on_close(self) -> AbstractContextManager[None]:
-        """Cancel the block when the user's connection closes."""
+    def cancel_on_close(self) -> AbstractContextManager[None]: ...

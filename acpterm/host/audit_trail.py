@@ -22,7 +22,6 @@ from acpterm.pty.background import Background
 Value: TypeAlias = str | int | list[str] | None
 
 COMMAND_CHARS_MAX: Final = 16 * 1024
-"""Maximum characters of a command, with its arguments, in the audit log."""
 _CUT: Final = "…"
 _BY_BUS_EVENT: Final = {event.bus: name for name, event in EVENTS.items() if event.bus}
 # Reports of the focus, and answers to queries. CSI 1;2R to 1;8R are F3 with modifiers. No answer
@@ -36,7 +35,6 @@ _SENT_BY_WINDOW: Final = re.compile(
 def open_audit_log(
     settings: Settings, writer: StateWriter, previous: AuditRecord | None
 ) -> AuditLog | None:
-    """Return the audit log of the settings; None if it is disabled."""
     if not settings.audit:
         return None
 
@@ -59,7 +57,6 @@ class AuditTrail:
         self._log: Final = log
 
     def record(self, event: str, terminal: TerminalEntry | None = None, /, **fields: Value) -> None:
-        """Record an event, one of `EVENTS`; leave out fields that are None."""
         if self._log is not None:
             who = {} if terminal is None else _identity(terminal)
             self._log.record(event, **who, **fields)
@@ -67,7 +64,6 @@ class AuditTrail:
     def on_bus_event(
         self, kind: str, entry: TerminalEntry, by: str | None, share: str | None = None
     ) -> None:
-        """Record an event of the event bus, such as `killed`, if it is audited."""
         name = _BY_BUS_EVENT.get(kind)
         if self._log is None or name is None:
             return

@@ -43,7 +43,6 @@ class BackgroundMonitor:
         self._added: Final = trio.lowlevel.ParkingLot()
 
     def watch(self, entry: TerminalEntry) -> None:
-        """Watch a terminal whose program has exited, until nothing runs on."""
         self._watched[entry.id] = _Watched(entry)
         self._added.unpark_all()
 
@@ -75,11 +74,9 @@ class BackgroundMonitor:
         return found or NO_BACKGROUND
 
     async def check_all(self) -> None:
-        """Check now all terminals whose exited program may have left something running."""
         await self._for_each(lambda watched: self._settle(watched.entry))
 
     async def run(self) -> None:
-        """Check all watched terminals periodically, until cancelled."""
         while True:
             while not self._watched:
                 await self._added.park()

@@ -37,7 +37,6 @@ from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_e
 from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""How long a daemon waits for its first connection."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
@@ -53,8 +52,7 @@ class WebServer(WebInterface, Protocol):
     def restore(self, entry: StoredEntry | None) -> None:
         """Take over the listening socket of the previous worker, before `run`."""
 
-    async def run(self, host: Host) -> None:
-        """Serve requests to `host` until cancelled."""
+    async def run(self, host: Host) -> None: ...
 
 
 async def serve(

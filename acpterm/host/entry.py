@@ -19,18 +19,14 @@ if TYPE_CHECKING:
 TOOL_CALLS_MAX: Final = 64
 """How many tool calls a terminal's record and description name: the newest ones."""
 TOOL_CALL_ID_MAX: Final = 512
-"""Characters of a tool call's id. A longer id is left out of a terminal's description."""
+"""Characters of a tool call's id."""
 
 
 class AgentInfo:
-    """The agent that a session or terminal belongs to: its name, process and connection's id."""
-
     def __init__(self, connection: str) -> None:
         self.connection_id: Final = connection
         self.name: str | None = None
-        """The name that the agent sent in `initialize`; None if it sent none."""
         self.process: tuple[int, float] | None = None
-        """The pid and the start time of the agent's process; None if it is not known."""
 
     @property
     def identity(self) -> tuple[int, float] | str:
@@ -51,7 +47,6 @@ class Origin:
         return []
 
     def release(self, identifier: str) -> "TerminalEntry | None":
-        """Make the id of a terminal invalid for the agent."""
         del identifier
         return None
 
@@ -94,20 +89,17 @@ class TerminalEntry:
         self.terminal: Final = terminal
         self.record: Final = record
         self.session: Final = session
-        """The session that created the terminal; None if the user did."""
         self.cwd: Final = unpack_text(record.cwd)
         self.exited_at: float | None = None
         """When the program exited, in seconds since 1970; None while it runs."""
         self.waiting = InputWait()
         self.asked_at = 0.0
         """When the last event `waiting` was published, on the clock `time.monotonic`."""
-        """Whether the program waited for input at the input monitor's last check."""
         self.background = NO_BACKGROUND
         """What the exited program has left running, as of the last check."""
         self.background_end: float | None = None
         """When the program and its background had ended, on the boot clock; else None."""
         self.window_count = 0
-        """How many windows are attached; kept up to date by `Windows`."""
         self.write_token: str | None = None
         """The token of the last write request that had one: the same token means a repetition."""
         self.launch: Final = launch
@@ -122,27 +114,22 @@ class TerminalEntry:
 
     @property
     def id(self) -> str:
-        """The terminal's id."""
         return self.terminal.id
 
     @property
     def command(self) -> str:
-        """The command as one line of limited length."""
         return self.record.command
 
     @property
     def name(self) -> str | None:
-        """The name that its creator or the user gave to the terminal; None if it has none."""
         return self.record.name
 
     @property
     def is_users(self) -> bool:
-        """Whether the user owns the terminal."""
         return self.record.is_users
 
     @property
     def is_given(self) -> bool:
-        """Whether the user owns the terminal only because its agent gave it away."""
         return self.record.is_given
 
     @property
@@ -152,32 +139,26 @@ class TerminalEntry:
 
     @property
     def is_created_by_user(self) -> bool:
-        """Whether the user created the terminal; False for a promoted one."""
         return self.connection_id is None
 
     @property
     def connection_id(self) -> str | None:
-        """The id of the agent's connection that created the terminal; None if the user did."""
         return self.record.connection
 
     @property
     def retained_bytes(self) -> int:
-        """The memory that the terminal's retained output takes, in bytes."""
         return self.terminal.retained_bytes
 
     @property
     def created_at(self) -> float:
-        """When the terminal was created, in seconds since 1970."""
         return self.record.created_time
 
     @property
     def released_at(self) -> float | None:
-        """When the terminal was released, in seconds since 1970; None if it was not released."""
         return self.record.released_time
 
     @property
     def is_ending(self) -> bool:
-        """Whether the program has been killed and has not exited yet."""
         return self.record.killed_at is not None and self.terminal.exit is None
 
     @property
@@ -187,7 +168,6 @@ class TerminalEntry:
 
     @property
     def recording(self) -> str | None:
-        """The path of the terminal's recording; None if there is none."""
         return self.record.recording
 
     @property
@@ -217,7 +197,6 @@ class TerminalEntry:
         return self.record.started_at + (0 if exit_ is None else exit_.wall)
 
     def mark_changed(self) -> None:
-        """Schedule the record to be stored before the next response is sent."""
         if not self._is_forgotten:
             self._writer.changed(self._key, self.record.encode)
 
@@ -232,22 +211,18 @@ class TerminalEntry:
         self._is_forgotten = True
 
     def set_recording(self, path: str | None) -> None:
-        """Record the path of the recording; None means that there is no recording any more."""
         self.record.recording = path
         self.mark_changed()
 
     def set_recorded(self, progress: RecordingRecord | None) -> None:
-        """Record how far the recording has got; None means that the recording has ended."""
         self.record.recorded = progress
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule the create request (`launch`), if any, to be stored for `acpterm restart`."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 
     def record_size(self, cols: int, rows: int) -> None:
-        """Record the size, in cells, that the terminal has while no window is attached."""
         self.record.cols, self.record.rows = cols, rows
         self.mark_changed()
 
@@ -275,7 +250,6 @@ class TerminalEntry:
         self.mark_changed()
 
     def record_release(self, by: EndedBy) -> None:
-        """Record the terminal's release: when, why (`by`), and which tool calls show it."""
         self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by

@@ -66,7 +66,6 @@ class Subscription:
         self._has_events: Final = trio.lowlevel.ParkingLot()
 
     def put(self, event: Event) -> None:
-        """Queue an event, if it is wanted; drop the oldest ones if the queue is full."""
         if not self._is_wanted(event):
             return
         self._queue.append(event)
@@ -77,7 +76,6 @@ class Subscription:
         self._has_events.unpark_all()
 
     async def next(self) -> tuple[Event, int]:
-        """Wait for the next event. Return it, and the number of events dropped just before it."""
         while not self._queue:
             await self._has_events.park()
         dropped, self._dropped = self._dropped, 0
@@ -117,14 +115,12 @@ class EventBus:
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether the event bus has any subscription."""
         return bool(self._subscriptions)
 
     @contextmanager
     def subscribe(
         self, is_wanted: Callable[[Event], bool] = lambda _: True
     ) -> Iterator[Subscription]:
-        """Subscribe to the wanted events, by default all, for the duration of the block."""
         subscription = Subscription(is_wanted)
         self._subscriptions.add(subscription)
         try:
@@ -133,7 +129,6 @@ class EventBus:
             self._subscriptions.discard(subscription)
 
     def publish(self, event: Event) -> None:
-        """Queue an event for every subscription."""
         for subscription in self._subscriptions:
             subscription.put(event)
 
@@ -149,5 +144,4 @@ class EventBus:
     def record_terminal(
         self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
     ) -> None:
-        """Record an event in the audit log only."""
         self._trail.on_bus_event(event, entry, by, share)

@@ -153,7 +153,6 @@ class Host:
         return bool(is_connected) or self.state.registry.is_busy
 
     async def wait_changed(self) -> None:
-        """Wait until the result of `is_needed` may have changed."""
         await self.state.changed.park()
 
     def _sessions(self) -> Iterator[Session]:
@@ -161,7 +160,6 @@ class Host:
             yield from list(agent.sessions.values())
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the agents' socket; close it if its peer has another uid."""
 
         async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
             with PeerProcess(stream) as peer:
@@ -212,7 +210,6 @@ class Host:
             _log.error("a connection failed", exc_info=error)
 
     async def close(self) -> None:
-        """Close all connections, and each one that is opened later; wait until they have ended."""
         if not self._ending:
             self._ending = True
             self.state.close_by(trio.current_time() + _END_TIMEOUT_S)
@@ -244,7 +241,6 @@ class Host:
             on_terminate()
 
     async def end_terminals(self) -> None:
-        """End all terminals, since the keeper has died; wait a limited time for their exits."""
         _log.error("the keeper is lost: all terminals are ended")
         self.pool.lose_keeper()
         with trio.move_on_after(_END_TIMEOUT_S):

@@ -50,7 +50,6 @@ def _nothing() -> None:
 
 
 def _own_paths(settings: Settings, daemon_info: "DaemonInfo") -> list[str]:
-    """Return the paths of acpterm's own files, which programs in a sandbox must not reach."""
     sockets = (daemon_info.agent_socket, daemon_info.user_socket)
     return [
         *(path for path in sockets if path is not None),
@@ -76,24 +75,17 @@ class DaemonInfo(NamedTuple):
     """What a host knows about its daemon; the defaults are for a host that is not in a daemon."""
 
     agent_socket: str | None = None
-    """The path of the socket for agents; None without a daemon."""
     user_socket: str | None = None
-    """The path of the socket for the user's clients; None without a daemon."""
     idle_exit_s: float | None = None
-    """After how many idle seconds the daemon ends; None means never."""
     end: Callable[[], None] = _nothing
-    """Request the end of the daemon, and return at once."""
     reaches_user: bool = True
     """Whether a user may come and answer; if not, unattended questions are refused."""
     web: WebInterface | None = None
-    """The daemon's HTTP server; None if there is none."""
     sources: Mapping[str, str] = MappingProxyType({})
     """Where the settings come from, by name; settings with their default value are absent."""
 
 
 class HostState:
-    """The objects that all connections of one host share."""
-
     def __init__(
         self,
         settings: Settings,
@@ -117,11 +109,8 @@ class HostState:
         """The deadline for closing the host, on trio's clock; infinite until it is closed."""
         self._clean_ups: Final[set[trio.CancelScope]] = set()
         self.tracking: Final = trees.tracking
-        """How the processes of terminals are tracked: `cgroup` or `subreaper`."""
         self.agents = 0
-        """The number of open connections of agents."""
         self.users = 0
-        """The number of open connections of the user's clients."""
         self.session_memory: Final = SessionMemory()
         self.approvals: Final = Approvals()
         self.approval_records: Final = ApprovalRecords(self.state_writer)
@@ -130,7 +119,6 @@ class HostState:
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
         self.audit_log: Final = open_audit_log(settings, self.state_writer, audit)
-        """The audit log; None if the settings disable it."""
         self.trail: Final = AuditTrail(self.audit_log)
         self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
@@ -156,7 +144,6 @@ class HostState:
 
     @property
     def uptime(self) -> float:
-        """Seconds since the daemon's first worker started."""
         return boot_time() - self._record.started_at
 
     def new_connection_name(self) -> str:
@@ -166,7 +153,6 @@ class HostState:
         return f"c{self._record.connections}"
 
     def reserve_connection(self, name: str) -> None:
-        """Prevent `name`, the id of a restored connection, from being used again."""
         number = name.removeprefix("c")
         if number.isdigit():
             self._record.connections = max(self._record.connections, int(number))
@@ -193,7 +179,6 @@ class HostState:
             entry.mark_changed()
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Register a terminal of the previous worker, and resume its recording, if any."""
         record = entry.record
         if record.recorded is not None and record.recording is not None:
             self._recorder.resume(
@@ -209,7 +194,6 @@ class HostState:
         self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
-        """Start a task that removes what the provider leaves, if it leaves anything."""
         if entry.record.clean_up_token is not None:
             self.start_task(self._clean_up, entry)
 

@@ -66,7 +66,6 @@ class InputMonitor:
         self._bus.publish_terminal("waiting", entry)
 
     async def run(self) -> None:
-        """Check all running terminals periodically, while the event bus has subscriptions."""
         while True:
             await trio.sleep(PERIOD_S)
             if not self._bus.has_subscribers:

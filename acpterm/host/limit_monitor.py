@@ -35,8 +35,6 @@ _TOLERANCE_S: Final = 1e-3
 
 
 class Watched(Protocol):
-    """A terminal that has the limit `idle`."""
-
     @property
     def is_over(self) -> bool: ...
     @property
@@ -57,13 +55,11 @@ class LimitMonitor:
         self._changed: Final = trio.lowlevel.ParkingLot()
 
     def watch(self, terminal: Watched) -> None:
-        """Watch a terminal until its limit does not apply any more."""
         self._push(terminal.last_activity() + terminal.idle_s, terminal)
         if self._deadlines[0][2] is terminal:
             self._changed.unpark_all()
 
     async def run(self) -> None:
-        """Expire idle terminals until cancelled."""
         while True:
             # Compute a duration, because this clock need not be trio's, which tests replace.
             left = self._check() - self._clock()
@@ -107,7 +103,6 @@ class IdleTerminal:
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit no longer applies: it has ended, or is the user's, or is forgotten."""
         entry = self._entry()
         return (
             entry is None
@@ -127,7 +122,6 @@ class IdleTerminal:
         return max(self._last_input, entry.terminal.timeline.last or 0.0)
 
     def expire(self) -> None:
-        """Kill the terminal's processes, because of the limit."""
         if (entry := self._entry()) is not None:
             self._registry.kill(entry, EndedBy.IDLE)
 

@@ -16,11 +16,8 @@ TOTAL_BYTES: Final = 128 * 1024 * 1024
 
 
 class Counted(Protocol):
-    """A session whose memory `SessionMemory` and `ConnectionMemory` count and limit."""
-
     @property
-    def size(self) -> int:
-        """About how many bytes of memory the session takes."""
+    def size(self) -> int: ...
 
 
 C = TypeVar("C", bound=Counted)
@@ -44,7 +41,6 @@ class SessionMemory:
                 return
 
     def is_within_limit(self) -> bool:
-        """Return whether all sessions together take at most `TOTAL_BYTES`."""
         return self.total <= TOTAL_BYTES
 
 
@@ -73,7 +69,6 @@ class ConnectionMemory(Generic[C]):
         self._sizes[session] = session.size
 
     def remove(self, session: C) -> None:
-        """Stop counting the memory of a session."""
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
@@ -88,7 +83,6 @@ class ConnectionMemory(Generic[C]):
                 return
 
     def close(self) -> None:
-        """Stop counting the memory of the connection's sessions."""
         self._add(-self.total)
         self._sizes.clear()
         self._memory.connections.discard(self)

@@ -75,7 +75,6 @@ class Numbers:
         self._last: Final[BoundedDict[str, int]] = BoundedDict(_STEMS_MAX)
 
     def record(self, name: str) -> None:
-        """Record the name of a terminal, whose number is then never given again."""
         if found := _NUMBERED.fullmatch(name):
             stem, number = found[1], int(found[2])
             self._last[stem] = max(number, self._last.get(stem, 0))
@@ -116,7 +115,6 @@ def check_name(name: str) -> None:
 
 
 def _is_printable(name: str) -> bool:
-    """Return whether a name is printable and does not begin with a combining mark."""
     return not unicodedata.category(name[:1] or " ").startswith("M") and (
         _JOINERS.sub("", name).isprintable()
     )

@@ -38,7 +38,6 @@ _CLOSE_TIMEOUT_S: Final = DISCONNECT_GRACE_S + 0.5
 # The time between two searches for terminals that are too old.
 _EXPIRY_PERIOD_S: Final = 60.0
 ALONE: Final = DaemonInfo(reaches_user=False)
-"""Describes a host that serves one agent in its own process, without a daemon."""
 
 
 class Supervision:
@@ -161,7 +160,6 @@ async def open_host(
 
 
 def _handover(keeper: KeeperClient) -> Handover | None:
-    """Return what the previous worker stored about process trees; None if it stored nothing."""
     entry = keeper.entries.get(TREES_KEY)
     return None if entry is None else Handover(entry.value, entry.fds)
 

@@ -32,15 +32,12 @@ _RELAY: Final = "acpterm"
 
 
 class Profiles:
-    """The profiles of the settings, by name, and the tables of `profile_for` that select one."""
-
     def __init__(self, settings: Settings) -> None:
         self.by_name: Final = resolve(settings.profiles)
         self._default: Final = self.by_name[settings.profile]
         self._selectors: Final = [(one, _patterns(one)) for one in settings.profile_for]
 
     def check_known(self, name: str) -> None:
-        """Raise `RpcError` (-32602) if there is no profile of this name."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name))
             raise RpcError(INVALID_PARAMS, f"there is no profile {quote(name)}; there are {known}")

@@ -35,34 +35,26 @@ from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.pty.processes import now as boot_time
 
 WINDOW_S: Final = 60.0
-"""The length of the period in which starts are counted: the minute of `starts_per_minute`."""
 
 
 Identity: TypeAlias = tuple[int, float] | str
-"""What identifies an agent: see `AgentInfo.identity`."""
 
 
 class Key(NamedTuple):
-    """The agent, connection and session for which a terminal counts."""
-
     identity: Identity
     connection: str
     session: str
 
 
 class Starter(Protocol):
-    """What `Quotas` needs of an agent's connection."""
-
     @property
-    def agent(self) -> AgentInfo:
-        """The agent that uses the connection."""
+    def agent(self) -> AgentInfo: ...
 
     @property
     def starts(self) -> list[float]:
         """When the agent's latest terminals were started; `Quotas.starting` changes it."""
 
-    def mark_changed(self) -> None:
-        """Schedule the connection's record to be stored."""
+    def mark_changed(self) -> None: ...
 
 
 class Quotas:

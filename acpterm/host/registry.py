@@ -68,7 +68,6 @@ class TerminalRegistry:
         self._numbers: Final = names.Numbers()
 
     def __iter__(self) -> Iterator[TerminalEntry]:
-        """Iterate over a copy of the entries, in order of creation."""
         return iter(list(self._entries.values()))
 
     def __len__(self) -> int:
@@ -76,7 +75,6 @@ class TerminalRegistry:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any terminal has not been released."""
         return any(entry.released_at is None for entry in self._entries.values())
 
     @property
@@ -85,7 +83,6 @@ class TerminalRegistry:
         return iter(self._running.values())
 
     def get(self, identifier: str) -> TerminalEntry | None:
-        """Return the entry with this id; None if there is none."""
         return self._entries.get(identifier)
 
     def find(self, name: str, *, own: bool = False) -> TerminalEntry:
@@ -120,14 +117,12 @@ class TerminalRegistry:
             )
 
     def add(self, entry: TerminalEntry) -> None:
-        """Add a terminal that was just created, and publish the event `created`."""
         self._entries[entry.id] = entry
         self._bus.publish_terminal("created", entry)
         self._on_change()
         self._watch_exit(entry)
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Add a terminal of the previous worker, without another `created` event."""
         self._entries[entry.id] = entry
         self._watch_exit(entry)
 
@@ -155,7 +150,6 @@ class TerminalRegistry:
 
     @property
     def occupied(self) -> Iterator[TerminalEntry]:
-        """The terminals in which a program or its background runs."""
         yield from self._running.values()
         yield from (entry for entry in self._entries.values() if entry.background.number)
 
@@ -178,7 +172,6 @@ class TerminalRegistry:
             self._on_change()
 
     def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Begin to end a terminal's program and all its descendants; do not wait."""
         if entry.terminal.exit is None or entry.may_have_background:
             self._bus.publish_terminal("killed", entry, by.value)
         entry.record_kill(by)
@@ -193,7 +186,6 @@ class TerminalRegistry:
         return True
 
     def left_by(self, connection: str, session: str | None = None) -> list[TerminalEntry]:
-        """Return the terminals in the state *left* of an agent's connection, or of one session."""
         return [
             entry
             for entry in self._entries.values()
@@ -256,7 +248,6 @@ class TerminalRegistry:
         self._remove_surplus()
 
     def rename(self, entry: TerminalEntry, name: str) -> None:
-        """Set or replace the name. Raises `RpcError` (-32602) if it cannot be given."""
         if entry.name == name:
             return
         self._check_name(name)
@@ -265,7 +256,6 @@ class TerminalRegistry:
         self._bus.publish_terminal("renamed", entry, EndedBy.USER.value)
 
     def expire(self) -> None:
-        """Forget terminals that are over, to stay within the limits (`retention`)."""
         if self._remove_surplus():
             self._on_change()
 

@@ -34,8 +34,6 @@ _log = structlog.get_logger("acpterm.restore")
 
 
 class Restorer:
-    """Restores the state of a new host after a take-over."""
-
     def __init__(
         self,
         host: HostState,
@@ -94,7 +92,6 @@ class Restorer:
             self._resumption.restored(connection)
 
     def _restore_approvals(self, snapshot: Snapshot) -> None:
-        """Restore the questions of restored connections; remove the records of other questions."""
         for identifier, record in snapshot.approvals.items():
             if record.connection in self._connections:
                 question, answer = restored(identifier, record)

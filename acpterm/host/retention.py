@@ -14,23 +14,17 @@ from typing import Final, Protocol, TypeVar
 
 
 class Retained(Protocol):
-    """A terminal of which only output is left. `entry.TerminalEntry` implements it."""
+    @property
+    def is_trusted(self) -> bool: ...
 
     @property
-    def is_trusted(self) -> bool:
-        """Whether the user has created the terminal, or has taken it over from an agent."""
+    def connection_id(self) -> str | None: ...
 
     @property
-    def connection_id(self) -> str | None:
-        """The id of the agent's connection that created the terminal; None if the user did."""
+    def over_since(self) -> float: ...
 
     @property
-    def over_since(self) -> float:
-        """The time since which only the terminal's output is left, in seconds of the boot clock."""
-
-    @property
-    def retained_bytes(self) -> int:
-        """The memory that the terminal's retained output takes, in bytes."""
+    def retained_bytes(self) -> int: ...
 
 
 R = TypeVar("R", bound=Retained)

@@ -29,7 +29,6 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
-    """Mark all open descriptors close-on-exec, except 0, 1, 2 and those in `handed`."""
     for fd in _open_descriptors():
         if fd > 2 and fd not in handed:
             with contextlib.suppress(OSError):

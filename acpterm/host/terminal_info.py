@@ -31,7 +31,6 @@ _NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
 
 def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
-    """Describe a terminal for the user's clients."""
     terminal, session = entry.terminal, entry.session
     limits = entry.record.limits
     last = terminal.timeline.last
@@ -88,7 +87,6 @@ def _waiting_program(waiting: InputWait, terminal: Terminal) -> str | UnsetType:
 
 
 def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:
-    """Describe a program that was stopped; UNSET if there is none."""
     if stopped is None:
         return UNSET
     if stopped.signal not in (signal.SIGTTIN, signal.SIGTTOU):
@@ -113,7 +111,6 @@ def background(entry: TerminalEntry) -> list[BackgroundProcess] | UnsetType:
 
 
 def background_processes(found: Background) -> list[BackgroundProcess] | UnsetType:
-    """Return the processes of a background; UNSET if there are none."""
     return [BackgroundProcess(p.pid, p.command, list(p.ports)) for p in found.processes] or UNSET
 
 

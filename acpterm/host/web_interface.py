@@ -17,7 +17,6 @@ class Share(NamedTuple):
     created_at: float
     ends_at: float
     connections: int
-    """How many WebSockets use the share now."""
 
 
 class Token(NamedTuple):
@@ -31,25 +30,21 @@ class WebInterface(Protocol):
     """The HTTP server of a daemon, whether it listens or not."""
 
     @property
-    def private_paths(self) -> list[str]:
-        """The paths of the server's files, which programs in a sandbox must not reach."""
+    def private_paths(self) -> list[str]: ...
 
     async def open(self, address: str | None) -> WebOpenResponse:
         """Start to listen if the server does not listen yet; return a new link to the page."""
 
-    def status(self) -> WebStatusResponse:
-        """Return whether and where the server listens."""
+    def status(self) -> WebStatusResponse: ...
 
     async def new_share(
         self, terminal_id: str, *, write: bool, lifetime_s: float
     ) -> tuple[Share, str]:
         """Start to listen if the server does not listen yet; return a new share and its link."""
 
-    def shares(self) -> list[Share]:
-        """Return the shares that are valid, oldest first."""
+    def shares(self) -> list[Share]: ...
 
-    def revoke_share(self, identifier: str) -> None:
-        """End a share, and close the connections that use it. Idempotent."""
+    def revoke_share(self, identifier: str) -> None: ...
 
     def end_shares_of(self, terminal_id: str) -> None:
         """End the shares of a terminal that was removed. Raises no error."""
@@ -57,11 +52,8 @@ class WebInterface(Protocol):
     def revoked_shares(self) -> set[str]:
         """Return the ids of shares that have ended, but whose end could not be stored yet."""
 
-    def new_token(self, name: str) -> str:
-        """Return a new bearer token for the agent `name`."""
+    def new_token(self, name: str) -> str: ...
 
-    def tokens(self) -> list[Token]:
-        """Return the agents' bearer tokens, oldest first."""
+    def tokens(self) -> list[Token]: ...
 
-    def remove_token(self, name: str) -> bool:
-        """Remove a token, and close the connections that use it. Return False if there is none."""
+    def remove_token(self, name: str) -> bool: ...

@@ -38,19 +38,15 @@ class Window:
         self.share: Final = share
         """The id of the share that a visitor attached the window with; None if the user did."""
         self.needs_redraw = True
-        """Whether the whole window must be painted again."""
         self.must_ring = False
         """Whether the window's bell is to be rung once its output is up to date."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of columns and the number of rows."""
         return self.cols, self.rows
 
 
 class _AttachedTerminal:
-    """The windows of one terminal, and the terminal's size while no window is attached."""
-
     def __init__(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
         self.entry: Final = entry
         self.detached_size = detached_size
@@ -66,12 +62,10 @@ class Windows:
         self._restored: list[TerminalEntry] = []
 
     def of(self, entry: TerminalEntry) -> list[Window]:
-        """Return the windows that are attached to a terminal."""
         attached = self._attached.get(entry.id)
         return list(attached.windows) if attached else []
 
     def ring(self) -> None:
-        """Ring the bell of each of the user's windows."""
         for attached in self._attached.values():
             for window in attached.windows:
                 window.must_ring = window.share is None
@@ -111,7 +105,6 @@ class Windows:
                 self._apply_size(entry, attached)
 
     def open(self, entry: TerminalEntry, window: Window) -> None:
-        """Attach a window to a terminal, which may change the terminal's size."""
         terminal = entry.terminal
         attached = self._attached.setdefault(
             entry.id, _AttachedTerminal(entry, (terminal.cols, terminal.rows))
@@ -122,7 +115,6 @@ class Windows:
         self._apply_size(entry, attached)
 
     def close(self, entry: TerminalEntry, window: Window) -> None:
-        """Detach a window from a terminal, which may change the terminal's size."""
         attached = self._attached[entry.id]
         attached.windows.remove(window)
         entry.window_count = len(attached.windows)

@@ -66,15 +66,11 @@ _SESSION_ID_MAX: Final = 4096
 class Resumer(Protocol):
     """Lets an agent's connection continue on another transport. See `resumption.Resumption`."""
 
-    def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None":
-        """Move the transport of the new connection `fresh` to the connection that has `secret`."""
+    def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None": ...
 
 
 class AgentConnection:
-    """The state of one agent's connection; a peer that sends its `secret` can resume it.
-
-    Implements `Access`.
-    """
+    """The state of one agent's connection; a peer that sends its `secret` can resume it."""
 
     by: Final = EndedBy.AGENT
 
@@ -90,7 +86,7 @@ class AgentConnection:
     ) -> None:
         self.context = context
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
-        """With which another connection may resume this one. Never logged."""
+        """With which another connection may resume this one."""
         self.resumption: Final[Resumer] = resumption
         self.creates: Final = Creates(partial(host.approval_records.forget, connection))
         self.host: Final = host
@@ -106,16 +102,13 @@ class AgentConnection:
         self.directory = context.cwd
         """Where the process that connected works, as the host has read: selects the profile."""
         self.chosen_profile: str | None = None
-        """The profile that the user has chosen; None if none."""
         self.requested_profiles: Final[list[str]] = []
-        """The profiles that the client has requested, which apply in addition."""
         self._profile: Profile | None = None
         self.event_requests: Final[dict[str, trio.CancelScope]] = {}
         """The scope of each pending request for events, by its token."""
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock (`host.quotas`)."""
         self.expiry = trio.CancelScope()
-        """The wait of `approvals.expire_unclaimed`; each call of it replaces the earlier one."""
         self._approver: Approver | None = None
         self._approver_kind: ApproverKind | None = None
         self._elicitor: Approver | None = None
@@ -126,7 +119,6 @@ class AgentConnection:
 
     @property
     def id(self) -> str:
-        """The connection's id."""
         return self.agent.connection_id
 
     @property
@@ -141,7 +133,6 @@ class AgentConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether an end by signal n is sent as 128 + n (`terminal_info.gives_signal_code`)."""
         return gives_signal_code(self.settings, self.agent.name)
 
     @property
@@ -160,7 +151,6 @@ class AgentConnection:
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """The profiles that apply: the selected one, then those that the client has requested."""
         selected = self.profile
         requested = [name for name in self.requested_profiles if name != selected.name]
         return selected, *(self._named_profile(one, "was requested") for one in requested)
@@ -183,7 +173,6 @@ class AgentConnection:
             self.mark_changed()
 
     def default_directory(self, session: Session) -> str:
-        """Return the directory for a session's requests that name none."""
         return session.cwd or self.context.cwd
 
     def workspace(self, session: Session) -> str | None:
@@ -228,7 +217,6 @@ class AgentConnection:
         self.host.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
-        """Restore what decides which commands the agent may run."""
         if record.directory is not None:
             self.directory = unpack_text(record.directory)
         self.programs = record.programs
@@ -250,18 +238,15 @@ class AgentConnection:
         )
 
     def flush_state(self) -> None:
-        """Write all changed records to the keeper's store. Called before a response is sent."""
         self.host.state_writer.flush()
 
     def find_session(self, params: TerminalRequest) -> Session:
-        """Return the session that a request names. Raises `RpcError` (-32002) if there is none."""
         try:
             return self.sessions[params.session_id]
         except KeyError:
             raise no_such_terminal(params.session_id, params.terminal_id) from None
 
     def resolve(self, params: Any, need: Need, done: str = "") -> TerminalEntry:
-        """Return the terminal that a request names: see `Access`."""
         name = params.terminal_id
         if need is Need.READ:
             session = self.sessions.get(params.session_id)
@@ -275,15 +260,11 @@ class AgentConnection:
         return session.readable(name)
 
     def release_terminal(self, params: Any) -> TerminalEntry | None:
-        """Make the terminal's id invalid, and end its program unless the user owns it. Idempotent.
-
-        What an exited program has left running in the background continues.
-        """
+        """Make the id invalid, and end the program unless the user owns it. Idempotent."""
         session = self.find_session(params)
         return self.release(session, params.terminal_id, EndedBy.AGENT, leaves_background=True)
 
     def info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Describe a terminal without what only concerns the user."""
         return for_agent(self.host.terminal_info(entry))
 
     def cancel_on_close(self) -> AbstractContextManager[None]:
@@ -301,7 +282,6 @@ class AgentConnection:
         ]
 
     def session(self, identifier: str) -> Session:
-        """Return the session with this id; create it if there is none."""
         # One above `SESSIONS_MAX` replaces the oldest session that has no terminal.
         if (session := self.sessions.get(identifier)) is not None:
             return session
@@ -342,7 +322,6 @@ class AgentConnection:
             self.holders = [self.holders[0], (agent.pid, agent.started)]
 
     def mark_changed(self) -> None:
-        """Schedule the connection's record to be stored before the next response is sent."""
         self.host.state_writer.changed(self._key, self._record)
 
     def _record(self) -> bytes:
@@ -362,14 +341,12 @@ class AgentConnection:
     def restore_session(
         self, number: int, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
     ) -> None:
-        """Restore a session of the previous worker, the `number`th of its connection."""
         session = self.sessions[record.id] = self._new_session(record.id, number)
         session.restore(record, calls)
         self.count_memory(session)
         self._numbers = itertools.count(max(number + 1, next(self._numbers)))
 
     def restore_terminal(self, session: Session, entry: TerminalEntry) -> None:
-        """Add a terminal of the previous worker to `session`, so that the agent can use its id."""
         session.add(entry)
         self.creates.add(entry)
 
@@ -386,7 +363,6 @@ class AgentConnection:
             self._drop(session)
 
     def session_key(self, session: Session) -> str:
-        """Return a text that identifies a session among the sessions of all connections."""
         return f"{self.id} {session.id}"
 
     def _drop(self, session: Session) -> None:

@@ -48,7 +48,6 @@ class Creates:
         self._resumptions = 0
 
     def add(self, entry: TerminalEntry) -> None:
-        """Record that a request, if its record has an id, has created this terminal."""
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
 
@@ -61,7 +60,6 @@ class Creates:
             entry.record_answer()
 
     def resumed(self) -> None:
-        """Record that the connection was resumed: the client may now repeat requests."""
         self._repeatable = self._entries.keys() | self._in_flight.keys()
         self._resumptions += 1
 
@@ -78,7 +76,6 @@ class Creates:
         return None
 
     def is_repeatable(self, request: RequestId | None) -> bool:
-        """Return whether the client is expected to repeat the request with this id."""
         return request in self._repeatable
 
     async def wait_in_flight(self, request: RequestId | None) -> None:

@@ -26,16 +26,12 @@ from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
 class Transport(Protocol):
-    """Serves an agent's connection over one stream. See `server.connection.Connection`."""
-
     received: int
-    """The number of bytes received from the peer."""
 
     def serve_as(self, served: AgentConnection, name: str) -> None:
         """Serve the connection `served` from now on; do not close the one served until now."""
 
-    def abandon(self) -> None:
-        """Close the stream, but not the agent's connection that was served over it."""
+    def abandon(self) -> None: ...
 
 
 class Resumption:
@@ -47,18 +43,15 @@ class Resumption:
 
     @property
     def connections(self) -> list[AgentConnection]:
-        """All agents' connections: those with a transport, and those not resumed yet."""
         return list(self._transports)
 
     @property
     def unresumed(self) -> list[AgentConnection]:
-        """The restored connections that no client has resumed yet."""
         return [
             connection for connection, transport in self._transports.items() if transport is None
         ]
 
     def holders(self) -> set[tuple[int, float]]:
-        """Return the processes that use the agents' connections."""
         # Not of a connection on which nothing was received: the user's commands connect to the
         # agents' socket to make the service manager start the daemon.
         return {
@@ -77,12 +70,10 @@ class Resumption:
         }
 
     def connected(self, connection: AgentConnection, transport: Transport) -> None:
-        """Add a new connection, served by `transport`."""
         self._transports[connection] = transport
         self._publish("connected", connection)
 
     def restored(self, connection: AgentConnection) -> None:
-        """Add a connection of the previous worker, which has no transport until it is resumed."""
         self._transports[connection] = None
 
     def disconnected(self, transport: Transport) -> None:
@@ -122,7 +113,6 @@ class Resumption:
         return found
 
     def expire(self) -> None:
-        """Close and remove the restored connections that no client has resumed."""
         for connection in self.unresumed:
             self._remove(connection)
 

@@ -74,7 +74,6 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
-    """Apply the options of `initialize` that decide which commands the agent may run."""
     if options.profile is not None:
         connection.request_profile(options.profile)
     if options.relay:
@@ -89,7 +88,6 @@ def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
 
 
 def agent_name(info: Raw | UnsetType) -> str | None:
-    """Return the name in `info`, the `clientInfo` of `initialize`; None if there is none."""
     with suppress(msgspec.DecodeError):
         if not isinstance(info, UnsetType):
             return msgspec.json.decode(info, type=Implementation).name[:_NAME_MAX]

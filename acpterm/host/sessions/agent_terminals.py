@@ -43,12 +43,10 @@ class AgentTerminal:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory this object takes."""
         text = sum(getsizeof(text) for text in (self.id, self.cwd, self.command) if text)
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
     def apply(self, update: TerminalUpdate) -> None:
-        """Change the description, the output or the exit status of this terminal by `update`."""
         match update:
             case Info(_, cwd, command):
                 if cwd and len(cwd) <= CWD_MAX:
@@ -63,15 +61,11 @@ class AgentTerminal:
 
 
 class AgentTerminals:
-    """The terminals that the agent runs itself in one session."""
-
     def __init__(self) -> None:
         self._terminals: OrderedDict[str, AgentTerminal] = OrderedDict()
         self.size = 0
-        """About how many bytes of memory the terminals take."""
 
     def get(self, identifier: str) -> AgentTerminal | None:
-        """Return the terminal with this id; None if it is not retained."""
         return self._terminals.get(identifier)
 
     def apply(self, updates: Iterable[TerminalUpdate]) -> list[str]:
@@ -99,7 +93,6 @@ class AgentTerminals:
             self.size -= gone.size
 
     def forget(self) -> None:
-        """Forget all terminals."""
         for found in self._terminals.values():
             found.forgotten = True
         self._terminals.clear()

@@ -60,21 +60,17 @@ class SessionRecords:
         self._is_stored = False
 
     def store(self, record: Callable[[], SessionRecord]) -> None:
-        """Begin to store the session: before this call, `changed` has no effect."""
         self._is_stored = True
         self.changed(record)
 
     def restored(self) -> None:
-        """Set the state to *stored*: the previous worker has stored the session."""
         self._is_stored = True
 
     def changed(self, record: Callable[[], SessionRecord]) -> None:
-        """Schedule the session's changed record to be stored before the next response is sent."""
         if self._is_stored:
             self._writer.changed(self._key, lambda: record().encode())
 
     def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
-        """Schedule the record of the tool call with this number to be stored or removed."""
         key = tool_call_key(self._connection, self._number, number)
         if record is None:
             self._writer.removed(key)
@@ -82,7 +78,6 @@ class SessionRecords:
             self._writer.changed(key, lambda: record().encode())
 
     def remove(self, calls: Iterable[int]) -> None:
-        """Schedule the records of the session and of its tool calls to be removed."""
         if not self._is_stored:
             return
         self._is_stored = False
@@ -111,15 +106,11 @@ class Session(Origin):
         self.entries: Final[dict[str, TerminalEntry]] = {}
         """The session's terminals by id: promoted ones too, but no released ones."""
         self.pending_creates = 0
-        """How many terminals are being created in the session."""
         self._decisions = SessionDecisions()
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
-        """The terminals that the agent runs itself."""
         self._observers: Final[set[Observer]] = set()
-        """The functions that are called after each update; see `Observer`."""
         self.closed: Final = trio.Event()
-        """Set when the session's connection is closed, or when the session is forgotten."""
         self._released: BoundedDict[str, None] = BoundedDict(_RELEASED_MAX)
 
     @property
@@ -148,7 +139,6 @@ class Session(Origin):
         return self._cancelled
 
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
-        """Return the command prefixes that the user has allowed for the session in a directory."""
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
@@ -161,12 +151,10 @@ class Session(Origin):
             self._changed()
 
     def cancel(self) -> None:
-        """Increment `cancelled`, the number of cancelled turns; leave the terminals unchanged."""
         self._cancelled += 1
         self._changed()
 
     def store(self) -> None:
-        """Begin to store the session's record, and store it again after each change."""
         self._records.store(self._record)
 
     def _changed(self) -> None:
@@ -174,24 +162,20 @@ class Session(Origin):
 
     @property
     def size(self) -> int:
-        """Approximate memory of the session in bytes, without its terminals."""
         text = sum(getsizeof(one) for one in (self.id, self._cwd, self._workspace) if one)
         released = _RELEASED_BYTES * len(self._released)
         updates = self.tool_calls.size + self.agent_terminals.size
         return _SESSION_BYTES + text + released + updates + self._decisions.size
 
     def forget_updates(self) -> None:
-        """Free memory: forget the tool calls, and the terminals that the agent runs itself."""
         for number in self.tool_calls.forget():
             self._records.call_changed(number, None)
         self.agent_terminals.forget()
 
     def remove_records(self) -> None:
-        """Remove the records of the session and of its tool calls from the store."""
         self._records.remove(self.tool_calls.numbers())
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore the session from the previous worker's records."""
         self._records.restored()
         self._cwd = None if record.cwd is None else unpack_text(record.cwd)
         self._workspace = None if record.workspace is None else unpack_text(record.workspace)
@@ -221,15 +205,12 @@ class Session(Origin):
 
     @property
     def has_terminals(self) -> bool:
-        """Whether the session has terminals, or terminals that are still being created."""
         return bool(self.entries) or self.pending_creates > 0
 
     def add(self, entry: TerminalEntry) -> None:
-        """Add a terminal, which the agent can then use by its id."""
         self.entries[entry.id] = entry
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the unreleased terminal with this id or name; None if there is none."""
         return self.entries.get(identifier) or named(self.entries.values(), identifier)
 
     def readable(self, identifier: str) -> TerminalEntry:
@@ -252,7 +233,6 @@ class Session(Origin):
         return entry
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return the ids of the tool calls that show the terminal with this id."""
         return self.tool_calls.calls_showing(identifier)
 
     def release(self, identifier: str) -> TerminalEntry | None:
@@ -289,13 +269,11 @@ class Session(Origin):
             observer(call, fields, changed)
 
     def record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> None:
-        """Record updates of ACP v2 about terminals that the agent runs itself."""
         if changed := self._record_terminal_updates(updates):
             for observer in list(self._observers):
                 observer(None, {}, changed)
 
     def _record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> list[str]:
-        """Record updates of terminals that the agent runs itself; return the terminals' ids."""
         # Ignore updates of terminals that this host runs: the host knows their output itself.
         return self.agent_terminals.apply(
             update
@@ -311,7 +289,6 @@ class Session(Origin):
 
 
 def no_such_terminal(session: str, identifier: str) -> RpcError:
-    """Return the error that the session `session` has no terminal with the id `identifier`."""
     return RpcError(
         RESOURCE_NOT_FOUND,
         f"there is no terminal {quote(identifier)} in session {quote(session)}: "

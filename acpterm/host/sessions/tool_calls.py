@@ -50,7 +50,6 @@ class ToolCall:
         self.terminals: list[str] = []
 
     def size(self) -> int:
-        """Return about how many bytes of memory the tool call takes."""
         members = (*self.fields.items(), *self.meta.items())
         return (
             _CALL_BYTES
@@ -59,7 +58,6 @@ class ToolCall:
         )
 
     def change(self, fields: dict[str, Raw]) -> None:
-        """Apply `fields`, the members of a `tool_call` or `tool_call_update`."""
         for name, value in fields.items():
             if name not in MEMBER_NAMES:
                 continue
@@ -71,7 +69,6 @@ class ToolCall:
             self._apply_meta(name, value)
 
     def record(self, identifier: str) -> ToolCallRecord:
-        """Return the record from which the next worker restores the tool call."""
         return ToolCallRecord(
             id=identifier,
             changed=self.changes,
@@ -81,7 +78,6 @@ class ToolCall:
         )
 
     def restore(self, record: ToolCallRecord) -> None:
-        """Restore the tool call from the previous worker's record."""
         self.changes = record.changed
         self.fields.update({name: Raw(value) for name, value in record.fields.items()})
         self.meta.update({name: Raw(value) for name, value in record.meta.items()})
@@ -107,7 +103,6 @@ class ToolCalls:
         # The size, in bytes, with which each call is counted in `size`.
         self._sizes: dict[str, int] = {}
         self.size = 0
-        """About how many bytes of memory the tool calls take."""
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 
@@ -118,15 +113,12 @@ class ToolCalls:
         return len(self._calls)
 
     def get(self, call: str) -> ToolCall | None:
-        """Return the tool call with the id `call`; None if it is not retained."""
         return self._calls.get(call)
 
     def numbers(self) -> list[int]:
-        """Return the numbers (`ToolCall.number`) of all tool calls."""
         return [found.number for found in self._calls.values()]
 
     def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore tool calls; `records` has the `ToolCall.number` and the stored record of each."""
         last = -1
         for number, record in sorted(records, key=lambda one: one[1].changed):
             found = self._calls[record.id] = ToolCall(number)
@@ -175,9 +167,7 @@ class ToolCalls:
         self._sizes[call] = size
 
     def in_order(self) -> list[str]:
-        """Return the ids of the tool calls, in the order in which the tool calls began."""
         return sorted(self._calls, key=lambda call: self._calls[call].number)
 
     def calls_showing(self, terminal: str) -> list[str]:
-        """Return the ids of the tool calls that show the terminal with the id `terminal`."""
         return [call for call, found in self._calls.items() if terminal in found.terminals]

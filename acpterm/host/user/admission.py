@@ -25,20 +25,14 @@ from acpterm.pty.tracking.tree import retry_on_oserror
 from acpterm.pty.tracking.trees import Trees
 
 Identity: TypeAlias = tuple[int, float]
-"""The pid and the start time of a process."""
 
 
 class Verdict(NamedTuple):
-    """Whether a connection to the user's socket is admitted, and which process opened it."""
-
     pid: int
-    """The pid of the process; 0 if the process cannot be seen."""
     refusal: str | None
     """Why the connection is refused, and what to do; None if the connection is the user's."""
     terminals: frozenset[str] = frozenset()
-    """The ids of the terminals that the process, or an ancestor of it, runs in."""
     process: Identity | None = None
-    """The pid and start time of the process; None if its start time is not known."""
 
 
 _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window of your own"

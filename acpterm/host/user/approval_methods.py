@@ -90,12 +90,10 @@ class _Follower:
         self._has_items: Final = trio.lowlevel.ParkingLot()
 
     def attends(self, question: Question) -> bool:
-        """Return True: the user can answer every question through this client."""
         del question
         return True
 
     def asked(self, question: Question) -> None:
-        """Queue a new question."""
         self._put((question, None))
 
     def closed(self, question: Question, answer: Answer) -> None:
@@ -110,7 +108,6 @@ class _Follower:
         self._has_items.unpark_all()
 
     async def next(self) -> tuple[Question, Answer | None]:
-        """Wait for the next item, and return it: a question, and its answer (None if it is new)."""
         while not self._queue:
             await self._has_items.park()
         return self._queue.popleft()

@@ -104,8 +104,6 @@ def _loop_message(entry: TerminalEntry, nested_in: frozenset[str]) -> str:
 
 
 class _Attachment:
-    """Keeps one window up to date."""
-
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, window: Window, params: AttachRequest
     ) -> None:

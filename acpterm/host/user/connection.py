@@ -51,7 +51,6 @@ class UserConnection:
         self._terminals: Final = frozenset(terminals)
         self.host: Final = host
         self.sessions: Final = sessions
-        """A function that returns the sessions of all agents' connections."""
         self.settings: Final = host.settings
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
@@ -62,7 +61,6 @@ class UserConnection:
 
     @property
     def signal_code(self) -> bool:
-        """Whether an end by signal n is sent as 128 + n (`terminal_info.gives_signal_code`)."""
         return gives_signal_code(self.settings)
 
     @property
@@ -73,7 +71,6 @@ class UserConnection:
         return self._terminals | {named} if named else self._terminals
 
     def flush_state(self) -> None:
-        """Write all changed records to the keeper's store. Called before a response is sent."""
         self.host.state_writer.flush()
 
     def close(self) -> None:
@@ -92,7 +89,6 @@ class UserConnection:
         terminal.ring.hold(self, position)
 
     def release_output(self, terminal: Terminal) -> None:
-        """Let the terminal's ring drop output again: the reverse of `hold_output`. Idempotent."""
         self._held.discard(terminal)
         terminal.ring.let_go(self)
 
@@ -102,13 +98,11 @@ class UserConnection:
         return self.host.registry.find(params.terminal_id, own=need is Need.TYPE)
 
     def release_terminal(self, params: Any) -> TerminalEntry:
-        """Release the terminal, and forget it and its output."""
         entry = self.resolve(params, Need.CONTROL)
         self.host.registry.remove(entry)
         return entry
 
     def info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Describe a terminal."""
         return self.host.terminal_info(entry)
 
     @contextmanager
@@ -128,7 +122,6 @@ class UserConnection:
 
     @contextmanager
     def cancel_on_close(self) -> Iterator[None]:
-        """Cancel the block when the connection closes; then raise `RpcError` (-32800)."""
         if self._closed:
             # The connection closed after the request was received, but before its task ran.
             raise _closing()
@@ -142,7 +135,6 @@ class UserConnection:
             raise _closing()
 
     def window(self, token: str) -> tuple[TerminalEntry, Window]:
-        """Return the terminal and window of the attach request with this token."""
         attached = self._tokens.get(token)
         if attached is None:
             raise RpcError(INVALID_PARAMS, f"no window is attached by the token {quote(token)}")

@@ -155,7 +155,6 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
 
 
 def _find_session(user: UserConnection, identifier: str, connection: str | None) -> Session:
-    """Return the session with this id, of this or any connection."""
     sessions = list(user.sessions())
     found = [
         session

@@ -99,9 +99,7 @@ USER_METHODS = MethodTable(
         "_acpterm/token/create": Method(TokenCreateRequest, web_methods.create_token),
         "_acpterm/token/list": Method(NoParams, web_methods.tokens),
         "_acpterm/token/remove": Method(TokenRemoveRequest, web_methods.remove_token),
-        "_acpterm/share/create": Method(
-            ShareCreateRequest, web_methods.share, acts_first=True
-        ),
+        "_acpterm/share/create": Method(ShareCreateRequest, web_methods.share, acts_first=True),
         "_acpterm/share/list": Method(NoParams, web_methods.shares),
         "_acpterm/share/revoke": Method(ShareRevokeRequest, web_methods.revoke_share),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
@@ -122,8 +120,6 @@ def refusing(reason: str) -> MethodTable:
 
 
 class _EveryName(Mapping[str, Method]):
-    """Maps every method name to one and the same method."""
-
     def __init__(self, method: Method) -> None:
         self._method = method
 

@@ -133,7 +133,6 @@ def _recording_info(found: Recording, is_written: bool) -> RecordingInfo:
 
 
 async def _in_thread(user: UserConnection, work: Callable[[], T], what: str) -> T:
-    """Call `work` in a thread; return its result."""
     try:
         with user.cancel_on_close():
             return await run_blocking(work, abandon_on_cancel=True, limiter=_threads)

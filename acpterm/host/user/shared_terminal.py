@@ -30,7 +30,6 @@ from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from acpterm.terminal.vt.queries import QueryFilter
 
 WINDOWS_MAX: Final = 4
-"""How many windows one connection may have attached: a page has one."""
 
 
 def share_methods_table(share: str, terminal_id: str, *, write: bool) -> MethodTable:
@@ -60,8 +59,6 @@ def _initialize(user: UserConnection, params: InitializeRequest) -> InitializeAn
 
 
 class _SharedTerminal:
-    """The handlers of one visitor's connection."""
-
     def __init__(self, share: str, terminal_id: str, *, write: bool) -> None:
         self._share: Final = share
         self._id: Final = terminal_id

@@ -73,7 +73,6 @@ def remove_token(user: UserConnection, params: TokenRemoveRequest) -> Empty:
 
 
 def web_of(user: UserConnection) -> WebInterface:
-    """Return the daemon's HTTP server. Raises `RpcError` (-32600) if there is none."""
     web = user.host.daemon_info.web
     if web is None:
         raise RpcError(INVALID_REQUEST, "only a daemon has an HTTP server: run acpterm serve")

@@ -35,11 +35,7 @@ _KINDS: Final = frozenset({"created", "promoted", "exited", "released"})
 
 
 class EventFeed:
-    """Sends the events of all terminals to one client on `channel`, from tasks in `nursery`.
-
-    `user` is the host's state of this client. `ids` maps the host's ids of terminals to the ids
-    that this client uses for them.
-    """
+    """Sends the events of all terminals to one client on `channel`, from tasks in `nursery`."""
 
     def __init__(
         self, user: UserConnection, ids: PoolIds, channel: Channel, nursery: trio.Nursery
@@ -51,7 +47,6 @@ class EventFeed:
         self._open: Final[dict[str, _OpenTerminal]] = {}
 
     async def run(self) -> None:
-        """Send events until cancelled."""
         host = self._user.host
         with host.events.subscribe(lambda event: event.event in _KINDS) as subscription:
             for info in self._running():
@@ -122,12 +117,7 @@ class EventFeed:
 
 
 class _OpenTerminal:
-    """A terminal in the state *open*: the client was sent `created`, but not yet `closed`.
-
-    Sends the output after `position` to the client, on `channel`. `user` is the host's state of
-    this client. `terminal` describes the terminal; each event contains this description. `entry` is
-    None if the host has forgotten the terminal: then no output is sent.
-    """
+    """A terminal in the state *open*: the client was sent `created`, but not yet `closed`."""
 
     def __init__(
         self,
@@ -145,11 +135,9 @@ class _OpenTerminal:
         self._task: Final = SendingTask(channel)
 
     def stop(self) -> None:
-        """Send no more output after the part that is being sent. Idempotent."""
         self._task.stop()
 
     async def run(self) -> None:
-        """Send output until `stop` is called."""
         await self._task.run(self._send_all)
 
     async def _send_all(self) -> None:

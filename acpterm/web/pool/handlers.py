@@ -25,8 +25,6 @@ _BODY_MAX: Final = 4 * 1024 * 1024
 
 
 class PoolHandlers:
-    """The handlers of `/ws` and `/pty/spawn`."""
-
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
         self._access: Final = access

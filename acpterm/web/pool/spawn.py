@@ -19,12 +19,7 @@ class SpawnRequest(Wire):
 
 
 async def spawn(user: UserConnection, body: bytes) -> PoolTerminal:
-    """Create the terminal that the body of a request describes, for the client of `user`.
-
-    The default command is the user's shell; the default directory is that of the daemon. An empty
-    body is an empty request. Raises `RpcError` if the request is not valid, or if the terminal
-    cannot be created.
-    """
+    """Create the terminal that the body of a request describes, for the client of `user`."""
     request = decode(body.strip() or b"{}", SpawnRequest, "the request")
     shell = user.context.env.get("SHELL") or "/bin/sh"
     program, *args = request.command or [shell]

@@ -45,8 +45,6 @@ async def serve_pool(socket: TextSocket, user: UserConnection) -> None:
 
 
 class _PoolSocket:
-    """One client's socket. Its tasks run in `nursery`, which is cancelled if the client is lost."""
-
     def __init__(self, socket: TextSocket, user: UserConnection, nursery: trio.Nursery) -> None:
         self._socket: Final = socket
         self._user: Final = user
@@ -56,7 +54,6 @@ class _PoolSocket:
         self._attachments: Final[dict[str, Attachment]] = {}
 
     async def run(self) -> None:
-        """Handle the client's messages until it closes the socket."""
         feed = EventFeed(self._user, self._ids, self._channel, self._nursery)
         self._nursery.start_soon(feed.run)
         while True:

@@ -44,7 +44,6 @@ class UpdateBacklog:
         return bool(self._queue or self._behind)
 
     def add(self, call: str, fields: Mapping[str, Raw]) -> None:
-        """Queue an update of the tool call with the id `call`."""
         changed = {name: fields[name] for name in MEMBER_NAMES if name in fields}
         if not self._behind:
             size = _size(changed)

@@ -246,7 +246,6 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _common_lines(one: list[str], two: list[str]) -> int:
-    """Return how many lines at the beginning of both lists are equal."""
     for number, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return number

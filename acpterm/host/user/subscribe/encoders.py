@@ -64,8 +64,7 @@ class UpdateEncoder(Protocol):
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
         """Encode how a terminal's program ended; None means that it is running again."""
 
-    def forget(self, terminal: str) -> None:
-        """Drop the state of a terminal, after its last update."""
+    def forget(self, terminal: str) -> None: ...
 
 
 class V1MetaEncoder:
@@ -79,7 +78,6 @@ class V1MetaEncoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of a tool call as ACP v1 messages."""
         members = _members_of(sanitize(call, fields))
         if meta := members.pop("_meta", None):
             meta = {name: value for name, value in meta.items() if name not in META_KEYS}
@@ -104,7 +102,6 @@ class V1MetaEncoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of a terminal as text to append."""
         text = ""
         if lost or replace:
             text += self._flush(terminal)
@@ -117,7 +114,6 @@ class V1MetaEncoder:
         return [_terminal_update(call, "terminal_output", terminal, data=text)] if text else []
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a program ended; the keys in `_meta` cannot say that it runs again."""
         if end is None:
             return []
         rest = self._flush(terminal)
@@ -126,7 +122,6 @@ class V1MetaEncoder:
         return [*updates, _terminal_update(call, "terminal_exit", terminal, **status)]
 
     def forget(self, terminal: str) -> None:
-        """Drop the terminal's incomplete character, if any."""
         self._decoders.pop(terminal, None)
 
     def _decoder(self, terminal: str) -> codecs.IncrementalDecoder:
@@ -151,7 +146,6 @@ class V2Encoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of a tool call as ACP v2 messages."""
         updates = [_terminal(info) for info in infos]
         clean_fields = sanitize(call, fields)
         members = _members_of(clean_fields)
@@ -172,7 +166,6 @@ class V2Encoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of a terminal, as bytes in base64."""
         del call
         encoded = base64.b64encode(data).decode()
         if lost or replace:
@@ -184,7 +177,6 @@ class V2Encoder:
         return [{"sessionUpdate": kind, "terminalId": terminal, "data": encoded}]
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended."""
         del call
         status = None
         if end is not None:
@@ -195,8 +187,7 @@ class V2Encoder:
                 del status["exitCode"]
         return [{"sessionUpdate": "terminal_update", "terminalId": terminal, "exitStatus": status}]
 
-    def forget(self, terminal: str) -> None:
-        """Do nothing: there is no state."""
+    def forget(self, terminal: str) -> None: ...
 
 
 def _members_of(update: ToolCallUpdate) -> dict[str, Any]:

@@ -20,20 +20,17 @@ class Source(Protocol):
     """A terminal as a subscriber reads it: its output by position, and how its program ended."""
 
     @property
-    def info(self) -> Info:
-        """The terminal's id, directory and command."""
+    def info(self) -> Info: ...
 
     @property
     def generation(self) -> int:
         """How many times all of the output was replaced; positions begin at 0 each time."""
 
     @property
-    def length(self) -> int:
-        """The position just past the current output."""
+    def length(self) -> int: ...
 
     @property
-    def end(self) -> ProgramExit | None:
-        """How the terminal's program ended; None while the program runs."""
+    def end(self) -> ProgramExit | None: ...
 
     @property
     def is_over(self) -> bool:
@@ -52,8 +49,6 @@ class Source(Protocol):
 
 
 class LocalSource:
-    """A source that reads a terminal of this host."""
-
     generation: Final = 0
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry) -> None:
@@ -62,7 +57,6 @@ class LocalSource:
 
     @property
     def info(self) -> Info:
-        """The terminal's id, and its directory and command if they are valid UTF-8."""
         command, cwd = self.entry.command, self.entry.cwd
         return Info(
             self.entry.id,
@@ -72,38 +66,30 @@ class LocalSource:
 
     @property
     def length(self) -> int:
-        """The position just past the current output."""
         return self.entry.terminal.ring.end
 
     @property
     def end(self) -> ProgramExit | None:
-        """How the terminal's program ended; None while the program runs."""
         status = self.entry.terminal.exit
         return None if status is None else ProgramExit(status.code, status.signal)
 
     @property
     def is_over(self) -> bool:
-        """Whether all processes of the terminal have ended. Then there is no more output."""
         return self.entry.terminal.is_closed
 
     @property
     def survives_session(self) -> bool:
-        """Whether the user owns the terminal, which then outlives the agent's connection."""
         return self.entry.is_users
 
     @property
     def is_retained(self) -> bool:
-        """Whether the registry still has the terminal."""
         return self._registry.get(self.entry.id) is self.entry
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return retained output from `since` on: see `Source.read`."""
         return self.entry.terminal.ring.read(since, max_bytes)
 
 
 class AgentSource:
-    """A source that reads a terminal which the agent runs itself and describes in its updates."""
-
     is_over: Final = False
     survives_session: Final = True
 
@@ -112,31 +98,25 @@ class AgentSource:
 
     @property
     def info(self) -> Info:
-        """The terminal's id, directory and command, as far as the agent has described them."""
         return Info(self.terminal.id, self.terminal.cwd, self.terminal.command)
 
     @property
     def generation(self) -> int:
-        """How many times the agent has replaced all of the output."""
         return self.terminal.generation
 
     @property
     def length(self) -> int:
-        """The position just past the current output."""
         return self.terminal.ring.end
 
     @property
     def end(self) -> ProgramExit | None:
-        """How the terminal's program ended; None while the program runs."""
         return self.terminal.end
 
     @property
     def is_retained(self) -> bool:
-        """Whether the agent's session still retains the terminal."""
         return not self.terminal.forgotten
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return retained output from `since` on: see `Source.read`."""
         return self.terminal.ring.read(since, max_bytes)
 
 
@@ -156,7 +136,6 @@ class Tombstone:
         self.end: Final = source.end
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return an empty slice, in which all output from `since` on is lost."""
         del max_bytes
         return Slice(b"", self.length, self.length - since)
 

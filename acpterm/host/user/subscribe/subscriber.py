@@ -58,8 +58,6 @@ _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
 
 
 class Subscriber:
-    """One subscription of a user's client to one session."""
-
     def __init__(
         self,
         user: UserConnection,
@@ -81,7 +79,6 @@ class Subscriber:
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Send updates until the session is closed and everything is sent."""
         async with trio.open_nursery() as self._nursery:
             for call in self._session.tool_calls.in_order():
                 self._add_terminals(call)

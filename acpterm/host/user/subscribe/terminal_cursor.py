@@ -23,11 +23,9 @@ class TerminalCursor:
         self.call: str | None = None
         """The id of the first tool call sent that shows the terminal; None until one is sent."""
         self.position = 0
-        """The position just past the last byte sent."""
         self._generation = 0
         self._end: ProgramExit | None = None
         self.next_turn = -math.inf
-        """The earliest time, on trio's clock, at which more updates of the terminal are sent."""
         self.delivered: Final = trio.lowlevel.ParkingLot()
         """Unparked when the updates for which the terminal was due have been sent."""
 
@@ -40,7 +38,6 @@ class TerminalCursor:
         self.source, self._generation, self.position = source, -1, 0
 
     def has_updates(self, source: Source) -> bool:
-        """Return whether `source`, the cursor's source, has output or an exit status to send."""
         sent = self.position, self._generation, self._end
         return sent != (source.length, source.generation, source.end)
 
