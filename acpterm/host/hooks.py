@@ -58,7 +58,7 @@ class Hooks:
                     await trio.sleep_forever()
                 with self._bus.subscribe(lambda event: bool(commands.get(event.event))) as events:
                     while True:
-                        event, _ = await events.next()
+                        event = await events.next()
                         info, command = event.terminal, commands[event.event]
                         if info is not None and command:
                             does = info.waiting_program or "waits for input"

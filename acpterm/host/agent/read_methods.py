@@ -26,10 +26,10 @@ from acpterm.acp.terminal import (
     WaitForTerminalExitResponse,
 )
 from acpterm.acp.user_api import ListResponse
+from acpterm.acp.user_streams import EventNotification
 from acpterm.host.access import Need
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.events import Event, event_notification
 from acpterm.host.input_monitor import input_wait
 from acpterm.host.sessions.session import Session
 from acpterm.host.terminal_info import (
@@ -194,7 +194,7 @@ async def _events(
 
 
 async def _send(connection: AgentConnection, session: Session, token: str) -> None:
-    def is_own(event: Event) -> bool:
+    def is_own(event: EventNotification) -> bool:
         terminal = event.terminal
         return (
             terminal is not None
@@ -206,10 +206,8 @@ async def _send(connection: AgentConnection, session: Session, token: str) -> No
 
     with connection.host.events.subscribe(is_own) as subscription:
         while True:
-            event, dropped = await subscription.next()
+            event = await subscription.next()
             await connection.sender.drain()
-            notification = event_notification(token, event, dropped)
-            if notification.terminal is not None:
-                own = for_agent(notification.terminal)
-                notification = msgspec.structs.replace(notification, terminal=own, connection=None)
-            connection.sender.notify("_acpterm/event", notification)
+            own = None if event.terminal is None else for_agent(event.terminal)
+            event = msgspec.structs.replace(event, token=token, terminal=own, connection=None)
+            connection.sender.notify("_acpterm/event", event)

@@ -21,7 +21,7 @@ import hmac
 from typing import Final, Protocol
 
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.events import Event, EventBus
+from acpterm.host.events import EventBus, new_event
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
@@ -132,4 +132,4 @@ class Resumption:
 
     def _publish(self, event: str, connection: AgentConnection) -> None:
         agent = connection.agent.name
-        self._bus.publish(Event(event, connection=connection.agent.connection_id, agent=agent))
+        self._bus.publish(new_event(event, connection=connection.id, agent=agent))

@@ -27,7 +27,7 @@ from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.approvals import expire_unclaimed, send_pending
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.events import Event
+from acpterm.host.events import new_event
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.launch.validation import check_absolute, directory_of
 from acpterm.host.sessions.session import Session
@@ -116,7 +116,7 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
     connection.count_memory(session)
     if connection.host.events.has_subscribers:
         connection.host.events.publish(
-            Event(
+            new_event(
                 "tool_call",
                 connection=connection.agent.connection_id,
                 agent=connection.agent.name,

@@ -8,12 +8,14 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any, Final
 
+import msgspec
+
 from acpterm import __version__
 from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
 from acpterm.acp.user_streams import EventsRequest, SubscribeRequest
-from acpterm.host.events import Subscription, event_notification
+from acpterm.host.events import Subscription
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.sessions.session import Session
 from acpterm.host.user.connection import UserConnection
@@ -121,9 +123,9 @@ async def _events(
 ) -> Empty:
     with subscribed, user.ongoing_request(token):
         while True:
-            event, dropped = await subscription.next()
+            event = await subscription.next()
             await user.sender.drain()
-            user.sender.notify("_acpterm/event", event_notification(token, event, dropped))
+            user.sender.notify("_acpterm/event", msgspec.structs.replace(event, token=token))
 
 
 def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:

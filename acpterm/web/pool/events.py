@@ -20,8 +20,8 @@ import trio
 
 from acpterm.acp.pool import PoolTerminal
 from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_streams import EventNotification
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.events import Event
 from acpterm.host.user.connection import UserConnection
 from acpterm.web.pool.channel import Channel, Send, SendingTask
 from acpterm.web.pool.ids import PoolIds
@@ -52,8 +52,8 @@ class EventFeed:
             for info in self._running():
                 await self._created(info, is_new=False)
             while True:
-                event, dropped = await subscription.next()
-                if dropped:
+                event = await subscription.next()
+                if event.lost:
                     await self._compare()
                 await self._apply(event)
 
@@ -74,7 +74,7 @@ class EventFeed:
             await self._created(info)
             await self._promoted(info)
 
-    async def _apply(self, event: Event) -> None:
+    async def _apply(self, event: EventNotification) -> None:
         info = event.terminal
         if info is None:
             return
