@@ -21,7 +21,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
@@ -34,15 +34,6 @@ from acpterm.terminal.status import EndedBy
 _TOLERANCE_S: Final = 1e-3
 
 
-class Watched(Protocol):
-    @property
-    def is_over(self) -> bool: ...
-    @property
-    def idle_s(self) -> float: ...
-    def last_activity(self) -> float: ...
-    def expire(self) -> None: ...
-
-
 class LimitMonitor:
     """Kills each watched terminal that is idle for too long; `clock` is that of `last_activity`."""
 
@@ -51,10 +42,10 @@ class LimitMonitor:
         self._numbers: Final = itertools.count()
         # The deadline of each terminal, and a number. The heap compares the numbers if deadlines
         # are equal, since it cannot compare terminals.
-        self._deadlines: list[tuple[float, int, Watched]] = []
+        self._deadlines: list[tuple[float, int, IdleTerminal]] = []
         self._changed: Final = trio.lowlevel.ParkingLot()
 
-    def watch(self, terminal: Watched) -> None:
+    def watch(self, terminal: "IdleTerminal") -> None:
         self._push(terminal.last_activity() + terminal.idle_s, terminal)
         if self._deadlines[0][2] is terminal:
             self._changed.unpark_all()
@@ -84,12 +75,12 @@ class LimitMonitor:
                     terminal.expire()
         return math.inf
 
-    def _push(self, deadline: float, terminal: Watched) -> None:
+    def _push(self, deadline: float, terminal: "IdleTerminal") -> None:
         heapq.heappush(self._deadlines, (deadline, next(self._numbers), terminal))
 
 
 class IdleTerminal:
-    """A terminal that may be idle for `idle_s` seconds. Implements `Watched`."""
+    """A terminal that may be idle for `idle_s` seconds."""
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry, idle_s: float) -> None:
         self.idle_s: Final = idle_s

@@ -9,18 +9,12 @@ takes more. The session whose message is being handled is never shrunk.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final
+
+from acpterm.host.sessions.session import Session
 
 CONNECTION_BYTES: Final = 32 * 1024 * 1024
 TOTAL_BYTES: Final = 128 * 1024 * 1024
-
-
-class Counted(Protocol):
-    @property
-    def size(self) -> int: ...
-
-
-C = TypeVar("C", bound=Counted)
 
 
 class SessionMemory:
@@ -28,9 +22,9 @@ class SessionMemory:
 
     def __init__(self) -> None:
         self.total = 0
-        self.connections: Final[set[ConnectionMemory[Any]]] = set()
+        self.connections: Final[set[ConnectionMemory]] = set()
 
-    def limit(self, counting: "ConnectionMemory[Any]") -> None:
+    def limit(self, counting: "ConnectionMemory") -> None:
         """Shrink sessions, of the largest connection first, to `TOTAL_BYTES`."""
         # The session that `counting` used last is spared: its message is being handled.
         if self.is_within_limit():
@@ -44,18 +38,18 @@ class SessionMemory:
         return self.total <= TOTAL_BYTES
 
 
-class ConnectionMemory(Generic[C]):
+class ConnectionMemory:
     """Counts the memory of one connection's sessions; `shrink` frees some."""
 
-    def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:
+    def __init__(self, memory: SessionMemory, shrink: Callable[[Session], None]) -> None:
         self.total = 0
         self._memory: Final = memory
         self._shrink = shrink
         # The least recently used session first.
-        self._sizes: Final[OrderedDict[C, int]] = OrderedDict()
+        self._sizes: Final[OrderedDict[Session, int]] = OrderedDict()
         memory.connections.add(self)
 
-    def count(self, session: C) -> None:
+    def count(self, session: Session) -> None:
         """Count a session that was just used; shrink others if a limit is exceeded."""
         self._add(session.size - self._sizes.get(session, 0))
         self._sizes[session] = session.size
@@ -63,12 +57,12 @@ class ConnectionMemory(Generic[C]):
         self.shrink(lambda: self.total <= CONNECTION_BYTES, spare_last=True)
         self._memory.limit(self)
 
-    def recount(self, session: C) -> None:
+    def recount(self, session: Session) -> None:
         """Count a shrunk session again; it keeps its place in the order of last use."""
         self._add(session.size - self._sizes[session])
         self._sizes[session] = session.size
 
-    def remove(self, session: C) -> None:
+    def remove(self, session: Session) -> None:
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:

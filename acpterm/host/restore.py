@@ -195,6 +195,7 @@ class Restorer:
             session = connection.session(record.session)
             if session.workspace is None and record.rights and record.rights.workspace:
                 session.workspace = unpack_text(record.rights.workspace)
+                session.changed()
             return session
         agent = AgentInfo(record.connection or "")
         agent.name = record.agent

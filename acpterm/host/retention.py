@@ -10,51 +10,41 @@ with many terminals does not displace those of other agents.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final, Protocol, TypeVar
+from typing import NamedTuple
+
+from acpterm.host.entry import TerminalEntry
 
 
-class Retained(Protocol):
-    @property
-    def is_trusted(self) -> bool: ...
+class RetentionLimits(NamedTuple):
+    """For the user's terminals, and for those of all agents; `age` in seconds."""
 
-    @property
-    def connection_id(self) -> str | None: ...
-
-    @property
-    def over_since(self) -> float: ...
-
-    @property
-    def retained_bytes(self) -> int: ...
+    count: int
+    size: int
+    age: float
 
 
-R = TypeVar("R", bound=Retained)
-
-
-class RetentionLimits:
-    """Number, bytes and age in seconds; for the user's terminals, and for those of all agents."""
-
-    def __init__(self, number: int, size: int, age: float) -> None:
-        self.count: Final = number
-        self.size: Final = size
-        self.age: Final = age
-
-
-def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R]:
+def surplus(
+    entries: Iterable[TerminalEntry], limits: RetentionLimits, now: float
+) -> list[TerminalEntry]:
     """Return those of `entries`, which are over, that must be forgotten to stay within `limits`."""
     entries = sorted(entries, key=lambda entry: entry.over_since)
     found = [entry for entry in entries if entry.over_since < now - limits.age]
     left = entries[len(found) :]
-    users: dict[str | None, list[R]] = {None: [entry for entry in left if entry.is_trusted]}
-    agents: defaultdict[str | None, list[R]] = defaultdict(list)
+    users: dict[str | None, list[TerminalEntry]] = {
+        None: [entry for entry in left if entry.is_trusted]
+    }
+    agents: defaultdict[str | None, list[TerminalEntry]] = defaultdict(list)
     for entry in left:
         if not entry.is_trusted:
             agents[entry.connection_id].append(entry)
     return [*found, *_above(users, limits), *_above(agents, limits)]
 
 
-def _above(queues: dict[str | None, list[R]], limits: RetentionLimits) -> list[R]:
+def _above(
+    queues: dict[str | None, list[TerminalEntry]], limits: RetentionLimits
+) -> list[TerminalEntry]:
     """Remove entries, oldest of the largest owner first, until all are within limits."""
-    found: list[R] = []
+    found: list[TerminalEntry] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
     sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}
     while sum(numbers.values()) > limits.count or sum(sizes.values()) > limits.size:

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -38,7 +38,7 @@ from acpterm.host.memory import ConnectionMemory
 from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
 from acpterm.host.server.dispatch import Sender
-from acpterm.host.sessions.session import Session, SessionRecords, no_such_terminal
+from acpterm.host.sessions.session import Session, no_such_terminal
 from acpterm.host.state.records import (
     ConnectionRecord,
     ContextRecord,
@@ -57,16 +57,13 @@ from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 
+if TYPE_CHECKING:
+    from acpterm.host.agent.resumption import Resumption
+
 SESSIONS_MAX: Final = 10_000
 _SECRET_BYTES: Final = 32
 # The maximum length of a session's id, in characters.
 _SESSION_ID_MAX: Final = 4096
-
-
-class Resumer(Protocol):
-    """Lets an agent's connection continue on another transport. See `resumption.Resumption`."""
-
-    def resume(self, fresh: "AgentConnection", secret: str) -> "AgentConnection | None": ...
 
 
 class AgentConnection:
@@ -79,7 +76,7 @@ class AgentConnection:
         context: ExecContext,
         host: HostState,
         connection: str,
-        resumption: Resumer,
+        resumption: "Resumption",
         secret: str | None = None,
         *,
         holders: Iterable[tuple[int, float]] = (),
@@ -87,7 +84,7 @@ class AgentConnection:
         self.context = context
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         """With which another connection may resume this one."""
-        self.resumption: Final[Resumer] = resumption
+        self.resumption: Final = resumption
         self.creates: Final = Creates(partial(host.approval_records.forget, connection))
         self.host: Final = host
         self.settings: Final = host.settings
@@ -310,8 +307,8 @@ class AgentConnection:
         return session
 
     def _new_session(self, identifier: str, number: int) -> Session:
-        records = SessionRecords(self.host.state_writer, self.agent.connection_id, number)
-        return Session(identifier, self.agent, records, self.creates.confirm)
+        writer = self.host.state_writer
+        return Session(identifier, self.agent, number, writer, self.creates.confirm)
 
     def add_relayed_agent(self) -> None:
         """If the process that connected is only a relay, add the agent's process to `holders`."""

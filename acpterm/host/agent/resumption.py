@@ -18,20 +18,12 @@ States of a connection (`AgentConnection`):
 """
 
 import hmac
-from typing import Final, Protocol
+from typing import Final
 
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.events import EventBus, new_event
+from acpterm.host.server.connection import Connection
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
-
-
-class Transport(Protocol):
-    received: int
-
-    def serve_as(self, served: AgentConnection, name: str) -> None:
-        """Serve the connection `served` from now on; do not close the one served until now."""
-
-    def abandon(self) -> None: ...
 
 
 class Resumption:
@@ -39,7 +31,7 @@ class Resumption:
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._transports: Final[dict[AgentConnection, Transport | None]] = {}
+        self._transports: Final[dict[AgentConnection, Connection | None]] = {}
 
     @property
     def connections(self) -> list[AgentConnection]:
@@ -69,14 +61,14 @@ class Resumption:
             if connection.approver is not None and connection.holders
         }
 
-    def connected(self, connection: AgentConnection, transport: Transport) -> None:
+    def connected(self, connection: AgentConnection, transport: Connection) -> None:
         self._transports[connection] = transport
         self._publish("connected", connection)
 
     def restored(self, connection: AgentConnection) -> None:
         self._transports[connection] = None
 
-    def disconnected(self, transport: Transport) -> None:
+    def disconnected(self, transport: Connection) -> None:
         """Close the connection of a transport that ended, unless another resumed it."""
         for connection, other in self._transports.items():
             if other is transport:

@@ -180,6 +180,7 @@ def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty
     check_absolute(cwd)
     session = connection.session(params.session_id)
     session.cwd = cwd
+    session.changed()
     connection.count_memory(session)
     return Empty()
 
@@ -194,6 +195,7 @@ def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empt
         )
     result = set_session(connection, params)
     session = connection.session(params.session_id)
-    session.workspace = session.cwd or ""
+    session.workspace = session.cwd
+    session.changed()
     connection.count_memory(session)
     return result

@@ -49,43 +49,6 @@ Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 """Called with a tool call's id or None, the members, and the ids of agents' terminals."""
 
 
-class SessionRecords:
-    """Stores the records of a session and its tool calls, from `store` to `remove`."""
-
-    def __init__(self, writer: StateWriter, connection: str, number: int) -> None:
-        self._writer: Final = writer
-        self._connection: Final = connection
-        self._number: Final = number
-        self._key: Final = session_key(connection, number)
-        self._is_stored = False
-
-    def store(self, record: Callable[[], SessionRecord]) -> None:
-        self._is_stored = True
-        self.changed(record)
-
-    def restored(self) -> None:
-        self._is_stored = True
-
-    def changed(self, record: Callable[[], SessionRecord]) -> None:
-        if self._is_stored:
-            self._writer.changed(self._key, lambda: record().encode())
-
-    def call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
-        key = tool_call_key(self._connection, self._number, number)
-        if record is None:
-            self._writer.removed(key)
-        elif self._is_stored:
-            self._writer.changed(key, lambda: record().encode())
-
-    def remove(self, calls: Iterable[int]) -> None:
-        if not self._is_stored:
-            return
-        self._is_stored = False
-        for number in calls:
-            self.call_changed(number, None)
-        self._writer.removed(self._key)
-
-
 class Session(Origin):
     """A session of an agent's connection: its terminals, its directory and its tool calls."""
 
@@ -93,16 +56,23 @@ class Session(Origin):
         self,
         identifier: str,
         agent: AgentInfo,
-        records: SessionRecords,
+        number: int,
+        writer: StateWriter,
         confirm: Callable[[TerminalEntry], object],
     ) -> None:
         super().__init__(identifier, agent)
-        self._records: Final = records
+        self._number: Final = number
+        self._writer: Final = writer
         # Called with each terminal that a request names.
         self._confirm: Final = confirm
-        self._cwd: str | None = None
-        self._workspace: str | None = None
-        self._cancelled = 0
+        # The next worker gets records from `store` or `restore` to `remove_records`.
+        self._is_stored = False
+        self.cwd: str | None = None
+        """The working directory for `terminal/create` requests without `cwd`; None if not set."""
+        self.workspace: str | None = None
+        """Where the session's sandboxed programs may write; only the user's client can set it."""
+        self.cancelled = 0
+        """How many prompt turns of the session were cancelled (by `session/cancel`)."""
         self.entries: Final[dict[str, TerminalEntry]] = {}
         """The session's terminals by id: promoted ones too, but no released ones."""
         self.pending_creates = 0
@@ -112,31 +82,6 @@ class Session(Origin):
         self._observers: Final[set[Observer]] = set()
         self.closed: Final = trio.Event()
         self._released: BoundedDict[str, None] = BoundedDict(_RELEASED_MAX)
-
-    @property
-    def cwd(self) -> str | None:
-        """The working directory for `terminal/create` requests without `cwd`; None if not set."""
-        return self._cwd
-
-    @cwd.setter
-    def cwd(self, path: str) -> None:
-        self._cwd = path
-        self._changed()
-
-    @property
-    def workspace(self) -> str | None:
-        """Where the session's sandboxed programs may write; only the user's client can set it."""
-        return self._workspace
-
-    @workspace.setter
-    def workspace(self, path: str) -> None:
-        self._workspace = path
-        self._changed()
-
-    @property
-    def cancelled(self) -> int:
-        """How many prompt turns of the session were cancelled (by `session/cancel`)."""
-        return self._cancelled
 
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
         return self._decisions.allowed_in(directory)
@@ -148,38 +93,57 @@ class Session(Origin):
     def remember(self, question: Question, answer: Answer) -> None:
         """Remember the answer to a question if the user has given it for the whole session."""
         if self._decisions.remember(question, answer):
-            self._changed()
+            self.changed()
 
     def cancel(self) -> None:
-        self._cancelled += 1
-        self._changed()
+        self.cancelled += 1
+        self.changed()
 
     def store(self) -> None:
-        self._records.store(self._record)
+        self._is_stored = True
+        self.changed()
 
-    def _changed(self) -> None:
-        self._records.changed(self._record)
+    def changed(self) -> None:
+        """Store the record before the next response is sent."""
+        if self._is_stored:
+            self._writer.changed(self._key, lambda: self._record().encode())
+
+    @property
+    def _key(self) -> str:
+        return session_key(self.agent.connection_id, self._number)
+
+    def _call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
+        key = tool_call_key(self.agent.connection_id, self._number, number)
+        if record is None:
+            self._writer.removed(key)
+        elif self._is_stored:
+            self._writer.changed(key, lambda: record().encode())
 
     @property
     def size(self) -> int:
-        text = sum(getsizeof(one) for one in (self.id, self._cwd, self._workspace) if one)
+        text = sum(getsizeof(one) for one in (self.id, self.cwd, self.workspace) if one)
         released = _RELEASED_BYTES * len(self._released)
         updates = self.tool_calls.size + self.agent_terminals.size
         return _SESSION_BYTES + text + released + updates + self._decisions.size
 
     def forget_updates(self) -> None:
         for number in self.tool_calls.forget():
-            self._records.call_changed(number, None)
+            self._call_changed(number, None)
         self.agent_terminals.forget()
 
     def remove_records(self) -> None:
-        self._records.remove(self.tool_calls.numbers())
+        if not self._is_stored:
+            return
+        self._is_stored = False
+        for number in self.tool_calls.numbers():
+            self._call_changed(number, None)
+        self._writer.removed(self._key)
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        self._records.restored()
-        self._cwd = None if record.cwd is None else unpack_text(record.cwd)
-        self._workspace = None if record.workspace is None else unpack_text(record.workspace)
-        self._cancelled = record.cancelled
+        self._is_stored = True
+        self.cwd = None if record.cwd is None else unpack_text(record.cwd)
+        self.workspace = None if record.workspace is None else unpack_text(record.workspace)
+        self.cancelled = record.cancelled
         self._released.update(dict.fromkeys(record.released))
         self._decisions = SessionDecisions(
             record.allowed, record.rejected, record.rejected_commands
@@ -190,13 +154,13 @@ class Session(Origin):
         ids = reversed(self._released)
         released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]
         # A longer path cannot be that of a directory.
-        is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
-        cwd = pack_text(self._cwd) if is_stored and self._cwd else None
+        is_stored = self.cwd is not None and len(self.cwd) <= _STORED_CWD_BYTES_MAX
+        cwd = pack_text(self.cwd) if is_stored and self.cwd else None
         return SessionRecord(
             id=self.id,
             cwd=cwd,
-            workspace=None if self._workspace is None else pack_text(self._workspace),
-            cancelled=self._cancelled,
+            workspace=None if self.workspace is None else pack_text(self.workspace),
+            cancelled=self.cancelled,
             released=released,
             allowed=[list(prefix) for prefix in self._decisions.allowed],
             rejected=[list(prefix) for prefix in self._decisions.rejected],
@@ -247,7 +211,7 @@ class Session(Origin):
         # The session's record is stored before the terminal's. If the worker dies in between, the
         # next one still has the terminal, and a repeated request releases it.
         self._released[entry.id] = None
-        self._changed()
+        self.changed()
         entry.record_id_release()
         return entry
 
@@ -263,7 +227,7 @@ class Session(Origin):
     def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
         """Record an update of a tool call; `terminals` is None if it has no `content`."""
         for number, record in self.tool_calls.apply(call, fields, terminals):
-            self._records.call_changed(number, record)
+            self._call_changed(number, record)
         changed = self._record_terminal_updates(from_meta(fields.get("_meta")))
         for observer in list(self._observers):
             observer(call, fields, changed)

@@ -68,9 +68,13 @@ class SendingTask:
         if not self._has_turn:
             self._scope.cancel()
 
-    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def run(self) -> None:
+        """Send in turns (`turn`) until all is sent, or `stop` is called."""
         with self._scope:
-            await work()
+            await self._send_all()
+
+    async def _send_all(self) -> None:
+        raise NotImplementedError
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Send]:

@@ -116,7 +116,7 @@ class EventFeed:
         self._ids.forget(terminal_id)
 
 
-class _OpenTerminal:
+class _OpenTerminal(SendingTask):
     """A terminal in the state *open*: the client was sent `created`, but not yet `closed`."""
 
     def __init__(
@@ -127,25 +127,19 @@ class _OpenTerminal:
         position: int,
         channel: Channel,
     ) -> None:
+        super().__init__(channel)
         self.terminal = terminal
         self._clipboard: Final = user.settings.clipboard
         self._entry: Final = entry
         self._position = position
         self._text = OutputText(clipboard=self._clipboard)
-        self._task: Final = SendingTask(channel)
-
-    def stop(self) -> None:
-        self._task.stop()
-
-    async def run(self) -> None:
-        await self._task.run(self._send_all)
 
     async def _send_all(self) -> None:
         if self._entry is None:
             return
         # What follows the last part before the exit is sent with `closed`.
         while await self._entry.terminal.wait_output(self._position) is None:
-            async with self._task.turn() as send:
+            async with self.turn() as send:
                 await self.send_output(send)
             await trio.sleep(INTERVAL_S)
 

@@ -82,31 +82,25 @@ async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]
     return data, end
 
 
-class Attachment:
+class Attachment(SendingTask):
     """Sends a terminal's history and output, on `channel`, to a client that has attached to it."""
 
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, identifier: str, channel: Channel
     ) -> None:
+        super().__init__(channel)
         self._user: Final = user
         self._terminal: Final = entry.terminal
         self._id: Final = identifier
-        self._task: Final = SendingTask(channel)
         # The end of the output that the client was sent; -1 before it was sent the history.
         self._position = -1
         self._text = OutputText(clipboard=user.settings.clipboard)
-
-    def stop(self) -> None:
-        self._task.stop()
-
-    async def run(self) -> None:
-        await self._task.run(self._send_all)
 
     async def _send_all(self) -> None:
         terminal = self._terminal
         while True:
             status = await terminal.wait_output(self._position)
-            async with self._task.turn() as send:
+            async with self.turn() as send:
                 if status is not None and self._position == terminal.ring.end:
                     code = exit_code(status, signal_code=True) or 0
                     await send(ExitMessage(self._id, code))

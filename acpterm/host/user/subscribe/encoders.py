@@ -11,13 +11,20 @@
 An encoder returns the `update` values of `session/update` notifications, in the order in which they
 must be sent. Each is valid by its schema, whatever the agent has sent. An encoder serves only one
 subscriber: `V1MetaEncoder` holds back the incomplete character at the end of a terminal's output.
+
+- `call`: an update of a tool call. `infos` are the terminals that it is the first to show; with
+  `needs_whole_call`, it must then have all members of the call.
+- `output`: output of a terminal, `call` being the first tool call that showed it. `lost` bytes are
+  missing before it; with `replace`, it replaces all earlier output.
+- `ended`: how a terminal's program ended; None if it is running again.
+- `forget`: the last update of a terminal was sent.
 """
 
 import base64
 import codecs
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Raw, UnsetType
 
@@ -42,29 +49,6 @@ _CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 # For a `tool_call` whose agent has sent no title, which the schema requires.
 _DEFAULT_TITLE: Final = "tool call"
 _CONTINUATION_BYTES_MAX: Final = 3  # of one character in UTF-8
-
-
-class UpdateEncoder(Protocol):
-    """Encodes updates for one subscriber, as the messages to be sent, in order."""
-
-    @property
-    def needs_whole_call(self) -> bool:
-        """Whether an update that shows a new terminal must have all members of its tool call."""
-
-    def call(
-        self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
-    ) -> list[Update]:
-        """Encode an update of a tool call; it is the first to show the terminals `infos`."""
-
-    def output(
-        self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
-    ) -> list[Update]:
-        """Encode output after `lost` missing bytes, or (`replace`) instead of all before."""
-
-    def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended; None means that it is running again."""
-
-    def forget(self, terminal: str) -> None: ...
 
 
 class V1MetaEncoder:
@@ -188,6 +172,9 @@ class V2Encoder:
         return [{"sessionUpdate": "terminal_update", "terminalId": terminal, "exitStatus": status}]
 
     def forget(self, terminal: str) -> None: ...
+
+
+UpdateEncoder: TypeAlias = V1MetaEncoder | V2Encoder
 
 
 def _members_of(update: ToolCallUpdate) -> dict[str, Any]:

@@ -3,9 +3,14 @@
 - `LocalSource`: a terminal of this host.
 - `AgentSource`: a terminal that the agent runs itself and describes in session updates.
 - `Tombstone`: what is left of a forgotten terminal of either kind.
+
+A source is read by position. `generation` is how many times all of the output was replaced;
+positions begin at 0 each time. `is_over`: there will be no more output, and no change of `end`.
+`survives_session`: the terminal may run on after the agent's connection has closed. `is_retained`:
+the host still retains the terminal, and not only this source refers to it.
 """
 
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from acpterm.acp.terminal_updates import Info, ProgramExit
 from acpterm.host.entry import TerminalEntry
@@ -14,38 +19,6 @@ from acpterm.host.sessions.agent_terminals import AgentTerminal
 from acpterm.host.sessions.session import Session
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.terminal.private_ring import Slice
-
-
-class Source(Protocol):
-    """A terminal as a subscriber reads it: its output by position, and how its program ended."""
-
-    @property
-    def info(self) -> Info: ...
-
-    @property
-    def generation(self) -> int:
-        """How many times all of the output was replaced; positions begin at 0 each time."""
-
-    @property
-    def length(self) -> int: ...
-
-    @property
-    def end(self) -> ProgramExit | None: ...
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there will be no more output, and no change of `end`."""
-
-    @property
-    def survives_session(self) -> bool:
-        """Whether the terminal may continue to run after the agent's connection has closed."""
-
-    @property
-    def is_retained(self) -> bool:
-        """Whether the host still retains the terminal; if not, only this source refers to it."""
-
-    def read(self, since: int, max_bytes: int) -> Slice:
-        """Return output from `since` on, at most `max_bytes` bytes; see `PrivateRing.read`."""
 
 
 class LocalSource:
@@ -129,7 +102,7 @@ class Tombstone:
     survives_session: Final = True
     is_retained: Final = True
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: LocalSource | AgentSource) -> None:
         self.info: Final = source.info
         self.generation: Final = source.generation
         self.length: Final = source.length
@@ -138,6 +111,9 @@ class Tombstone:
     def read(self, since: int, max_bytes: int) -> Slice:
         del max_bytes
         return Slice(b"", self.length, self.length - since)
+
+
+Source: TypeAlias = LocalSource | AgentSource | Tombstone
 
 
 def source_of(terminal: str, session: Session, registry: TerminalRegistry) -> Source | None:

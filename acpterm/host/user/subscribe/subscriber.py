@@ -23,10 +23,6 @@ call is sent after the output that the call's terminals have printed so far.
 
 The subscription ends when the session is closed and everything is sent. A terminal that the user
 owns keeps running; its output is sent up to the end of the subscription.
-
-Longer than 300 lines because calls and output wait for each other: a terminal's output is sent
-after the first call that shows the terminal, and the status that completes a call is sent after the
-output of the call's terminals.
 """
 
 import math
@@ -38,14 +34,16 @@ from msgspec import Raw
 
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.raw_json import items, members, text
+from acpterm.acp.terminal_updates import ProgramExit  # noqa: TC001  the type of an attribute
 from acpterm.host.sessions.session import Session
 from acpterm.host.sessions.tool_calls import CALLS_MAX
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.backlog import BACKLOG_BYTES_MAX, UpdateBacklog, snapshot
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import LocalSource, Source, Tombstone, source_of
-from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 
+# Maximum bytes of output in one message.
+CHUNK_BYTES: Final = 32 * 1024
 # How many bytes of one terminal's output are sent at most in one turn; then others get a turn.
 TURN_BYTES_MAX: Final = 512 * 1024
 # The minimum time between two turns of one terminal.
@@ -55,6 +53,58 @@ _HELD_MAX: Final = 16
 # How many ids of finished terminals are left when the oldest are dropped.
 _FINISHED_MAX: Final = 10_000
 _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
+
+
+class TerminalCursor:
+    """What one subscriber was sent about one terminal: output, and how its program ended."""
+
+    def __init__(self, source: Source) -> None:
+        self.source: Source | None = source
+        """The terminal to read from; None once everything was sent."""
+        self.call: str | None = None
+        """The id of the first tool call sent that shows the terminal; None until one is sent."""
+        self.position = 0
+        self._generation = 0
+        self._end: ProgramExit | None = None
+        self.next_turn = -math.inf
+        self.delivered: Final = trio.lowlevel.ParkingLot()
+        """Unparked when the updates for which the terminal was due have been sent."""
+
+    def begin(self, call: str, source: Source) -> None:
+        """Let `step` return updates: `call`, which shows the terminal, is about to be sent."""
+        self.call, self._generation = call, source.generation
+
+    def replace(self, source: Source) -> None:
+        """Start again at the beginning of another source; its output replaces all that was sent."""
+        self.source, self._generation, self.position = source, -1, 0
+
+    def has_updates(self, source: Source) -> bool:
+        sent = self.position, self._generation, self._end
+        return sent != (source.length, source.generation, source.end)
+
+    def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
+        """Encode the next chunk, or the end; return also whether more can be sent now."""
+        source, call = self.source, self.call
+        if source is None or call is None:
+            return (), False
+        terminal = source.info.terminal
+        replaced = source.generation != self._generation
+        if replaced:
+            self._generation, self.position = source.generation, 0
+        updates = []
+        part = source.read(self.position, CHUNK_BYTES)
+        self.position = part.position + len(part.data)
+        if part.data or part.lost or replaced:
+            updates += encoder.output(call, terminal, part.data, lost=part.lost, replace=replaced)
+        if self.position < source.length:
+            return updates, True
+        if source.end != self._end:
+            self._end = source.end
+            updates += encoder.ended(call, terminal, source.end)
+        if source.is_over:
+            self.source = None
+            encoder.forget(terminal)
+        return updates, False
 
 
 class Subscriber:
