@@ -12,13 +12,16 @@ them (`host.verbs`). What each may do:
 """
 
 import enum
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host_state import HostState
+from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.server.dispatch import Sender
+from acpterm.host.terminal_info import gives_signal_code
+from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
 
@@ -31,34 +34,44 @@ class Need(enum.Enum):
     TYPE = enum.auto()
 
 
-class Access(Protocol):
-    """What one peer may do with terminals: an agent's connection, or one of the user's."""
+class Access:
+    """What one peer may do with terminals, and what its handlers need of the host."""
 
-    @property
-    def by(self) -> EndedBy:
-        """Who the peer is, as the cause of what it does: `AGENT` or `USER`."""
+    by: EndedBy
+    """Who the peer is, as the cause of what it does: `AGENT` or `USER`."""
 
-    @property
-    def host(self) -> HostState: ...
-
-    @property
-    def sender(self) -> Sender: ...
+    def __init__(self, host: HostState, context: ExecContext) -> None:
+        self.context = context
+        """The execution context of the peer's terminals."""
+        self.host: Final = host
+        self.settings: Final = host.settings
+        self.directories: Final = DirectoryCache()
+        self.sender: Final = Sender()
 
     @property
     def signal_code(self) -> bool:
         """Whether an end by signal n is sent as 128 + n (`terminal_info.gives_signal_code`)."""
+        return gives_signal_code(self.settings)
+
+    def flush_state(self) -> None:
+        self.host.state_writer.flush()
 
     def resolve(self, params: Any, need: Need, done: str = "") -> TerminalEntry:
-        """Return the terminal that a request names in its params, if the peer may do what it needs.
+        """Return the terminal that a request names, if the peer may do what it needs.
 
         `done` says what is done to the terminal, such as "killed". Raises `RpcError`: -32002 if
         the peer sees no such terminal; -32602 if it may only read it, or if the name is ambiguous.
         """
+        raise NotImplementedError
 
     def release_terminal(self, params: Any) -> TerminalEntry | None:
         """Begin to release the terminal; return None if there is no exit to wait for."""
+        raise NotImplementedError
 
     def info(self, entry: TerminalEntry) -> TerminalInfo:
         """Describe a terminal as the peer may see it."""
+        return self.host.terminal_info(entry)
 
-    def cancel_on_close(self) -> AbstractContextManager[None]: ...
+    def cancel_on_close(self) -> AbstractContextManager[None]:
+        """Cancel the block when the connection closes, if nothing else ends it then."""
+        return nullcontext()

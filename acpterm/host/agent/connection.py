@@ -16,7 +16,6 @@ cycle would keep a closed connection in memory until the next garbage collection
 import itertools
 import secrets
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,18 +25,16 @@ from acpterm.acp.approvals import ApproverKind, ApproverRequest
 from acpterm.acp.terminal import TerminalRequest
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.config.profiles import Profile
-from acpterm.host.access import Need
+from acpterm.host.access import Access, Need
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.launch.request import LaunchRequest
-from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.memory import ConnectionMemory
 from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
-from acpterm.host.server.dispatch import Sender
 from acpterm.host.sessions.session import Session, no_such_terminal
 from acpterm.host.state.records import (
     ConnectionRecord,
@@ -66,10 +63,10 @@ _SECRET_BYTES: Final = 32
 _SESSION_ID_MAX: Final = 4096
 
 
-class AgentConnection:
+class AgentConnection(Access):
     """The state of one agent's connection; a peer that sends its `secret` can resume it."""
 
-    by: Final = EndedBy.AGENT
+    by = EndedBy.AGENT
 
     def __init__(
         self,
@@ -81,19 +78,15 @@ class AgentConnection:
         *,
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
-        self.context = context
+        super().__init__(host, context)
+        # With it another connection may resume this one. Never logged.
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
-        """With which another connection may resume this one."""
         self.resumption: Final = resumption
         self.creates: Final = Creates(partial(host.approval_records.forget, connection))
-        self.host: Final = host
-        self.settings: Final = host.settings
         self.pool: Final = host.pool
         self.agent: Final = AgentInfo(connection)
         self.holders = list(holders)
         self.sessions: Final[dict[str, Session]] = {}
-        self.directories: Final = DirectoryCache()
-        self.sender: Final = Sender()
         self.programs: list[str] = []
         """The names of the agent's program, by which the profile is selected."""
         self.directory = context.cwd
@@ -234,9 +227,6 @@ class AgentConnection:
             workspace=None if workspace is None else pack_text(workspace),
         )
 
-    def flush_state(self) -> None:
-        self.host.state_writer.flush()
-
     def find_session(self, params: TerminalRequest) -> Session:
         try:
             return self.sessions[params.session_id]
@@ -263,10 +253,6 @@ class AgentConnection:
 
     def info(self, entry: TerminalEntry) -> TerminalInfo:
         return for_agent(self.host.terminal_info(entry))
-
-    def cancel_on_close(self) -> AbstractContextManager[None]:
-        """Do nothing: what a closing connection waits for is released."""
-        return nullcontext()
 
     def users_terminals(self) -> list[TerminalEntry]:
         """Return the user's unreleased terminals, if the settings let agents read them."""

@@ -10,14 +10,10 @@ from typing import Any, Final, TypeAlias
 
 import trio
 
-from acpterm.acp.user_api import TerminalInfo
-from acpterm.host.access import Need
+from acpterm.host.access import Access, Need
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host_state import HostState
-from acpterm.host.launch.validation import DirectoryCache
-from acpterm.host.server.dispatch import Sender
 from acpterm.host.sessions.session import Session
-from acpterm.host.terminal_info import gives_signal_code
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.questions import AnsweredBy
@@ -29,10 +25,10 @@ from acpterm.terminal.terminal import Terminal
 Sessions: TypeAlias = Callable[[], Iterable[Session]]
 
 
-class UserConnection:
-    """The state of one connection of a user's client. Implements `Access`."""
+class UserConnection(Access):
+    """The state of one connection of a user's client."""
 
-    by: Final = EndedBy.USER
+    by = EndedBy.USER
 
     def __init__(
         self,
@@ -44,24 +40,16 @@ class UserConnection:
         process: tuple[int, float] | None = None,
         answers_as: AnsweredBy = "approvals",
     ) -> None:
-        self.context = context
+        super().__init__(host, context)
         self.process: Final = process
         self.answers_as: Final = answers_as
         """The origin that is recorded with the client's answers to questions about commands."""
         self._terminals: Final = frozenset(terminals)
-        self.host: Final = host
         self.sessions: Final = sessions
-        self.settings: Final = host.settings
-        self.directories: Final = DirectoryCache()
-        self.sender: Final = Sender()
         self._closed = False
         self._held: set[Terminal] = set()
         self._ongoing: set[trio.CancelScope] = set()
         self._tokens: dict[str, tuple[TerminalEntry, Window] | None] = {}
-
-    @property
-    def signal_code(self) -> bool:
-        return gives_signal_code(self.settings)
 
     @property
     def terminals(self) -> frozenset[str]:
@@ -69,9 +57,6 @@ class UserConnection:
         # Also that of its environment: the process tree alone may not show it.
         named = self.context.env.get(marks.TERMINAL)
         return self._terminals | {named} if named else self._terminals
-
-    def flush_state(self) -> None:
-        self.host.state_writer.flush()
 
     def close(self) -> None:
         """Cancel all requests, also later ones, and let go of all held output. Idempotent."""
@@ -101,9 +86,6 @@ class UserConnection:
         entry = self.resolve(params, Need.CONTROL)
         self.host.registry.remove(entry)
         return entry
-
-    def info(self, entry: TerminalEntry) -> TerminalInfo:
-        return self.host.terminal_info(entry)
 
     @contextmanager
     def ongoing_request(
