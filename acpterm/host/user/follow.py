@@ -10,7 +10,7 @@ cancelled.
 
 import base64
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import trio
@@ -54,8 +54,10 @@ async def follow(
     with (
         user.ongoing_request(params.token),
         _replace_earlier(entry, params.holder),
-        _release_at_end(user, terminal, hold=params.hold),
+        ExitStack() as held,
     ):
+        if params.hold:
+            held.callback(user.release_output, terminal)
         while params.stay or position < begin:
             status = await terminal.wait_output(position)
             await user.sender.drain()
@@ -96,15 +98,6 @@ def _start_position(terminal: Terminal, params: FollowRequest) -> int:
         seconds = params.since_time / 1000 - terminal.started
         return max(terminal.ring.start, terminal.timeline.position_at(seconds))
     return terminal.ring.start
-
-
-@contextmanager
-def _release_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if hold:
-            user.release_output(terminal)
 
 
 def _send(
