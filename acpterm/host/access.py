@@ -45,6 +45,13 @@ class Access:
         """The execution context of the peer's terminals."""
         self.host: Final = host
         self.settings: Final = host.settings
+        self.registry: Final = host.registry
+        self.windows: Final = host.windows
+        self.background: Final = host.background
+        self.events: Final = host.events
+        self.trail: Final = host.trail
+        self.policy: Final = host.policy
+        self.approvals: Final = host.approvals
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
 

@@ -18,7 +18,7 @@ from acpterm.host.entry import TerminalEntry
 class RetentionLimits(NamedTuple):
     """For the user's terminals, and for those of all agents; `age` in seconds."""
 
-    count: int
+    number: int
     size: int
     age: float
 
@@ -47,8 +47,8 @@ def _above(
     found: list[TerminalEntry] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
     sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}
-    while sum(numbers.values()) > limits.count or sum(sizes.values()) > limits.size:
-        most = numbers if sum(numbers.values()) > limits.count else sizes
+    while sum(numbers.values()) > limits.number or sum(sizes.values()) > limits.size:
+        most = numbers if sum(numbers.values()) > limits.number else sizes
         owner = max(most, key=most.__getitem__)
         entry = queues[owner].pop(0)
         numbers[owner] -= 1

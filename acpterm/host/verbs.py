@@ -75,9 +75,9 @@ def get(
 
     async def checked() -> TerminalInfo:
         if not params.background or entry.terminal.exit is not None:
-            await access.host.background.check(entry)
+            await access.background.check(entry)
             return access.info(entry)
-        found = await access.host.background.of_running(entry)
+        found = await access.background.of_running(entry)
         return msgspec.structs.replace(
             access.info(entry),
             background=background_processes(found),
@@ -129,7 +129,7 @@ async def _read(
         blocked = None
         with trio.move_on_at(deadline):
             blocked = await _wait_for_output(entry, seen, until_input=params.until_input)
-        await access.host.background.check(entry)
+        await access.background.check(entry)
         await access.sender.drain()
         terminal.catch_up()
         if view == "screen":
@@ -215,7 +215,7 @@ async def _screen(access: Access, entry: TerminalEntry) -> ScreenResponse:
 def resize(access: Access, params: ResizeRequest | UserResizeRequest) -> Empty:
     """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
     entry = access.resolve(params, Need.CONTROL, "resized")
-    return set_size(access.host.windows, entry, params.cols, params.rows)
+    return set_size(access.windows, entry, params.cols, params.rows)
 
 
 def set_size(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
@@ -274,7 +274,7 @@ def type_in(
     access: Access, entry: TerminalEntry, data: bytes, share: str | None = None
 ) -> Coroutine[Any, Any, WriteResponse]:
     """Queue `data` as keyboard input; return a coroutine that waits until it has been written."""
-    access.host.trail.input(entry, "share" if share else access.by.value, data, share)
+    access.trail.input(entry, "share" if share else access.by.value, data, share)
     terminal = entry.terminal
     # Queued here, and not in the coroutine, so that inputs keep the order of the requests.
     try:
@@ -355,7 +355,7 @@ def _has_ended(terminal: Terminal) -> RpcError:
 def kill(access: Access, params: AnyTerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
     """`_acpterm/terminal/kill`: end the program and all that it has started."""
     entry = access.resolve(params, Need.CONTROL, "killed")
-    access.host.registry.kill(entry, access.by)
+    access.registry.kill(entry, access.by)
     return _respond_after_exit(access, entry)
 
 
@@ -376,7 +376,7 @@ def _respond_after_exit(access: Access, entry: TerminalEntry) -> Empty | Corouti
                 await terminal.wait_exited()
             elif not entry.record.is_left or entry.record.killed_by is not None:
                 await terminal.wait_closed()
-        await access.host.background.check(entry)
+        await access.background.check(entry)
         return Empty()
 
     return wait()
@@ -385,7 +385,7 @@ def _respond_after_exit(access: Access, entry: TerminalEntry) -> Empty | Corouti
 def promote(access: Access, params: AnyTerminalRequest) -> TerminalInfo:
     """`_acpterm/terminal/promote`: make the user the owner of a terminal. Idempotent."""
     entry = access.resolve(params, Need.HOLD)
-    access.host.registry.promote(entry, access.by)
+    access.registry.promote(entry, access.by)
     return access.info(entry)
 
 

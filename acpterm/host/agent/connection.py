@@ -131,7 +131,7 @@ class AgentConnection(Access):
         if self._profile is None:
             if not self.programs:
                 self.programs = programs_of(pid for pid, _ in reversed(self.holders))
-            profiles = self.host.policy.profiles
+            profiles = self.policy.profiles
             if self.chosen_profile is None:
                 self._profile = profiles.select(self.programs, self.directory)
             else:
@@ -146,7 +146,7 @@ class AgentConnection(Access):
         return selected, *(self._named_profile(one, "was requested") for one in requested)
 
     def _named_profile(self, name: str, why: str) -> Profile:
-        by_name = self.host.policy.profiles.by_name
+        by_name = self.policy.profiles.by_name
         if name not in by_name:
             raise RpcError(
                 INTERNAL_ERROR,
@@ -189,7 +189,7 @@ class AgentConnection(Access):
         allowed = self.settings.mcp_elicitation_approves
         if allowed and self.answerer is None and not self._closed:
             self._elicitor = Approver("elicitation", self.agent.connection_id, self.sender)
-            self.host.approvals.add(self._elicitor)
+            self.approvals.add(self._elicitor)
 
     def add_approver(self, request: ApproverRequest) -> None:
         """Make the client the connection's approver, which asks the user questions. Idempotent."""
@@ -204,7 +204,7 @@ class AgentConnection(Access):
     def _add_approver(self, kind: ApproverKind) -> None:
         self._approver_kind = kind
         self._approver = Approver(kind, self.agent.connection_id, self.sender)
-        self.host.approvals.add(self._approver)
+        self.approvals.add(self._approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
         if record.directory is not None:
@@ -260,7 +260,7 @@ class AgentConnection(Access):
             return []
         return [
             entry
-            for entry in self.host.registry
+            for entry in self.registry
             if entry.is_created_by_user and entry.released_at is None
         ]
 
@@ -349,7 +349,7 @@ class AgentConnection(Access):
         return f"{self.id} {session.id}"
 
     def _drop(self, session: Session) -> None:
-        self.host.policy.end_session(self.session_key(session))
+        self.policy.end_session(self.session_key(session))
         session.closed.set()
         del self.sessions[session.id]
         session.remove_records()
@@ -375,7 +375,7 @@ class AgentConnection(Access):
         # runs on.
         entry = session.release(identifier)
         if entry is not None and not entry.is_users and leaves_background:
-            leaves_background = self.host.registry.leave(entry)
+            leaves_background = self.registry.leave(entry)
         # Store the released id before the keeper forgets the terminal: if the worker dies in
         # between, the client repeats the request, and the next worker has to know the id.
         self.flush_state()
@@ -383,7 +383,7 @@ class AgentConnection(Access):
         if entry is None or entry.is_users:
             return None
         if not leaves_background:
-            self.host.registry.release(entry, by)
+            self.registry.release(entry, by)
         return entry
 
     def close(self) -> None:
@@ -392,20 +392,20 @@ class AgentConnection(Access):
             return
         self._closed = True
         identifier = self.agent.connection_id
-        self.host.approvals.withdraw(identifier, reason="the agent has disconnected")
+        self.approvals.withdraw(identifier, reason="the agent has disconnected")
         self.host.approval_records.forget_connection(identifier)
         for answerer in (self._approver, self._elicitor):
             if answerer is not None:
-                self.host.approvals.remove(answerer)
+                self.approvals.remove(answerer)
         self._memory.close()
         for session in self.sessions.values():
             for entry in list(session.entries.values()):
                 session.release(entry.id)
                 if not entry.is_users:
-                    self.host.registry.release(entry, EndedBy.DISCONNECT)
-            self.host.policy.end_session(self.session_key(session))
+                    self.registry.release(entry, EndedBy.DISCONNECT)
+            self.policy.end_session(self.session_key(session))
             session.closed.set()
             session.remove_records()
-        for entry in self.host.registry.left_by(self.id):
-            self.host.registry.release(entry, EndedBy.DISCONNECT)
+        for entry in self.registry.left_by(self.id):
+            self.registry.release(entry, EndedBy.DISCONNECT)
         self.host.state_writer.removed(self._key)

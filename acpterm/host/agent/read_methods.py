@@ -53,7 +53,7 @@ _USERS_EVENTS: Final = ("attached", "detached")
 async def list_own(connection: AgentConnection, params: AgentListRequest) -> ListResponse:
     """`_acpterm/terminal/list`: return the session's terminals whose ids are valid."""
     if params.left:
-        await connection.host.background.check_all()
+        await connection.background.check_all()
     found = []
     for entry in _listed(connection, params):
         found.append(connection.info(entry))
@@ -66,7 +66,7 @@ async def list_own(connection: AgentConnection, params: AgentListRequest) -> Lis
 def _listed(connection: AgentConnection, params: AgentListRequest) -> list[TerminalEntry]:
     session = connection.sessions.get(params.session_id)
     own = [] if session is None else session.entries.values()
-    left = connection.host.registry.left_by(connection.id, params.session_id) if params.left else ()
+    left = connection.registry.left_by(connection.id, params.session_id) if params.left else ()
     return [*own, *left, *(connection.users_terminals() if params.user else ())]
 
 
@@ -87,7 +87,7 @@ async def _wait_and_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
     await entry.terminal.caught_up()
-    await connection.host.background.check(entry)
+    await connection.background.check(entry)
     await connection.sender.drain()
     return _text_output(connection, entry)
 
@@ -104,7 +104,7 @@ def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalO
 async def _screen_output(
     connection: AgentConnection, entry: TerminalEntry
 ) -> TerminalOutputResponse:
-    await connection.host.background.check(entry)
+    await connection.background.check(entry)
     text = (await current_screen(connection.sender, entry.terminal)).screen.text()
     text, truncated = views.last(text, entry.terminal.limit)
     return _output(connection, entry, text, truncated=truncated)
@@ -146,7 +146,7 @@ def wait_for_exit(
 
     async def wait() -> WaitForTerminalExitResponse:
         status = await terminal.wait_exited()
-        await connection.host.background.check(entry)
+        await connection.background.check(entry)
         return _exit_response(connection, entry, status)
 
     if terminal.exit is None or entry.may_have_background:
@@ -204,7 +204,7 @@ async def _send(connection: AgentConnection, session: Session, token: str) -> No
             and event.event not in _USERS_EVENTS
         )
 
-    with connection.host.events.subscribe(is_own) as subscription:
+    with connection.events.subscribe(is_own) as subscription:
         while True:
             event = await subscription.next()
             await connection.sender.drain()

@@ -50,7 +50,7 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     # Resuming cannot be undone, so an invalid context or profile must be refused before.
     requested_context(connection.context, params)
     if options and options.profile is not None:
-        connection.host.policy.profiles.check_known(options.profile)
+        connection.policy.profiles.check_known(options.profile)
     resumed: bool | UnsetType = UNSET
     if options and options.resume is not None:
         found = connection.resumption.resume(connection, options.resume)
@@ -114,8 +114,8 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
     session.record_update(received.tool_call_id, fields, terminals)
     connection.count_memory(session)
-    if connection.host.events.has_subscribers:
-        connection.host.events.publish(
+    if connection.events.has_subscribers:
+        connection.events.publish(
             new_event(
                 "tool_call",
                 connection=connection.agent.connection_id,
@@ -137,10 +137,10 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     if session is None:
         return
     session.cancel()
-    connection.host.approvals.withdraw(
+    connection.approvals.withdraw(
         connection.agent.connection_id, session.id, reason="the turn was cancelled"
     )
-    left = connection.host.registry.left_by(connection.id, session.id)
+    left = connection.registry.left_by(connection.id, session.id)
     affected = [
         entry
         for entry in (*session.entries.values(), *left)
@@ -151,10 +151,10 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     running = [entry for entry in affected if entry.terminal.exit is None]
     for entry in affected:
         if entry.may_have_background:
-            connection.host.registry.kill(entry, EndedBy.AGENT)
+            connection.registry.kill(entry, EndedBy.AGENT)
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
-        connection.host.registry.kill(entry, EndedBy.AGENT)
+        connection.registry.kill(entry, EndedBy.AGENT)
         entry.record.release_at = release_at
         entry.mark_changed()
     if running:

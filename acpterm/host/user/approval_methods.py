@@ -28,7 +28,7 @@ from acpterm.policy.questions import Answer, Question
 def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:
     """`_acpterm/approval/list`: return the pending questions of all agents, the oldest first."""
     del params
-    return ApprovalsResponse([approval_info(one) for one in user.host.approvals.pending])
+    return ApprovalsResponse([approval_info(one) for one in user.approvals.pending])
 
 
 def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
@@ -36,7 +36,7 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
 
     Only the first answer to a question counts: a later one is an error.
     """
-    approvals = user.host.approvals
+    approvals = user.approvals
     given = Answer(
         decision=params.decision,
         by=user.answers_as,
@@ -58,7 +58,7 @@ def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
     The token is valid only for the process that requests it.
     """
     if params.profile is not None:
-        user.host.policy.profiles.check_known(params.profile)
+        user.policy.profiles.check_known(params.profile)
     return ApproverResponse(user.host.approver_tokens.issue(params, user.process))
 
 
@@ -70,7 +70,7 @@ async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> 
     until it is cancelled.
     """
     follower = _Follower()
-    with user.ongoing_request(params.token), user.host.approvals.subscribe(follower):
+    with user.ongoing_request(params.token), user.approvals.subscribe(follower):
         while True:
             await user.sender.drain()
             question, given = await follower.next()

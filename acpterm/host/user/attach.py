@@ -77,18 +77,18 @@ async def attach(
     # `share`: the share that a visitor uses. Raises `RpcError` (-32602) if the client runs in this
     # terminal, or in one that it shows; if the screen is too large or needs a missing emulator.
     nested_in = user.terminals
-    if user.host.windows.would_loop(nested_in, entry):
+    if user.windows.would_loop(nested_in, entry):
         raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
     window = Window(
         params.cols, params.rows, read_only=params.read_only, nested_in=nested_in, share=share
     )
     with user.ongoing_request(params.token, (entry, window)):
-        user.host.windows.open(entry, window)
+        user.windows.open(entry, window)
         try:
             await _Attachment(user, entry, window, params).run()
         finally:
             entry.terminal.ring.let_go(window)
-            user.host.windows.close(entry, window)
+            user.windows.close(entry, window)
     status = entry.terminal.exit
     return AttachResponse("released" if status is None else "exited", exit_info(status))
 

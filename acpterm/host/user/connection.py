@@ -80,11 +80,11 @@ class UserConnection(Access):
     def resolve(self, params: Any, need: Need, done: str = "") -> TerminalEntry:
         """Return the terminal that a request names (see `Access`); to type, the user's first."""
         del done
-        return self.host.registry.find(params.terminal_id, own=need is Need.TYPE)
+        return self.registry.find(params.terminal_id, own=need is Need.TYPE)
 
     def release_terminal(self, params: Any) -> TerminalEntry:
         entry = self.resolve(params, Need.CONTROL)
-        self.host.registry.remove(entry)
+        self.registry.remove(entry)
         return entry
 
     @contextmanager

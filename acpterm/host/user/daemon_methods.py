@@ -43,7 +43,7 @@ def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAns
     questions wait for an answer.
     """
     user.context = requested_context(user.context, params)
-    return host_answer(__version__, {"user": True, "questions": len(user.host.approvals.pending)})
+    return host_answer(__version__, {"user": True, "questions": len(user.approvals.pending)})
 
 
 def status(user: UserConnection, params: NoParams) -> StatusResponse:
@@ -114,7 +114,7 @@ def events(user: UserConnection, params: EventsRequest) -> Coroutine[Any, Any, E
     # Subscribe now, not when the request's task runs: a list of terminals that the client requests
     # next must not be older than the first event.
     subscribed = ExitStack()
-    subscription = subscribed.enter_context(user.host.events.subscribe())
+    subscription = subscribed.enter_context(user.events.subscribe())
     return _events(user, params.token, subscription, subscribed)
 
 

@@ -91,7 +91,7 @@ async def list_recordings(user: UserConnection, params: NoParams) -> RecordingsR
     directory = _record_dir(user)
     written = {
         os.path.basename(entry.record.recording)
-        for entry in user.host.registry
+        for entry in user.registry
         if entry.record.recording is not None and entry.record.recorded is not None
     }
     work = partial(library.list_recordings, directory)

@@ -103,7 +103,7 @@ class _SharedTerminal:
         return verbs.write_to(user, entry, params, self._share)
 
     def _entry(self, user: UserConnection, terminal_id: str) -> TerminalEntry:
-        entry = user.host.registry.get(self._id)
+        entry = user.registry.get(self._id)
         if terminal_id != self._id:
             raise RpcError(INVALID_PARAMS, f"this share is of terminal {self._id!r} only")
         if entry is None:

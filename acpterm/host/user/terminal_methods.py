@@ -45,10 +45,10 @@ async def list_all(user: UserConnection, params: ListRequest) -> ListResponse:
 
     With `all`, also return released terminals that are retained.
     """
-    user.host.registry.expire()
-    await user.host.background.check_all()
+    user.registry.expire()
+    await user.background.check_all()
     found = []
-    for entry in user.host.registry:
+    for entry in user.registry:
         if params.all or entry.released_at is None:
             found.append(user.info(entry))
             await trio.lowlevel.checkpoint()
@@ -87,7 +87,7 @@ def follow(user: UserConnection, params: FollowRequest) -> Coroutine[Any, Any, F
 def rename(user: UserConnection, params: RenameRequest) -> TerminalInfo:
     """`_acpterm/terminal/rename`: set or replace the name of a terminal."""
     entry = user.resolve(params, Need.READ)
-    user.host.registry.rename(entry, params.name)
+    user.registry.rename(entry, params.name)
     return user.info(entry)
 
 
@@ -96,7 +96,7 @@ async def wait(user: UserConnection, params: UserTerminalRequest) -> TerminalInf
     entry = user.resolve(params, Need.READ)
     with user.cancel_on_close():
         await entry.terminal.wait_exited()
-    await user.host.background.check(entry)
+    await user.background.check(entry)
     return user.info(entry)
 
 
@@ -112,7 +112,7 @@ def attach(user: UserConnection, params: AttachRequest) -> Coroutine[Any, Any, A
 def window(user: UserConnection, params: WindowRequest) -> Empty:
     """`_acpterm/terminal/window`: set the size of an attached window, and repaint the window."""
     entry, attached = user.window(params.token)
-    user.host.windows.change(entry, attached, params.cols, params.rows)
+    user.windows.change(entry, attached, params.cols, params.rows)
     return Empty()
 
 

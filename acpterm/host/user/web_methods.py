@@ -27,7 +27,6 @@ from acpterm.acp.web_api import (
     WebStatusResponse,
 )
 from acpterm.host.access import Need
-from acpterm.host.host_state import HostState
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.web_interface import Share, WebInterface
 from acpterm.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, RESOURCE_NOT_FOUND, RpcError, quote
@@ -52,7 +51,7 @@ def status(user: UserConnection, params: NoParams) -> WebStatusResponse:
 def create_token(user: UserConnection, params: TokenCreateRequest) -> TokenCreateResponse:
     """`_acpterm/token/create`: make a bearer token for an agent."""
     token = web_of(user).new_token(params.name)
-    user.host.trail.record("token", agent=params.name, by="user")
+    user.trail.record("token", agent=params.name, by="user")
     return TokenCreateResponse(params.name, round(1000 * time.time()), token)
 
 
@@ -68,7 +67,7 @@ def remove_token(user: UserConnection, params: TokenRemoveRequest) -> Empty:
     if not web_of(user).remove_token(params.name):
         why = f"the agent {quote(params.name)} has no token: see acpterm token list"
         raise RpcError(RESOURCE_NOT_FOUND, why)
-    user.host.trail.record("untoken", agent=params.name, by="user")
+    user.trail.record("untoken", agent=params.name, by="user")
     return Empty()
 
 
@@ -101,21 +100,21 @@ async def share(user: UserConnection, params: ShareCreateRequest) -> ShareCreate
         share, url = await web.new_share(
             entry.id, write=params.write, lifetime_s=params.for_ms / 1000
         )
-    user.host.trail.record(
+    user.trail.record(
         "share",
         entry,
         share=share.id,
         by="user",
         reason="visitors can type" if share.write else "visitors can watch",
     )
-    return ShareCreateResponse(**msgspec.structs.asdict(_share_info(user.host, share)), url=url)
+    return ShareCreateResponse(**msgspec.structs.asdict(_share_info(user, share)), url=url)
 
 
 def shares(user: UserConnection, params: NoParams) -> SharesResponse:
     """`_acpterm/share/list`: return the shares that are valid."""
     del params
     web = web_of(user)
-    return SharesResponse([_share_info(user.host, share) for share in web.shares()])
+    return SharesResponse([_share_info(user, share) for share in web.shares()])
 
 
 def revoke_share(user: UserConnection, params: ShareRevokeRequest) -> Empty:
@@ -131,13 +130,13 @@ def revoke_share(user: UserConnection, params: ShareRevokeRequest) -> Empty:
         )
     if len(found) > 1:
         raise RpcError(INVALID_PARAMS, f"{len(found)} shares begin with {quote(wanted)}")
-    user.host.trail.record("unshare", share=found[0], by="user")
+    user.trail.record("unshare", share=found[0], by="user")
     web.revoke_share(found[0])
     return Empty()
 
 
-def _share_info(host: HostState, share: Share) -> ShareInfo:
-    entry = host.registry.get(share.terminal_id)
+def _share_info(user: UserConnection, share: Share) -> ShareInfo:
+    entry = user.registry.get(share.terminal_id)
     return ShareInfo(
         share_id=share.id,
         terminal_id=share.terminal_id,

@@ -89,7 +89,7 @@ class EventFeed:
         if info.terminal_id in self._open:
             return
         terminal = self._ids.describe(info)
-        entry = self._user.host.registry.get(info.terminal_id)
+        entry = self._user.registry.get(info.terminal_id)
         position = 0 if is_new else info.position
         opened = _OpenTerminal(self._user, terminal, entry, position, self._channel)
         self._open[info.terminal_id] = opened

@@ -50,7 +50,7 @@ class _PoolSocket:
         self._user: Final = user
         self._nursery: Final = nursery
         self._channel: Final = Channel(socket, nursery.cancel_scope)
-        self._ids: Final = PoolIds(user.host.registry)
+        self._ids: Final = PoolIds(user.registry)
         self._attachments: Final[dict[str, Attachment]] = {}
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class _PoolSocket:
                 case InputMessage():
                     self._type(entry, message)
                 case ResizeMessage():
-                    windows = self._user.host.windows
+                    windows = self._user.windows
                     verbs.set_size(windows, entry, message.cols, message.rows)
         except RpcError as error:
             raise InvalidMessageError(message.id, error.message) from error

@@ -102,7 +102,7 @@ class Tombstone:
     survives_session: Final = True
     is_retained: Final = True
 
-    def __init__(self, source: LocalSource | AgentSource) -> None:
+    def __init__(self, source: "Source") -> None:
         self.info: Final = source.info
         self.generation: Final = source.generation
         self.length: Final = source.length
