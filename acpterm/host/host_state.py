@@ -172,9 +172,7 @@ class HostState:
             entry.set_recording(path)
         entry.store_launch()
         self.registry.add(entry)
-        self.clean_up_later(entry)
         self._watch(entry)
-        self._watch_queue(entry)
         if entry.record.limits is not None and entry.record.limits.unenforced:
             entry.mark_changed()
 
@@ -189,9 +187,7 @@ class HostState:
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)
-        self.clean_up_later(entry)
         self._watch(entry)
-        self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
         if entry.record.clean_up_token is not None:
@@ -215,10 +211,6 @@ class HostState:
                     entry.mark_changed()
             self._clean_ups.discard(scope)
 
-    def _watch_queue(self, entry: TerminalEntry) -> None:
-        if entry.terminal.remote is not None and entry.record.host is None:
-            self.start_task(self._await_start, entry)
-
     async def _await_start(self, entry: TerminalEntry) -> None:
         # On a cluster, the program may be queued first.
         terminal = entry.terminal
@@ -237,6 +229,9 @@ class HostState:
             scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)
 
     def _watch(self, entry: TerminalEntry) -> None:
+        self.clean_up_later(entry)
+        if entry.terminal.remote is not None and entry.record.host is None:
+            self.start_task(self._await_start, entry)
         if entry.terminal.exit is not None:
             self.background.watch(entry)
         limits = entry.record.limits

@@ -84,6 +84,7 @@ class AgentConnection(Access):
         self.resumption: Final = resumption
         self.creates: Final = Creates(partial(host.approval_records.forget, connection))
         self.pool: Final = host.pool
+        self.id: Final = connection
         self.agent: Final = AgentInfo(connection)
         self.holders = list(holders)
         self.sessions: Final[dict[str, Session]] = {}
@@ -99,17 +100,14 @@ class AgentConnection(Access):
         self.starts: Final[list[float]] = []
         """When the agent has started terminals, on the boot clock (`host.quotas`)."""
         self.expiry = trio.CancelScope()
-        self._approver: Approver | None = None
+        self.approver: Approver | None = None
+        """The observer of questions for the client; None if it is no approver."""
         self._approver_kind: ApproverKind | None = None
         self._elicitor: Approver | None = None
         self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
-
-    @property
-    def id(self) -> str:
-        return self.agent.connection_id
 
     @property
     def holders(self) -> list[tuple[int, float]]:
@@ -169,31 +167,26 @@ class AgentConnection(Access):
         """Return the directory in which a session's sandboxed programs may write."""
         # An agent that names a session which its approver has not opened must not get the
         # approver's directory.
-        if session.workspace is None and self._approver is not None:
+        if session.workspace is None and self.approver is not None:
             return None
         return session.workspace or self.directory
 
     @property
-    def approver(self) -> Approver | None:
-        """The observer of questions for the client; None if it is no approver."""
-        return self._approver
-
-    @property
     def answerer(self) -> Approver | None:
         """The observer of questions for the client; None if it may not answer."""
-        return self._approver or self._elicitor
+        return self.approver or self._elicitor
 
     def add_elicitor(self) -> None:
         """Let a client that is no approver answer, if `mcp_elicitation_approves` is set."""
         # Not stored: the client requests it again when it resumes the connection.
         allowed = self.settings.mcp_elicitation_approves
         if allowed and self.answerer is None and not self._closed:
-            self._elicitor = Approver("elicitation", self.agent.connection_id, self.sender)
+            self._elicitor = Approver("elicitation", self.id, self.sender)
             self.approvals.add(self._elicitor)
 
     def add_approver(self, request: ApproverRequest) -> None:
         """Make the client the connection's approver, which asks the user questions. Idempotent."""
-        if self._approver is None and not self._closed:
+        if self.approver is None and not self._closed:
             self.programs = program_names(request.agent)
             self.chosen_profile = request.profile
             # An earlier request may have selected a profile.
@@ -203,8 +196,8 @@ class AgentConnection(Access):
 
     def _add_approver(self, kind: ApproverKind) -> None:
         self._approver_kind = kind
-        self._approver = Approver(kind, self.agent.connection_id, self.sender)
-        self.approvals.add(self._approver)
+        self.approver = Approver(kind, self.id, self.sender)
+        self.approvals.add(self.approver)
 
     def restore_rights(self, record: ConnectionRecord | RightsRecord) -> None:
         if record.directory is not None:
@@ -391,10 +384,9 @@ class AgentConnection(Access):
         if self._closed:
             return
         self._closed = True
-        identifier = self.agent.connection_id
-        self.approvals.withdraw(identifier, reason="the agent has disconnected")
-        self.host.approval_records.forget_connection(identifier)
-        for answerer in (self._approver, self._elicitor):
+        self.approvals.withdraw(self.id, reason="the agent has disconnected")
+        self.host.approval_records.forget_connection(self.id)
+        for answerer in (self.approver, self._elicitor):
             if answerer is not None:
                 self.approvals.remove(answerer)
         self._memory.close()

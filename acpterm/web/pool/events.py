@@ -47,8 +47,7 @@ class EventFeed:
         self._open: Final[dict[str, _OpenTerminal]] = {}
 
     async def run(self) -> None:
-        host = self._user.host
-        with host.events.subscribe(lambda event: event.event in _KINDS) as subscription:
+        with self._user.events.subscribe(lambda event: event.event in _KINDS) as subscription:
             for info in self._running():
                 await self._created(info, is_new=False)
             while True:
@@ -58,10 +57,9 @@ class EventFeed:
                 await self._apply(event)
 
     def _running(self) -> list[TerminalInfo]:
-        host = self._user.host
         return [
-            host.terminal_info(entry)
-            for entry in host.registry
+            self._user.info(entry)
+            for entry in self._user.registry
             if entry.terminal.exit is None and entry.released_at is None
         ]
 
