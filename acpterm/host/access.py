@@ -1,7 +1,8 @@
 """Who may do what with a terminal: an agent, the user, a visitor of a share, a client of the pool.
 
-Each has its own way to find a terminal (`Access.resolve`). What is then done is the same for all of
-them (`host.verbs`). What each may do:
+Each has its own way to find a terminal: agents and the user `Access.resolve`, a visitor
+`user.shared_terminal`, and a client of the pool the ids of its socket (`web.pool`). What is then
+done is the same for all of them (`host.verbs`). What each may do:
 
 | need | agent | user, pool | visitor of a share |
 | --- | --- | --- | --- |
