@@ -2,9 +2,9 @@
 
 import pytest
 import trio
-from acpterm.host.agent.event_methods import REQUESTS_MAX, events
 
 from acpterm.acp.agent_api import AgentEventsRequest
+from acpterm.host.agent.read_methods import REQUESTS_MAX, events
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from tests.support.agent import agent_of
 from tests.support.depth import DEADLINE_S

@@ -7,7 +7,7 @@ import psutil
 import pytest
 import trio
 
-from acpterm.host.agent import read_methods
+from acpterm.host.agent.connection import AgentConnection
 from acpterm.jsonrpc import RpcError
 from acpterm.pty.input_wait import detect
 from acpterm.terminal.status import EndedBy
@@ -441,14 +441,14 @@ async def test_list_has_no_terminal_that_is_released_meanwhile(monkeypatch):
     async with host_here() as host, agent_of(host) as agent:
         first, second = [await agent.create("read x") for _ in range(2)]
         (connection,) = host._resumption.connections
-        describe = read_methods.agents_info
+        describe = AgentConnection.info
 
-        def describe_and_release(state, entry):
-            info = describe(state, entry)
+        def describe_and_release(connection, entry):
+            info = describe(connection, entry)
             connection.release(connection.session(agent.session), entry.id, EndedBy.AGENT)
             return info
 
-        monkeypatch.setattr(read_methods, "agents_info", describe_and_release)
+        monkeypatch.setattr(AgentConnection, "info", describe_and_release)
         params = {"sessionId": agent.session}
         assert (await agent.request("_acpterm/terminal/list", params))["terminals"] == []
         assert not {first, second} & {entry.id for entry in host.state.registry}

@@ -103,10 +103,10 @@ class Tombstone:
     is_retained: Final = True
 
     def __init__(self, source: "Source") -> None:
-        self.info: Final = source.info
-        self.generation: Final = source.generation
-        self.length: Final = source.length
-        self.end: Final = source.end
+        self.info: Final[Info] = source.info
+        self.generation: Final[int] = source.generation
+        self.length: Final[int] = source.length
+        self.end: Final[ProgramExit | None] = source.end
 
     def read(self, since: int, max_bytes: int) -> Slice:
         del max_bytes
