@@ -440,7 +440,6 @@ async def test_own_terminal_is_found_before_one_of_the_user_with_the_same_name()
 async def test_list_has_no_terminal_that_is_released_meanwhile(monkeypatch):
     async with host_here() as host, agent_of(host) as agent:
         first, second = [await agent.create("read x") for _ in range(2)]
-        (connection,) = host._resumption.connections
         describe = AgentConnection.info
 
         def describe_and_release(connection, entry):
