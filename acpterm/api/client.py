@@ -10,7 +10,6 @@ from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
-from acpterm.api.agent_role import AgentRole
 from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
@@ -19,7 +18,6 @@ from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
 from acpterm.api.transport import Opened
-from acpterm.api.user_role import UserRole
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived
 from acpterm.link.endpoint import Endpoint
@@ -69,11 +67,7 @@ class Client:
             on_notification=self._notified,
             on_recovered=self._recovered,
         )
-        self._role: Role = (
-            UserRole(self._endpoint, settings, place.profile)
-            if place.session is None
-            else AgentRole(self._endpoint, place.session)
-        )
+        self._role: Final = Role(self._endpoint, place.session, settings, place.profile)
         self.role: Final[Literal["user", "agent"]] = self._role.kind
         self._cwd = None if place.cwd is None else os.path.abspath(place.cwd)
         self.directory: Final = place.directory

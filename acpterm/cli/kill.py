@@ -1,6 +1,6 @@
 """`acpterm kill`: kill the programs of terminals.
 
-In the daemon, `host.user.terminal_methods` handles the requests.
+In the daemon, `host.verbs` handles the requests.
 """
 
 import signal
