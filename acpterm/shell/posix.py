@@ -14,11 +14,7 @@ _LINE = (
 
 
 def command_file(n: int, command: str, flags: str, end: str) -> str:
-    """Return the contents of the file of command `n`, whose text is `command`.
-
-    `flags` is the shell's last known ``$-``; the contents depend on its options `v` and `x`.
-    `end` is the shell text that saves exit code and pipe status after the command.
-    """
+    """Return the file of command `n`, which `end` ends by saving exit code and pipe status."""
     if "v" in flags:
         # With `set -v` the shell prints each line of the file: print none but the command's.
         return command + "\n"
@@ -27,5 +23,5 @@ def command_file(n: int, command: str, flags: str, end: str) -> str:
 
 
 def typed_line(n: int, path: str) -> str:
-    """Return the line that sources the file of command `n`, whose quoted path is `path`."""
+    """Return the line that sources the command's file by its quoted path."""
     return _LINE.format(n=n, path=path)
