@@ -33,8 +33,8 @@ from acpterm.keeper.reports import (
     TerminalEvents,
     exit_report,
 )
-from acpterm.keeper.time_slices import request_short_slices
 from acpterm.keeper.wake_ups import WakeUps
+from acpterm.pty.linux import request_short_slices
 from acpterm.pty.program import Program
 
 # More would fill the socket, and then the responses to all clients wait for the keeper (`flushed`).

@@ -157,7 +157,7 @@ class Pool:
         enforcement = self._trees.enforce_again(found.name, limits)
         terminal = self._make(spawned, tree, spec, enforcement, adopted=True)
         self._keeper.watch(found.name, terminal)
-        self._supervise(terminal, spec.lifetime)
+        self._supervise(terminal)
         if found.exit is not None:
             terminal.exited(found.exit)
         if found.closed_end is not None:
@@ -201,7 +201,7 @@ class Pool:
     ) -> Terminal:
         terminal = self._make(spawned, tree, spec, enforcement, adopted=False)
         tree.started(spawned.pid, spawned.started, spawned.session)
-        self._supervise(terminal, spec.lifetime)
+        self._supervise(terminal)
         if self._closing:
             self.release(terminal, EndedBy.DISCONNECT)
         return terminal
@@ -225,22 +225,15 @@ class Pool:
                 adopted=adopted,
             )
             terminal = Terminal(
-                spawned.name,
-                spawned.pid,
+                spawned,
+                spec,
                 keeper=self._keeper,
                 master=master,
                 ring=ring,
                 tree=tree,
                 turns=self._turns,
-                size=spec.size,
-                limit=spec.limit,
-                view=spec.view,
-                created_time=spec.created_time,
-                started_at=spec.started_at,
-                lifetime_cause=spec.lifetime_cause,
                 enforcement=enforcement,
                 on_exit=self._on_exit,
-                remote=spec.remote,
             )
         except BaseException:
             master.close()
@@ -253,13 +246,13 @@ class Pool:
         self._running.add(terminal)
         return terminal
 
-    def _supervise(self, terminal: Terminal, lifetime: float) -> None:
+    def _supervise(self, terminal: Terminal) -> None:
         assert self._nursery is not None  # noqa: S101  checked by the callers
-        self._nursery.start_soon(self._run, terminal, lifetime)
+        self._nursery.start_soon(self._run, terminal)
 
-    async def _run(self, terminal: Terminal, lifetime: float) -> None:
+    async def _run(self, terminal: Terminal) -> None:
         try:
-            await terminal.run(grace=self._grace, lifetime=lifetime)
+            await terminal.run(grace=self._grace)
         except* Exception as errors:  # noqa: BLE001  a bug in one terminal must not end the others
             # `Terminal.run` has killed the program without grace.
             _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)

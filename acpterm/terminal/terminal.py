@@ -35,7 +35,7 @@ from typing import Final
 import trio
 
 from acpterm.keeper.client import KeeperClient
-from acpterm.keeper.reports import UNKNOWN, ExitReport
+from acpterm.keeper.reports import UNKNOWN, ExitReport, Spawned
 from acpterm.pty import processes
 from acpterm.pty.background import NO_BACKGROUND, Background, beside, describe
 from acpterm.pty.input_wait.detect import Stopped
@@ -48,6 +48,7 @@ from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.shared_ring import SharedRing
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text.stream import TextView
 from acpterm.terminal.timeline import Sample, Timeline
@@ -87,13 +88,13 @@ class Terminal:
         "_exited",
         "_keeper",
         "_lifetime",
-        "_lifetime_cause",
         "_master",
         "_nursery",
         "_on_exit",
         "_output_ended",
         "_pid",
         "_report",
+        "_spec",
         "_tree",
         "_unlimited",
         "cols",
@@ -117,31 +118,26 @@ class Terminal:
 
     def __init__(
         self,
-        name: str,
-        pid: int,
+        spawned: Spawned,
+        spec: TerminalSpec,
         *,
         keeper: KeeperClient,
         master: Master,
         ring: SharedRing,
         tree: ProcessTree,
         turns: Turns,
-        size: tuple[int, int],
-        limit: int,
-        view: str,
-        created_time: float | None = None,
-        started_at: float | None = None,
-        lifetime_cause: Cause | None = None,
-        enforcement: Enforcement | None = None,
-        remote: RemoteProgram | None = None,
+        enforcement: Enforcement | None,
         on_exit: "Callable[[Terminal], object]",
     ) -> None:
-        self.id: Final = name
-        self.limit: Final = limit
-        self.view: Final = view
+        size = spec.size
+        self.id: Final = spawned.name
+        self.limit: Final = spec.limit
+        self.view: Final = spec.view
+        self._spec: Final = spec
         #: The limits of the terminal's programs; None if they have no limits.
         self.enforcement: Final = enforcement
         self.ring: Final = ring
-        self.text: Final = TextView(limit, size=size, truncated=ring.position > 0)
+        self.text: Final = TextView(spec.limit, size=size, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
         #: Whether the keeper retains the output after the terminal is released and closed.
@@ -151,17 +147,17 @@ class Terminal:
         self._keeper: Final = keeper
         self._master: Final = master
         self._tree: Final = tree
-        self._pid: Final = pid
-        #: The program, if it runs on another host; otherwise None.
-        self.remote: Final = remote
+        self._pid: Final = spawned.pid
+        #: The program, if it runs on another host.
+        self.remote: Final = spec.remote
         self._nursery: trio.Nursery | None = None
         # Tasks that were requested before `run` was called, which starts them.
         self._early: list[Callable[[], Awaitable[None]]] = []
         boot = processes.now()
         #: When the terminal was created, on the clock since boot (`pty.processes.now`).
-        self.started_at: Final = boot if started_at is None else started_at
+        self.started_at: Final = boot if spec.started_at is None else spec.started_at
         #: When the terminal was created, in seconds since 1970, for display.
-        self.started: Final = time.time() if created_time is None else created_time
+        self.started: Final = time.time() if spec.created_time is None else spec.created_time
         monotonic = time.monotonic()
         self.timeline: Final = Timeline(
             monotonic - (boot - self.started_at),
@@ -171,7 +167,7 @@ class Terminal:
             known_from=ring.restored_end,
             last=ring.written_at if ring.restored_end else None,
         )
-        is_answered = remote is not None and remote.answers_queries
+        is_answered = spec.remote is not None and spec.remote.answers_queries
         on_reply = None if is_answered else _Replies(ring, self.keyboard)
         self.emulator: Final = (
             BrokenEmulator(*size)
@@ -185,7 +181,7 @@ class Terminal:
             self.timeline,
             turns=turns,
             on_change=self._after_consuming,
-            save=partial(keeper.put_screen, name),
+            save=partial(keeper.put_screen, self.id),
         )
         self._report: ExitReport | None = None
         self._closed_at = math.inf
@@ -197,7 +193,6 @@ class Terminal:
         self._cause: Cause | None = None
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
-        self._lifetime_cause: Final = lifetime_cause
         self._unlimited = False
         self._on_exit: Callable[[Terminal], object] = on_exit
         if ring.restored_end:
@@ -380,11 +375,10 @@ class Terminal:
 
     # Supervision
 
-    async def run(self, *, grace: float, lifetime: float) -> None:
+    async def run(self, *, grace: float) -> None:
         """Supervise the program until the terminal is closed.
 
-        `grace` is the seconds from SIGTERM to SIGKILL, `lifetime` those until the program is
-        killed. If cancelled, kills the tree without grace.
+        `grace` is the seconds from SIGTERM to SIGKILL. If cancelled, kills the tree without grace.
         """
         ended = False
         try:
@@ -397,8 +391,8 @@ class Terminal:
                     nursery.start_soon(self._await_remote_exit, self.remote)
                     nursery.start_soon(self._follow_remote, self.remote)
                     nursery.start_soon(self._repeat_early_size, (self.cols, self.rows))
-                if lifetime < math.inf and not self._unlimited:
-                    self._lifetime.deadline = trio.current_time() + lifetime
+                if self._spec.lifetime < math.inf and not self._unlimited:
+                    self._lifetime.deadline = trio.current_time() + self._spec.lifetime
                     nursery.start_soon(self._expire)
                 await self._ending.wait()
                 if self._ended_by is EndedBy.DISCONNECT:
@@ -510,7 +504,7 @@ class Terminal:
         with self._lifetime:
             await self._exited.wait()
             return
-        self.kill(EndedBy.TIMEOUT, self._lifetime_cause)
+        self.kill(EndedBy.TIMEOUT, self._spec.lifetime_cause)
 
     def _after_consuming(self) -> None:
         """Apply the keeper's reports for which all output is consumed now."""
