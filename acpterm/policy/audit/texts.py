@@ -20,10 +20,7 @@ _REMEMBERED_CHARS: Final = 100
 
 
 def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of an entry with secrets redacted, and long texts and lists cut.
-
-    If something is cut, the field `omitted` is added: the number of characters left out.
-    """
+    """Return the fields redacted and cut; `omitted` counts the characters that are cut."""
     if all(_is_plain(value) for value in fields.values()):
         return fields
     changed = dict(fields)
@@ -75,10 +72,6 @@ def _redact_text(text: str) -> tuple[str, int]:
 
 
 def _redact_list(args: Sequence[str], program: str) -> tuple[list[str], int]:
-    """Return the redacted arguments of `program`, of limited length.
-
-    The second value is the number of characters left out.
-    """
     kept: list[str] = []
     room, omitted = TEXT_CHARS, 0
     for index, argument in enumerate(args):
