@@ -30,8 +30,7 @@ import msgspec
 import structlog
 
 from acpterm.runtime.bounded_dict import BoundedDict
-from acpterm.runtime.redaction import redact
-from acpterm.runtime.redaction.log_events import redact_event
+from acpterm.runtime.redaction import redact, redact_event
 
 EVENTS_MAX: Final = 10
 """The maximum number of equal warnings that are logged within `WINDOW_S` seconds."""
