@@ -2,8 +2,8 @@
 
 import pytest
 
-from acpterm.link import endpoint
 from acpterm.config import Settings
+from acpterm.link import endpoint
 from tests.support.daemon import blocking_daemon
 from tests.support.depth import DEADLINE_S
 
