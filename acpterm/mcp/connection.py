@@ -113,10 +113,7 @@ class Request:
         await self.notify("notifications/progress", params)
 
     async def ask(self, question: Question) -> ElicitResult | None:
-        """Ask the user by a request to the client; return None if there is no answer.
-
-        If this call is cancelled, the question is withdrawn.
-        """
+        """Ask the user by a request to the client; return None if there is no answer."""
         try:
             answer = await self.connection.request(
                 "elicitation/create", question.params(), about=self.id
@@ -139,11 +136,7 @@ class _Answer:
 
 
 class Connection:
-    """The connection to one client. Requests are served by `handlers`, in tasks of `group`.
-
-    `send` sends a line. `on_error` is called with an unexpected error of a handler; the client only
-    learns that there was one.
-    """
+    """The connection to one client. Requests are served by `handlers`, in tasks of `group`."""
 
     def __init__(
         self,
@@ -166,10 +159,7 @@ class Connection:
     async def receive(
         self, data: bytes, unanswered: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Process the next bytes from the client.
-
-        `unanswered` is called if `data` is a request that gets no response.
-        """
+        """Process bytes; `unanswered` is called if they are a request without a response."""
         for event in self._peer.receive_data(data):
             match event:
                 case RequestReceived():
@@ -196,10 +186,7 @@ class Connection:
         await self._send(self._peer.notify(method, params), about)
 
     async def request(self, method: str, params: Mapping[str, Any], about: Id) -> Raw:
-        """Send a request; return the result. Raises `RpcError` if the client answers with an error.
-
-        If this call is cancelled, the request is cancelled.
-        """
+        """Send a request; return the result or raise `RpcError`. Can be cancelled."""
         id_, line = self._peer.request(method, params)
         answer = self._answers[id_] = _Answer()
         try:

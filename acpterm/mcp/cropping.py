@@ -16,10 +16,7 @@ _NOTE_CHARS: Final = 160
 
 
 class Lost(NamedTuple):
-    """What came before a text, and is no longer retained, except its `beginning`.
-
-    `lines` is None if their number is not known.
-    """
+    """What came before a text, and is no longer retained, except its `beginning`."""
 
     bytes: int
     lines: int | None = None
@@ -37,10 +34,7 @@ def lost_before(text: str, size: int, beginning: str | None, total_lines: int | 
 
 
 class Cropped(NamedTuple):
-    """The beginning and end of an output, and how many lines and bytes between them were left out.
-
-    If nothing was left out, `head` is the whole output.
-    """
+    """The beginning and end of an output, and how much between them was left out."""
 
     head: str
     tail: str
@@ -79,8 +73,7 @@ class Cropped(NamedTuple):
 def crop(text: str, limit: int, lost: Lost | None = None) -> Cropped:
     """Return `text`, or its beginning and end if it has more than `limit` characters.
 
-    With the line between them, they have at most `limit` characters, unless that is less than 320.
-    If something was `lost` before `text`, return the beginning of that, and the end of `text`.
+    If something was `lost` before, return the beginning of that, and the end of `text`.
     """
     if lost is None and len(text) <= limit:
         return Cropped(text, "")

@@ -34,13 +34,7 @@ class HostLink:
         self._closing = anyio.Event()
 
     async def client(self, agent: str, asks: Asks | None) -> Client:
-        """Return the open connection; open it first if it is closed.
-
-        `agent` and `asks` are for a new connection: the name of the agent, and the function that
-        asks the agent's user the host's questions (None if the client cannot ask).
-
-        Raises `AcptermError` if the host cannot be reached.
-        """
+        """Return the open connection; open it first. Raises `AcptermError` if that fails."""
         async with self._lock:
             if self._client is None:
                 self._client = await self._group.start(self._keep_open, agent, asks)

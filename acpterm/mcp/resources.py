@@ -34,10 +34,7 @@ _SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 class Resources:
-    """The resources of one client. The tasks that watch the resources run in `group`.
-
-    The client is notified of changes only once `start` was called.
-    """
+    """The resources of one client. The tasks that watch the resources run in `group`."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
@@ -70,10 +67,7 @@ class Resources:
         }
 
     async def read(self, sessions: Sessions, uri: str) -> dict[str, Any]:
-        """Return the contents of a resource.
-
-        Raises `RpcError` if there is no such resource, or if it cannot be read.
-        """
+        """Return the contents of a resource. Raises `RpcError` if that is not possible."""
         session, is_screen = await _find(sessions, uri)
         try:
             if is_screen:
@@ -85,12 +79,7 @@ class Resources:
         return {"contents": [{"uri": uri, "mimeType": _TEXT, "text": text}]}
 
     def start(self, sessions: Sessions, request: Request) -> None:
-        """Begin to notify the client of added and removed sessions, and of changes of resources.
-
-        The client is notified of changes of a resource only if it has subscribed to the resource. A
-        client of the protocol of 2026 is notified only on its streams (`listen`). `request` is any
-        request of the client.
-        """
+        """Begin to notify the client of sessions and subscribed resources."""
         if not request.client.is_modern:
             listener = _Listener(request.connection.notify, self._subscribed, lists=True)
             self._listeners.add(listener)
@@ -98,10 +87,7 @@ class Resources:
         self._group.start_soon(self._notify_of_sessions, sessions)
 
     async def subscribe(self, sessions: Sessions, uri: str) -> None:
-        """Notify the client of changes of a resource from now on (protocol of 2025).
-
-        Raises `RpcError` if there is no such resource.
-        """
+        """Notify the client of changes from now on (2025). Raises `RpcError` if none."""
         watch = await self._watch(sessions, uri)
         self.unsubscribe(uri)  # an earlier subscription
         self._subscribed[uri] = watch
@@ -112,10 +98,7 @@ class Resources:
             self._unwatch(watch)
 
     async def listen(self, sessions: Sessions, request: Request) -> None:
-        """Serve one stream of notifications until it is cancelled (protocol of 2026).
-
-        Raises `RpcError` if the client subscribes to a resource that does not exist.
-        """
+        """Serve one stream of notifications until it is cancelled (2026)."""
         wanted = request.params.get("notifications")
         try:
             kinds = msgspec.convert(wanted, _Kinds)
@@ -161,10 +144,7 @@ class Resources:
                 self._unwatch(each)
 
     async def _watch(self, sessions: Sessions, uri: str) -> "_Watch":
-        """Count one more subscriber of a URI. If no task watches the URI yet, start one.
-
-        Returns what `_unwatch` needs. Raises `RpcError` if there is no such resource.
-        """
+        """Count one more subscriber of a URI; return what `_unwatch` needs."""
         if uri not in self._watches:
             session, _ = await _find(sessions, uri)
             if uri not in self._watches:  # another request may have added it meanwhile
@@ -185,11 +165,7 @@ class Resources:
             del self._watches[watch.uri]
 
     async def _follow(self, session: Session, watch: "_Watch") -> None:
-        """Notify the client of changes of the watched resource.
-
-        `session` is the session of the resource. Return when the session's program has ended or
-        the session is removed. `_unwatch` cancels this call when the last subscriber leaves.
-        """
+        """Notify the client of changes until the program has ended or the session is gone."""
         with watch.scope:
             try:
                 position = (await session.terminal.info()).position
@@ -222,10 +198,7 @@ class _Kinds(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class _Listener:
-    """Gets notifications by `notify`: about `uris`, and if `lists`, about the list of resources.
-
-    A slow client must not hold up the others, so `run` sends them: each is queued once at most.
-    """
+    """Gets notifications by `notify`: about `uris`, and if `lists`, about the list of resources."""
 
     def __init__(
         self,
@@ -237,6 +210,7 @@ class _Listener:
         self.uris: Final = uris
         self.lists: Final = lists
         self._notify: Final = notify
+        # A slow client must not hold up the others: `run` sends what is queued, each once at most.
         self._queued: Final[dict[str | None, None]] = {}
         self._came = anyio.Event()
 
@@ -265,10 +239,7 @@ class _Watch:
 
 
 async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
-    """Return the session of a URI, and whether the URI is that of its screen.
-
-    Raises `RpcError` if there is no such resource, or if the host cannot be reached.
-    """
+    """Return the session of a URI, and whether the URI is that of its screen."""
     identifier = uri.removeprefix(PREFIX)
     is_screen = identifier.endswith(SCREEN)
     try:

@@ -40,12 +40,7 @@ DEFAULT_AGENT: Final = "mcp"
 
 
 class TerminalServer:
-    """Executes the calls of one client. Its background tasks run in `group`.
-
-    `tools` is the name of the client's set of tools. `link` opens the connection to the host, and
-    `shells` has the client's persistent shells. A program runs in the directory `cwd` if the client
-    names no directory for it. `on_error` is called with an unexpected error of a request.
-    """
+    """Executes the calls of one client. Its background tasks run in `group`."""
 
     def __init__(
         self,
@@ -74,10 +69,7 @@ class TerminalServer:
 
     @asynccontextmanager
     async def connection(self, send: Send) -> AsyncIterator[Connection]:
-        """Serve a connection of the client, which gets its lines by `send`, during the block.
-
-        At the end of the block, requests that are not done are cancelled.
-        """
+        """Serve a connection of the client during the block; then cancel its requests."""
         async with anyio.create_task_group() as requests:
             yield Connection(self._identity, self._handlers(), send, self._on_error, requests)
             requests.cancel_scope.cancel()
@@ -95,7 +87,6 @@ class TerminalServer:
         }
 
     def _sessions_of(self, request: Request) -> Sessions:
-        """Return the client's `Sessions` object, which the first call of this method creates."""
         if self._sessions is None:
             agent, provider = _agent_of(request), self._settings_for(request).provider
             asks = self._starts.decide if request.client.can_ask else None
@@ -174,21 +165,11 @@ class TerminalServer:
 
 
 async def _execute(tool: Tool[Any], call: Call, arguments: Any) -> types.CallToolResult:
-    """Execute a call; return its result, or a result with the error that the model should see."""
     try:
-        try:
-            reply = await tool.run(call, arguments)
-        except ApprovalPendingError as error:
-            if error.start.id is None:
-                return await _pending(tool, call, error)
-            # The call names the id of an earlier start: wait for the user again.
-            call.doing = "waiting for the user's approval"
-            with anyio.move_on_after(call.remaining_approval):
-                await error.start.done.wait()
-            if not error.start.done.is_set():
-                return await _pending(tool, call, error)
-            reply = await tool.run(call, arguments)
+        reply = await tool.run(call, arguments)
         return _to_result(reply, structured=call.settings.structured)
+    except ApprovalPendingError as error:
+        return await _pending(tool, call, error)
     except ClosedError as error:
         return _failure(call.sessions.disconnected(error))
     except (ToolError, AcptermError) as error:
@@ -200,12 +181,10 @@ async def _pending(
 ) -> types.CallToolResult:
     """Return the result of a call that has to return while its program waits for approval.
 
-    The start of the program becomes pending, and the result contains the id of the start. Some
-    tools have results that cannot describe a pending start. For these, return `error` as the
-    result, and cancel the start if this call began it; this also withdraws the question to the
-    user.
+    The start of the program becomes pending, and the result contains the id of the start.
     """
     if tool.result is not SessionResult:
+        # The tool's result cannot describe a pending start.
         if error.start.id is None:
             await error.start.discard()
         return _failure(error)
@@ -228,7 +207,6 @@ def _agent_of(request: Request) -> str:
 
 
 def _report(request: Request) -> Report | None:
-    """Return the function that sends progress; None if the client has not requested progress."""
     return None if request.progress_token is None else request.report_progress
 
 
@@ -257,10 +235,7 @@ async def open_server(
     *,
     on_error: Callable[[Exception], None],
 ) -> AsyncIterator[TerminalServer]:
-    """Open the server of one client during the block; its parameters are those of the server.
-
-    The server opens its connection to the host with `connect`.
-    """
+    """Open the server of one client during the block. It opens its host with `connect`."""
     async with anyio.create_task_group() as group:
         async with closing(Shells()) as shells:
             link = HostLink(connect, group)

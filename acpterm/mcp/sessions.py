@@ -56,44 +56,30 @@ class Launch(NamedTuple):
 
 @dataclass(eq=False)
 class Session:
-    """A session of an MCP client: one terminal, and how far the client has read its output.
-
-    `position` is the position in the output, in bytes, at which the next read begins.
-    Patterns are searched in the output from `search_position` on: since the last input, `typed`,
-    which is empty if it was not echoed. Matches that results have reported end before the index
-    `matched` of this output.
-    `began` is the time of the start (`anyio.current_time`). `exit` is set once a
-    read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
-    is the last line of output. `argv` is the command as words, if it was given as words. `unread`
-    is the incomplete last line that was read, but not returned yet: the next result begins with it.
-    `reported_waiting` is the position at which the last result has reported that the program waits
-    for input, or is stopped; -1 if it has not, or if input was typed since. `is_idle` says that it
-    was a shell at its prompt, an editor or a pager. `is_full_screen` says that a program drew the
-    whole screen when the screen was last read. `is_shell` says that it is a persistent
-    shell. `cwd_gone` is the directory in which the program would have started, if that is gone.
-    """
+    """A terminal of an MCP client, and how far the client has read its output."""
 
     id: str
     terminal: Terminal
     command: str
     cwd: str
     began: float = field(default_factory=anyio.current_time)
-    position: int = 0
-    search_position: int = 0
-    matched: int = 0
-    typed: str = ""
-    exit: Exit | None = None
-    is_reported: bool = False
-    prompt: str = ""
-    argv: list[str] | None = None
-    unread: str = ""
-    cwd_gone: str | None = None
+    position: int = 0  # where the next read begins, in bytes of output
+    search_position: int = 0  # where the output since the last input begins
+    matched: int = 0  # the index in that output up to which results have reported matches
+    typed: str = ""  # the last input; empty if it was not echoed
+    exit: Exit | None = None  # set by the read that has seen the end
+    is_reported: bool = False  # whether a result has reported the end
+    prompt: str = ""  # the last line of output
+    argv: list[str] | None = None  # the command, if it was given as words
+    unread: str = ""  # the incomplete last line, which the next result begins with
+    cwd_gone: str | None = None  # where the program would have started if that were not gone
+    # The position at which a result has reported that the program waits or is stopped; -1 if none.
     reported_waiting: int = -1
-    is_idle: bool = False
-    is_full_screen: bool = False
-    is_shell: bool = False
+    is_idle: bool = False  # whether that was a shell at its prompt, an editor or a pager
+    is_full_screen: bool = False  # whether a program drew the whole screen at the last look
+    is_shell: bool = False  # whether this is a persistent shell
+    # Held by a call that types and reads, so that another call gets none of its output.
     turn: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held by a call that types and reads, so that another call gets none of its output."""
 
     def report_waiting(self, *, waits: bool, is_idle: bool = False) -> None:
         """Record what a result reports of the program at `position`: whether it waits."""
@@ -141,10 +127,7 @@ class Session:
 async def unless_drawn(
     session: Session, least_s: float, wait: Callable[[], Awaitable[T]]
 ) -> T | None:
-    """Return the result of `wait`; None if a program has drawn the whole screen before.
-
-    That does not count in the first `least_s` seconds.
-    """
+    """Return the result of `wait`; None if the whole screen is drawn before, after `least_s`."""
     result: T | None = None
     failure: Exception | None = None
 
@@ -167,12 +150,7 @@ async def unless_drawn(
 
 
 class Sessions:
-    """The sessions of one MCP client, which is the agent `agent` to the host.
-
-    `link` opens the connection to the host. `cwd` is a program's directory if the client names
-    no other one. `provider` is the provider of the terminals; None if the host chooses. `asks` asks
-    the user the host's questions about commands; None if the client cannot ask.
-    """
+    """The sessions of one MCP client, which is the agent `agent` to the host."""
 
     def __init__(
         self,
@@ -209,11 +187,7 @@ class Sessions:
         return client
 
     def disconnected(self, error: ClosedError) -> ToolError:
-        """Return the error that tells the model that the connection was lost; `error` is the cause.
-
-        If the current connection is closed, forget it, so that the next call opens another one. If
-        another call has already opened a new connection, keep the new one.
-        """
+        """Return the error that tells the model that the connection was lost."""
         if self._client is not None and self._client.is_closed:
             self._link.close(self._client)
         return ToolError(
@@ -244,11 +218,7 @@ class Sessions:
         return self.add(terminal, launch.command, os.path.join(self.cwd, launch.cwd or self.cwd))
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
-        """Add a session for a terminal that exists, and return the session.
-
-        `command` is the command that runs in the terminal, and `cwd` its directory, unless the host
-        has chosen another one.
-        """
+        """Add a session for a terminal that exists, and return the session."""
         cwd = readable(terminal.cwd or cwd)
         session = Session(terminal.name or terminal.id, terminal, command, cwd)
         session.cwd_gone = terminal.cwd_gone
@@ -259,21 +229,14 @@ class Sessions:
         return session
 
     async def get(self, identifier: str) -> Session:
-        """Return the session with this id, or the session of the terminal with this id on the host.
-
-        Raises `ToolError` if there is neither, or if the host cannot be reached.
-        """
+        """Return the session or the host's terminal with this id; `ToolError` if there is none."""
         session = await self.find(identifier)
         if session is None:
             raise self.unknown(identifier)
         return session
 
     async def find(self, identifier: str) -> Session | None:
-        """Return the session that `identifier` names; None if there is none.
-
-        `identifier` is the id of a session, or the id of a terminal on the host. If the terminal
-        has no session yet, add a session for it. Raises `ToolError` if the host cannot be reached.
-        """
+        """Return the session that `identifier` names; None if there is none."""
         client = await self.client()
         session = self._find(identifier)
         if session is not None:
@@ -319,21 +282,14 @@ class Sessions:
         return [each for each in self._sessions.values() if not each.is_reported or each.runs_on]
 
     async def mark_reported(self, session: Session) -> None:
-        """Record that the end of `session` was reported to the client, in the result of a tool.
-
-        If there are more than `ENDED_MAX` sessions whose end was reported, remove the oldest. Keep
-        those in whose background something runs.
-        """
+        """Record that a result has reported the end; remove the oldest beyond `ENDED_MAX`."""
         session.is_reported = True
         ended = [each for each in self._sessions.values() if each.is_reported and not each.runs_on]
         for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:
             await self.remove(oldest)
 
     def forget(self, session: Session) -> None:
-        """Remove a session, but do not release its terminal.
-
-        This is for a terminal that the host no longer has, or that the caller releases itself.
-        """
+        """Remove a session whose terminal the host no longer has, or the caller releases."""
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._notify()

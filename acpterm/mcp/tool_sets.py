@@ -56,11 +56,7 @@ TOOL_SETS: Final[Mapping[ToolSetName, tuple[Tool[Any], ...]]] = {
 
 
 def policy_profile(tools: ToolSetName, requested: str | None) -> str | None:
-    """Return the policy profile that applies to a set of tools in addition to the user's profile.
-
-    `requested` is the profile that the client or the command line names. If it is None, the set
-    `pool` has the profile `pool`, and all other sets have no additional profile: return None.
-    """
+    """Return the policy profile that applies to a set of tools besides the user's."""
     return "pool" if tools == "pool" and requested is None else requested
 
 

@@ -65,7 +65,7 @@ class Guard:
             await refuse(scope, receive, send, refusal)
             return
         if scope[_ACCESS] is not None:
-            scope["state"]["connection"].admit()
+            scope["state"]["connection"].is_admitted = True
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> Access | None:

@@ -60,7 +60,7 @@ class JsonRpcWebSockets:
                 await close(websocket, TRY_LATER, "too many pages use this share")
                 return
             methods = share_methods_table(share.id, share.terminal_id, write=share.write)
-            websocket.scope["state"]["connection"].limit_messages(SHARE_MESSAGE_BYTES)
+            websocket.scope["state"]["connection"].max_message_bytes = SHARE_MESSAGE_BYTES
         async with ending_with_login(websocket, self._access):
             await self._host.serve_user(
                 self._stream(websocket), self._context(), methods, answers_as="page"

@@ -271,12 +271,11 @@ class WebService:
     ) -> None:
         # These modules need the extra `web`.
         from acpterm.web.app import make_app  # noqa: PLC0415
-        from acpterm.web.http_connection import server_config  # noqa: PLC0415
         from acpterm.web.server import HttpServer  # noqa: PLC0415
 
         try:
             app = make_app(host, endpoint, access)
-            server = HttpServer(app, server_config(self._settings.max_message_bytes), tls)
+            server = HttpServer(app, self._settings.max_message_bytes, tls)
             async with app.router.lifespan_context(app), trio.open_nursery() as nursery:
                 nursery.start_soon(access.maintain)
                 await server.run(

@@ -72,11 +72,6 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _in_shell(call: Call, command: str, limit: float) -> Reply:
-    """Run a command in the persistent shell, and return the result of the call.
-
-    If the command waits for input, or has not ended after `limit` seconds, its shell becomes a
-    background session.
-    """
     call.approval_s = limit
     ran = await call.shells.run(call, _SHELL, command, limit, at_limit="set_aside")
     session, completed = ran.session, ran.completed
@@ -100,10 +95,6 @@ async def _in_shell(call: Call, command: str, limit: float) -> Reply:
 
 
 def _with_code(code: int | None, output: str) -> str:
-    """Return the output of a command that has ended, after a line with the exit code.
-
-    The line is left out if the exit code is 0. `code` is None if the exit code is unknown.
-    """
     return output if code == 0 else f"Exit code {'unknown' if code is None else code}\n{output}"
 
 

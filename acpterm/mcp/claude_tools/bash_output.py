@@ -81,16 +81,12 @@ async def _read(call: Call, session: Session, pattern: ModelPattern | None) -> R
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the complete lines of `text`, and its incomplete last line, which may be empty.
-
-    A last line that is longer than `LINE_CHARS_MAX` counts as complete.
-    """
+    """Return the complete lines of `text`, and its incomplete last line, which may be empty."""
     begin = text.rfind("\n") + 1
     return (text, "") if len(text) - begin > LINE_CHARS_MAX else (text[:begin], text[begin:])
 
 
 async def _matching(text: str, pattern: ModelPattern | None) -> str:
-    """Return the lines that match the pattern; without a pattern, return all lines."""
     if pattern is None:
         return text
     *lines, last = text.split("\n")

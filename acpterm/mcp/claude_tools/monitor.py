@@ -63,12 +63,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _follow(call: Call, session: Session, what: str) -> bool:
-    """Send each batch of lines as progress, until the command ends or the call's time is over.
-
-    If a batch has more than `FLOOD_LINES` lines, return True at once; otherwise return False at the
-    end. The read position of the session does not change. `what` names the command in the progress
-    messages.
-    """
+    """Send each batch of lines as progress. Return True at once if one is a flood."""
     position, rest = session.position, ""
     while call.remaining > 0:
         call.doing = f"monitoring {what}"

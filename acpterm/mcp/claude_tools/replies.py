@@ -27,11 +27,7 @@ def next_calls(session: Session, screen_size: str | None) -> tuple[str, ...]:
 
 
 async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
-    """Return the result about a background shell: `text`, after a line with what else is known.
-
-    The state is taken from `view`. `note` says how to read the output that was left out. If the
-    shell has ended and has left nothing running, remove `session`.
-    """
+    """Return the result about a background shell: `text`, and what else is known."""
     calls = next_calls(session, view.screen_size)
     status = state_line(session, view, next_calls=calls, stop="KillShell")
     reply = Reply(
@@ -45,9 +41,6 @@ async def session_reply(call: Call, session: Session, view: View, text: str, not
 
 
 def crop_output(view: View) -> str:
-    """Crop the output in `view` to `OUTPUT_CHARS_MAX` characters, and store it in `view.cropped`.
-
-    Return `REST`, even if no output was left out: it says how to read output that was left out.
-    """
+    """Crop `view` to `OUTPUT_CHARS_MAX`; return how to read the output that was left out."""
     view.cropped = crop(view.text, OUTPUT_CHARS_MAX, view.lost)
     return REST

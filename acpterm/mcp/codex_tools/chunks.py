@@ -48,11 +48,7 @@ class Chunk(Struct, kw_only=True, omit_defaults=True):
 async def chunk_reply(
     call: Call, session: Session, view: View, tokens: float, waited_s: float
 ) -> Reply:
-    """Return the result with the new output of a session, cropped to about `tokens` tokens.
-
-    `view` has the output and the state of the session. `waited_s` is the duration of the call. If
-    the program has ended and has left nothing running, remove the session.
-    """
+    """Return the result with the new output of a session, cropped to about `tokens` tokens."""
     end = view.exit
     text = view.text
     output = crop(text, max(1, round(tokens)) * CHARS_PER_TOKEN, view.lost)

@@ -18,9 +18,5 @@ class TerminalParams(Struct, kw_only=True):
 
 
 def entry_of(info: TerminalInfo, session: Session | None) -> PoolTerminal:
-    """Return the terminal in `info` as the pool tools describe it.
-
-    `session` is the MCP client's session for this terminal, which has the command as words; None
-    if the client has no such session.
-    """
+    """Return the terminal as the pool tools describe it; `session` has the command as words."""
     return pool_terminal(info, None if session is None else session.argv)

@@ -49,7 +49,6 @@ async def _execute(call: Call, params: TerminalParams) -> Reply:
 
 
 async def _info(session: Session) -> TerminalInfo | None:
-    """Return the terminal of a session; None if it no longer exists."""
     try:
         return await session.terminal.info()
     except RequestError:

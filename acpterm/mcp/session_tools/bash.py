@@ -82,11 +82,6 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kills: bool) -> Reply:
-    """Run the command in the persistent shell `name`, and return the result of the call.
-
-    `limit` is the time limit of the command in seconds. At the limit, the command is killed if
-    `kills` is true, and otherwise continues in the shell.
-    """
     call.approval_s = 0 if params.run_in_background else limit
     ran = await call.shells.run(
         call,
@@ -101,13 +96,7 @@ async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kill
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
-    """Set `view.text` to all output that the host retains as text, and return `view`.
-
-    Before the call, `view.text` comes from the output that the host retains as bytes. If a command
-    prints much, the host retains a longer part of the output as text than as bytes. `view.cropped`
-    becomes the new `view.text`, cropped to `max_output` characters; if `max_output` is None, to the
-    number in the setting `tool_crop_output`.
-    """
+    """Show all output that the host retains as text: often more than it retains as bytes."""
     whole = await session.terminal.output()
     view.text = whole.text
     view.lost = None

@@ -95,11 +95,7 @@ async def _continue(
 
 
 async def _ask_user(call: Call, session: Session) -> str:
-    """Return the line that the user types in the MCP client, with a line end.
-
-    Raises `ToolError` if the client cannot ask, if the user does not answer, or if the program
-    waits for a password, which must not pass through the client and the model.
-    """
+    """Return the line that the user types in the MCP client, with a line end."""
     attach = f"the user can: acpterm attach {session.id}"
     view = await read_new(call, session)
     if view.is_secret:

@@ -110,7 +110,6 @@ async def _listed(call: Call, session: Session) -> Listed:
 
 
 def _short(command: str) -> str:
-    """Return a command as one line of at most `_COMMAND_WIDTH` characters."""
     line = " ".join(command.split())
     return line if len(line) <= _COMMAND_WIDTH else f"{line[: _COMMAND_WIDTH - 1]}…"
 
