@@ -205,16 +205,18 @@ class HttpConnection:
         async with self._sending:
             if self.is_broken:
                 return
-            # Set in case of cancellation: a part may have been sent, and nothing may follow it.
-            self.is_broken = True
+            is_sent = False
             try:
-                for start in range(0, len(view), _CHUNK):
-                    with trio.fail_after(SEND_TIMEOUT_S):
-                        await self._stream.send_all(view[start : start + _CHUNK])
-            except (*_GONE, trio.TooSlowError):
-                self.end_reading()
-            else:
-                self.is_broken = False
+                with contextlib.suppress(*_GONE, trio.TooSlowError):
+                    for start in range(0, len(view), _CHUNK):
+                        with trio.fail_after(SEND_TIMEOUT_S):
+                            await self._stream.send_all(view[start : start + _CHUNK])
+                    is_sent = True
+            finally:
+                if not is_sent:
+                    # Even if cancelled: a part may have been sent, and nothing may follow it.
+                    self.is_broken = True
+                    self.end_reading()
 
     async def _linger(self) -> None:
         with trio.move_on_after(LINGER_S), contextlib.suppress(*_GONE):
