@@ -49,12 +49,7 @@ _DETAILS: Final[dict[ShellState, str]] = {
 
 
 class Command(NamedTuple):
-    """The command that was typed last: its number in the shell, and its text.
-
-    `began` is the time of its start (`anyio.current_time`). `started_new` is true if the shell was
-    started for this command because the shell before it had ended. `is_retry` is true if the
-    command was typed a second time.
-    """
+    """The command that was typed last; `started_new` if the shell was started for it."""
 
     n: int
     text: str
@@ -66,10 +61,7 @@ class Command(NamedTuple):
 def completed_of(
     tracker: Tracker, command: Command, state: ShellState, outcome: Outcome | None = None
 ) -> Completed:
-    """Return the result of `command`, with the value `state` for its member `state`.
-
-    `outcome` says how the command or the shell has ended; None if neither has ended.
-    """
+    """Return the result of `command`; `outcome` says how it or the shell has ended, if so."""
     outcome = outcome or Outcome(
         "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]
     )
@@ -193,10 +185,7 @@ class Shell:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """Reserve the shell for this task for the duration of the block.
-
-        Raises `ShellBusyError` if another task uses the shell.
-        """
+        """Reserve the shell for this task during the block, or raise `ShellBusyError`."""
         if self._is_in_use:
             raise ShellBusyError("another task uses the shell")
         self._is_in_use = True
@@ -206,12 +195,7 @@ class Shell:
             self._is_in_use = False
 
     async def _ready(self) -> tuple[ShellProcess, bool]:
-        """Return a shell that displays its prompt; start a shell if none is running.
-
-        The second result is true if this call has started a shell because the previous one had
-        ended. Raises `ShellBusyError` if no prompt appears, and `ShellError` if a shell cannot be
-        started.
-        """
+        """Return a shell at its prompt, and whether it replaces one that had ended."""
         running = self._running
         had_shell = self._n > 0
         if running:
@@ -234,14 +218,7 @@ class Shell:
         *,
         is_retry: bool = False,
     ) -> Command:
-        """Write the command to a file, and type the line that makes the shell read the file.
-
-        Return the new `Command`, with `began`, `started_new` and `is_retry` as its members.
-
-        Raises `ShellError` if the file cannot be written, or if typing takes longer than
-        `PROMPT_TIMEOUT_S`; in both cases the shell is ended. Raises `RequestError` if the daemon
-        refuses the typed line although the shell still runs.
-        """
+        """Write the command to a file, and type the line that makes the shell read the file."""
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
         try:
@@ -258,11 +235,7 @@ class Shell:
         return self._busy
 
     async def _retry(self, running: ShellProcess, command: Command) -> Command:
-        """Repair the terminal's modes, and hand over `command` again.
-
-        Call this if the shell has not executed `command`. Return the `Command` of the second
-        attempt. Raises the same errors as `_hand_over`.
-        """
+        """Repair the terminal's modes, and hand over a command that the shell has not executed."""
         await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
             await running.reach_prompt()
@@ -278,13 +251,9 @@ class Shell:
         )
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
-        """Type the whole line `keys`, even if cancelled.
-
-        If only a part was typed, the next command would begin with that part. Raises `ShellError`
-        if typing takes longer than `PROMPT_TIMEOUT_S`; the shell is then ended. Raises
-        `RequestError` if the daemon refuses `keys` although the shell still runs.
-        """
+        """Type the whole line `keys`, even if cancelled, or end the shell."""
         try:
+            # If only a part was typed, the next command would begin with that part.
             with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:
                 await running.terminal.write(keys)
             if scope.cancelled_caught:
@@ -307,12 +276,7 @@ class Shell:
         until_input: bool = True,
         input_since: int = -1,
     ) -> Completed:
-        """Wait for the end of the command, and return its result.
-
-        Return earlier if the shell has ended, if the program waits for input (`until_input` and
-        `input_since` are as in `wait`), or after `timeout` seconds; `state` of the result says
-        which. A command that the shell has not executed is typed again, once.
-        """
+        """Wait for the end of the command, as `wait`; type it again once if it was not executed."""
         deadline = None if timeout is None else anyio.current_time() + timeout
         tracker = running.tracker
         running.is_waiting = False
@@ -377,10 +341,7 @@ class Shell:
 async def open_shell(
     client: "Client", kind: str | None, options: ShellOptions
 ) -> AsyncIterator[Shell]:
-    """Yield a `Shell`, and close it at the end of the block.
-
-    `kind` is ``bash``, ``zsh`` or ``fish``; None means the user's shell, as in `Client.shell`.
-    """
+    """Yield a `Shell`, and close it at the end of the block."""
     shell = Shell(client, kind, options)
     try:
         yield shell

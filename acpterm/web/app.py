@@ -28,10 +28,7 @@ _BEARER: Final = Middleware(Protected, bearer_only=True)
 def make_app(
     host: Host, endpoint: Endpoint, access: AccessStore, page: str = DIRECTORY
 ) -> Starlette:
-    """Return the application that serves `host` at `endpoint`.
-
-    `access` decides what a request may use. `page` is the directory of the page's files.
-    """
+    """Return the application that serves `host`; the page's files are in the directory `page`."""
     logins = Logins(endpoint, access, host.state.trail)
     sockets = JsonRpcWebSockets(host, access)
     mcp, pool = McpHandler(host, access), PoolHandlers(host, access)

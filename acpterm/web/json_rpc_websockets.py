@@ -75,11 +75,7 @@ class JsonRpcWebSockets:
         )
 
     async def agent(self, websocket: WebSocket) -> None:
-        """Serve an agent.
-
-        The HTTP response that opens the WebSocket has the header `Acp-Connection-Id` with a random
-        id. The host does not use this id.
-        """
+        """Serve an agent. The header `Acp-Connection-Id` is part of the transport."""
         await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
         async with ending_with_login(websocket, self._access):
             await self._host.serve(self._stream(websocket), self._host.context)

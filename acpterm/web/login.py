@@ -37,10 +37,7 @@ class Logins:
         self._access: Final = access
 
     async def log_in(self, request: Request) -> Response:
-        """Exchange the token of a link or share, and the page's key, for a cookie.
-
-        If the token or the key is not valid, or the login cannot be stored, respond with an error.
-        """
+        """Exchange the token of a link or share, and the page's key, for a cookie."""
         origin = request.headers.get("origin")
         if origin is None:
             return _refusal(403, "a login needs an Origin: use a browser, or the bearer token")

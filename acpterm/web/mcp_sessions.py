@@ -70,6 +70,7 @@ AGENT_SERVERS_MAX: Final = 16
 IDLE_TIMEOUT_S: Final = 30 * 60.0
 REQUEST_BYTES_MAX: Final = 1 << 20
 _END_TIMEOUT_S: Final = 1.0
+_RETRY_AFTER_S: Final = "60"
 _OPTIONS: Final = "acpterm.mcp.options"
 """The key in the scope of a request."""
 
@@ -77,11 +78,7 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class _Options(NamedTuple):
-    """What a client has chosen for its server: tools, working directory, and perhaps a profile.
-
-    `access` is that of its bearer token. `profile` applies in addition to the profile that the
-    settings select; None for no such profile.
-    """
+    """What a client has chosen for its server, and the access of its token."""
 
     tools: ToolSetName
     cwd: str
@@ -105,10 +102,7 @@ class _Server:
 
 
 class McpSessions:
-    """The servers of all clients. Their tasks run in `nursery`.
-
-    Requests of the protocol of 2026 are served only while `run` runs.
-    """
+    """The servers of all clients. Their tasks run in `nursery`."""
 
     def __init__(self, host: Host, access: AccessStore, nursery: trio.Nursery) -> None:
         self._host: Final = host
@@ -141,13 +135,7 @@ class McpSessions:
         profile: str | None,
         access: Access,
     ) -> None:
-        """Serve one request; `tools`, `cwd` and `profile` apply if it names no session.
-
-        `tools` is the name of a set of tools, and `cwd` the directory that the agent works in.
-        `profile` is the name of a policy profile that the client has chosen; None if it has chosen
-        none. This profile applies in addition to the one that the settings select for the agent;
-        the stricter decision counts. `access` is that of the request's bearer token.
-        """
+        """Serve one request; `tools`, `cwd` and `profile` apply if it names no session."""
         if not _is_tool_set(tools):
             known = ", ".join(TOOL_SET_NAMES)
             await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
@@ -163,10 +151,12 @@ class McpSessions:
         version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         identifier = request.headers.get(MCP_SESSION_ID_HEADER)
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            request.scope[_OPTIONS] = options
-            await self._manager.handle_request(request.scope, request.receive, send)
-            return
-        if identifier is not None:
+            if self._has_room(options):
+                request.scope[_OPTIONS] = options
+                await self._manager.handle_request(request.scope, request.receive, send)
+                return
+            response = _failure(503, "too many servers are open: try later")
+        elif identifier is not None:
             session = self._sessions.get(identifier)
             if session is not None and session.agent == options.access.agent:
                 await session.transport.handle_request(request.scope, request.receive, send)
@@ -188,6 +178,13 @@ class McpSessions:
         # A session that its client has deleted does not count, though it may not have ended yet.
         sessions = sum(not one.transport.is_terminated for one in self._sessions.values())
         return sessions + len(self._servers) >= SERVERS_MAX
+
+    def _has_room(self, options: _Options) -> bool:
+        """Return whether a request of the protocol of 2026 has a server, or may open one."""
+        opened = self._servers.get(options)
+        own = sum(one.access.agent == options.access.agent for one in self._servers)
+        is_open = opened is not None and not opened.scope.cancel_called
+        return is_open or not (self._is_full or own >= AGENT_SERVERS_MAX)
 
     @asynccontextmanager
     async def _open_server(self, options: _Options) -> AsyncIterator[_Server]:
@@ -249,7 +246,6 @@ class McpSessions:
     async def _answer(
         self, context: ServerRequestContext, _: types.RequestParams
     ) -> dict[str, Any]:
-        """Return the result of a request of the protocol of 2026. Raises `MCPError` if it fails."""
         request: Any = context.request
         options: _Options = request.scope[_OPTIONS]
         with self._access.cancelling(options.access):
@@ -263,8 +259,8 @@ class McpSessions:
         async with self._opening:
             opened = self._servers.get(options)
             if opened is None or opened.scope.cancel_called:
-                own = sum(one.access.agent == options.access.agent for one in self._servers)
-                if self._is_full or own >= AGENT_SERVERS_MAX:
+                # Another request may have opened the last one since this request came.
+                if not self._has_room(options):
                     raise MCPError(INTERNAL_ERROR, "too many servers are open: try later")
                 opened = await self._nursery.start(self._run_server, options)
             opened.open_requests += 1
@@ -295,10 +291,7 @@ class McpSessions:
 
 
 async def _exchange(server: TerminalServer, context: ServerRequestContext) -> dict[str, Any]:
-    """Serve one request on a connection of its own; return the result or raise `MCPError`.
-
-    Its notifications are sent on the stream of the response.
-    """
+    """Serve one request on a connection of its own; return the result or raise `MCPError`."""
     answers: list[types.JSONRPCResponse | types.JSONRPCError] = []
     answered = trio.Event()
 
@@ -330,10 +323,7 @@ async def _exchange(server: TerminalServer, context: ServerRequestContext) -> di
 async def serve_messages(
     received: AsyncIterable[SessionMessage | Exception], sent: Any, server: TerminalServer
 ) -> None:
-    """Serve a client whose messages a transport of the SDK has received, until there are no more.
-
-    `sent` is the stream of the messages to send.
-    """
+    """Serve the client whose messages a transport of the SDK has received, until its end."""
 
     async def send(line: bytes, about: Id) -> None:
         metadata = ServerMessageMetadata(related_request_id=about)
@@ -361,12 +351,7 @@ def _ending() -> AbstractContextManager[None]:
 
 
 class _Connecting:
-    """Connects a session's agent to the host in this process. Implements `mcp.host_link.Connect`.
-
-    A task in `nursery` serves the host's end of the connection. The task ends when the host has
-    noticed that the agent has closed its end. `options` has what the client has chosen for the
-    server.
-    """
+    """Connects a server's agent to the host in this process. Implements `host_link.Connect`."""
 
     def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
         self._host: Final = host
@@ -411,4 +396,5 @@ def _failure(status: int, message: str) -> Response:
     """Return a response with this HTTP status and a JSON-RPC error."""
     error = {"code": INVALID_REQUEST, "message": message}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
-    return Response(body, status, media_type="application/json")
+    headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 else None
+    return Response(body, status, headers, media_type="application/json")

@@ -34,11 +34,7 @@ HEADERS: Final = {
 
 
 def page_routes(directory: str = DIRECTORY) -> list[BaseRoute]:
-    """Return the routes of the page, whose files are in `directory`.
-
-    The paths of login links and of shares have routes to the page as well. The page itself reads
-    the secret in such a link.
-    """
+    """Return the routes of the page, which itself reads the secrets in its links."""
     files = StaticFiles(directory=directory, check_dir=False)
 
     async def index(request: Request) -> FileResponse:

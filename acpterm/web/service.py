@@ -66,10 +66,7 @@ class WebService:
         return [self._directory]
 
     def restore(self, entry: StoredEntry | None) -> None:
-        """Take over the previous worker's socket, if `entry` has one.
-
-        Close the socket if the setting `http` has changed, or if the record in `entry` is invalid.
-        """
+        """Take over the previous worker's socket, unless the setting `http` has changed."""
         if entry is None or not entry.fds:
             return
         sock = socket.socket(fileno=entry.fds[0])
@@ -85,10 +82,7 @@ class WebService:
             self._is_outdated = True
 
     async def run(self, host: Host) -> None:
-        """Run the HTTP server of the daemon `host` until cancelled.
-
-        The server need not listen all that time: `open` or `new_share` may start it later.
-        """
+        """Run the HTTP server of the daemon until cancelled; it may start to listen later."""
         async with trio.open_nursery() as nursery:
             self._running = _Running(host, nursery)
             if self._is_outdated:
@@ -102,12 +96,7 @@ class WebService:
             await trio.sleep_forever()
 
     async def open(self, address: str | None) -> WebOpenResponse:
-        """Start to listen if the server does not listen yet; return a new link.
-
-        `WebInterface.open` says what None as `address` means. Raises `RpcError` if `address` is not
-        valid, if the server cannot listen, if it listens on an address other than `address`, or if
-        the link cannot be stored.
-        """
+        """Start to listen if the server does not listen yet; return a new link, or `RpcError`."""
         try:
             wanted = None if address is None else parse_address(address)
         except ValueError as error:
@@ -124,11 +113,7 @@ class WebService:
     async def new_share(
         self, terminal_id: str, *, write: bool, lifetime_s: float
     ) -> tuple[Share, str]:
-        """Start to listen if the server does not listen yet; return a new share and its link.
-
-        Raises `RpcError` if the server cannot listen, if there are too many shares, or if the share
-        cannot be stored.
-        """
+        """Start to listen if the server does not listen yet; return a share and its link."""
         try:
             endpoint, (record, token) = await self._listening(
                 None,
@@ -141,19 +126,13 @@ class WebService:
         return _share(record, 0), f"{endpoint.origin}/share#{token}"
 
     def shares(self) -> list[Share]:
-        """Return the shares that are valid, oldest first.
-
-        Raises `RpcError` if a file of the server cannot be read.
-        """
+        """Return the shares that are valid, oldest first, or raise `RpcError`."""
         with _failing():
             access = self._store()
             return [_share(one, access.connections_of(one.id)) for one in access.shares]
 
     def revoke_share(self, identifier: str) -> None:
-        """End a share, and close the connections that use it. Idempotent.
-
-        Raises `RpcError` if the change cannot be stored. Even then, the share has ended.
-        """
+        """End a share, even if `RpcError` is raised: its end may be unstored."""
         try:
             self._store().revoke_share(identifier)
         except AccessFileError as error:
@@ -168,10 +147,7 @@ class WebService:
         self._end_shares(lambda share: share.terminal_id == terminal_id)
 
     def revoked_shares(self) -> set[str]:
-        """Return the ids of shares that have ended, but whose end could not be stored yet.
-
-        Raises `RpcError` if a file of the server cannot be read.
-        """
+        """Return the ids of shares that have ended, but whose end is not stored yet."""
         with _failing():
             return self._store().revoked_shares
 
@@ -196,12 +172,7 @@ class WebService:
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
     ) -> tuple[Endpoint, T]:
-        """Make sure that the server listens, then call `make` with the `AccessStore`.
-
-        Returns the server's endpoint and the result of `make`. `wanted` is the address at which to
-        listen if the server does not listen yet; if it is None, `listening_socket` chooses one.
-        Raises `RpcError` if the server cannot listen, or if `make` raises `AccessFileError`.
-        """
+        """Make sure that the server listens; return its endpoint and `make`'s result."""
         if self._running is None:
             raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
         async with self._starting:
@@ -236,11 +207,7 @@ class WebService:
                 )
 
     async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
-        """Listen and start to serve; return the endpoint.
-
-        `wanted` is the address that the user has requested, if any. Raises `StartError` if the
-        server cannot start; `status` then returns the error, too.
-        """
+        """Listen at `wanted`, and start to serve. Raises `StartError`, which `status` has, too."""
         sock, self._restored = self._restored, None
         try:
             # Importing takes some 300 ms: too long to block the event loop.
@@ -292,7 +259,7 @@ class WebService:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Convert a `StartError` or an `AccessFileError` that the block raises to an `RpcError`."""
+    """Convert a `StartError` or an `AccessFileError` to an `RpcError`."""
     try:
         yield
     except StartError as error:

@@ -39,11 +39,7 @@ class WebSocketStream(trio.abc.Stream):
         self._ended = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return the next bytes, at most `max_bytes`; b"" once the WebSocket has ended.
-
-        Wait for a frame if no bytes are left. If `max_bytes` is None, return the whole rest of the
-        frame.
-        """
+        """Return the next bytes, of one frame; b"" once the WebSocket has ended."""
         while not self._received:
             if self._ended:
                 await trio.lowlevel.checkpoint()
@@ -64,10 +60,7 @@ class WebSocketStream(trio.abc.Stream):
         return bytes(part)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send lines, each as a text frame; `data` ends with a line end.
-
-        Raises `trio.BrokenResourceError` if the WebSocket has ended.
-        """
+        """Send whole lines, each as a text frame."""
         for line in bytes(data).split(b"\n")[:-1]:
             if self._ended or _is_closed(self._websocket):
                 raise trio.BrokenResourceError("the WebSocket has ended")
@@ -87,10 +80,7 @@ class WebSocketStream(trio.abc.Stream):
 
 
 async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:
-    """Close a WebSocket with this code and reason. Do nothing if either end has closed it already.
-
-    If the peer does not read, return after `CLOSE_TIMEOUT_S` seconds.
-    """
+    """Close a WebSocket, unless either end has closed it already."""
     if _is_closed(websocket):
         return
     with trio.move_on_after(CLOSE_TIMEOUT_S):
@@ -99,7 +89,6 @@ async def close(websocket: WebSocket, code: int, reason: str | None = None) -> N
 
 
 def _is_closed(websocket: WebSocket) -> bool:
-    """Return whether either end has closed the WebSocket."""
     return WebSocketState.DISCONNECTED in (websocket.client_state, websocket.application_state)
 
 
