@@ -30,6 +30,8 @@ _INFORM_AFTER_S: Final = 0.5
 # A call that has waited as long as it may still has to read the output.
 _TURN_MIN_S: Final = 1.0
 
+WITHDRAWN: Final = "[not started: the question to the user was withdrawn]"
+"""The first line of the result about a pending start that was stopped."""
 Report: TypeAlias = Callable[[float, str], Awaitable[None]]
 """Sends progress: seconds since the call began, and a sentence."""
 
@@ -118,6 +120,14 @@ class Call:
             with anyio.CancelScope(deadline=self._approval_end):
                 await start.done.wait()
         return start.result()
+
+    async def stop(self, identifier: str) -> Session | None:
+        """Stop the session with this id, and return it; None if it was a pending start."""
+        if await self.starts.withdraw(identifier):
+            return None
+        session = await self.get(identifier)
+        await self.sessions.stop(session)
+        return session
 
     @asynccontextmanager
     async def turn(self, session: Session) -> AsyncIterator[None]:

@@ -6,11 +6,11 @@ that would lose too much because of a long line.
 
 from typing import Final, NamedTuple
 
+REST: Final = "run the command again with its output in a file, and read the file"
+"""How to read what was left out, for sets without a tool that returns earlier output."""
 HEAD_SHARE: Final = 0.2
+# The share of the beginning or end that may be dropped to cut at the end of a line.
 _LINE_SEARCH_SHARE: Final = 0.5
-"""The share of the beginning or end that may be dropped to cut at the end of a line."""
-
-
 # Room for the line between the beginning and the end.
 _NOTE_CHARS: Final = 160
 

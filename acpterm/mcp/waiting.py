@@ -22,11 +22,10 @@ from acpterm.mcp.sessions import Session, unless_drawn
 from acpterm.mcp.states import View, quoted
 from acpterm.mcp.tool_error import ToolError
 
+BACKGROUND_WAIT_S: Final = 0.5
+"""How long a call waits for a command in the background, to report one that fails at once."""
+# A program may print faster than its output is read; then reading would never end.
 _READS_MAX: Final = 64
-"""The maximum number of further reads for one result.
-
-A program may print faster than its output is read; then reading would never end.
-"""
 _LEAVES_SCREEN: Final = re.compile(rb"\x1b\[\?(?:1049|1047|47)l")
 # How much of the output that results have shown is searched, and of the last input is kept.
 _SHOWN_BYTES_MAX: Final = 1 << 16

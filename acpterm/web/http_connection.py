@@ -46,10 +46,7 @@ _LINGER_BYTES: Final = 1024 * 1024
 HEADERS_MAX: Final = 16 * 1024
 """How many bytes the headers of a request may have, with its first line."""
 _CHUNK: Final = 64 * 1024
-_PAGE_HEADERS: Final = (
-    *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
-    (b"cache-control", b"no-store"),
-)
+_PAGE_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 App: TypeAlias = Callable[..., Awaitable[None]]
 """An ASGI application."""
@@ -276,7 +273,7 @@ class _Request:
         if message["type"].endswith("http.response.start"):
             status = int(message["status"])
             self._has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
-            headers = complete(message.get("headers", ()))
+            headers = complete(message.get("headers", ()), self.scope["path"])
             await self._connection.send(h11.Response(status_code=status, headers=headers))
             return
         body = bytes(message.get("body", b""))
@@ -398,9 +395,12 @@ class _WebSocket(_Request):
         await super().end()
 
 
-def complete(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+def complete(headers: Iterable[tuple[bytes, bytes]], path: str = "") -> list[tuple[bytes, bytes]]:
     """Return the headers of a response with those that every response must have."""
     own = list(headers)
     found = {name.lower() for name, _ in own}
-    date = (b"date", formatdate(usegmt=True).encode())
-    return [*own, *(one for one in (*_PAGE_HEADERS, date) if one[0] not in found)]
+    # Browsers check files for changes each time, and store no other responses.
+    caching = b"no-cache" if path.startswith("/assets/") else b"no-store"
+    date = formatdate(usegmt=True).encode()
+    every = [*_PAGE_HEADERS, (b"cache-control", caching), (b"date", date)]
+    return own + [one for one in every if one[0] not in found]

@@ -19,8 +19,13 @@ from acpterm.host.user.shared_terminal import share_methods_table
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
 from acpterm.web.guard import access_of
-from acpterm.web.login_websocket import accept, ending_with_login
-from acpterm.web.websocket_stream import TRY_LATER, WebSocketStream, close
+from acpterm.web.websocket_stream import (
+    TRY_LATER,
+    WebSocketStream,
+    accept,
+    close,
+    ending_with_login,
+)
 
 # Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
 # it could use elsewhere.

@@ -12,10 +12,15 @@ network. `send_all` waits while the peer does not read.
 """
 
 import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import trio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from acpterm.web.access import AccessStore
+from acpterm.web.guard import SUBPROTOCOL, access_of
 
 TOO_BIG: Final = 1009
 GOING_AWAY: Final = 1001
@@ -77,6 +82,21 @@ class WebSocketStream(trio.abc.Stream):
         """Close the WebSocket, unless the peer has closed it. If cancelled, send nothing."""
         await trio.lowlevel.checkpoint()
         await close(self._websocket, GOING_AWAY)
+
+
+async def accept(websocket: WebSocket) -> None:
+    """Accept a WebSocket, with the subprotocol `SUBPROTOCOL` if the client offers it."""
+    offered = websocket.scope["subprotocols"]
+    await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
+
+
+@asynccontextmanager
+async def ending_with_login(websocket: WebSocket, access: AccessStore) -> AsyncIterator[None]:
+    """When the login of an accepted WebSocket ends, cancel the block and close the WebSocket."""
+    with access.cancelling(access_of(websocket.scope)) as scope:
+        yield
+    if scope.cancelled_caught:
+        await close(websocket, POLICY, "the login has ended")
 
 
 async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:

@@ -5,7 +5,7 @@ killed, as the setting `tool_at_timeout` says. If a command waits for input, the
 once with an id, since waiting longer would not help.
 """
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -17,13 +17,7 @@ from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.shell_replies import crop_command
 from acpterm.mcp.states import SessionResult, View
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import read_new, removed_on_failure, wait_for_end
-
-_BACKGROUND_WAIT_S: Final = 0.5
-"""Seconds that a call waits for a command in the background.
-
-So the result can report the error of a command that fails at once.
-"""
+from acpterm.mcp.waiting import BACKGROUND_WAIT_S, read_new, removed_on_failure, wait_for_end
 
 
 class Params(Struct, kw_only=True):
@@ -66,7 +60,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         Launch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
     )
     async with removed_on_failure(call, session):
-        wait = _BACKGROUND_WAIT_S if params.run_in_background else limit
+        wait = BACKGROUND_WAIT_S if params.run_in_background else limit
         # A killed command needs a moment to end after its time limit.
         grace = 5.0 if kills else 0.0
         await wait_for_end(call, session, wait + grace)
@@ -87,7 +81,7 @@ async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kill
         call,
         name,
         params.command,
-        _BACKGROUND_WAIT_S if params.run_in_background else limit,
+        BACKGROUND_WAIT_S if params.run_in_background else limit,
         cwd=params.cwd,
         at_limit="kill" if kills else "continue",
     )
