@@ -35,6 +35,7 @@ from acpterm.api.shell_process import (
     start_shell,
 )
 from acpterm.api.terminal import Terminal
+from acpterm.api.waiting import INPUT_AFTER_S
 from acpterm.shell.kind import REPAIR_KEYS, Kind, kind_of
 from acpterm.shell.tracker import Outcome, Tracker
 
@@ -86,8 +87,6 @@ def completed_of(
 
 
 _READ_WAIT_MAX_S: Final = 10.0
-# A program that waits for input earlier than this may not have read the latest input yet.
-_INPUT_AFTER_S: Final = 0.2
 
 
 class Shell:
@@ -245,7 +244,7 @@ class Shell:
         while not running.is_waiting and running.exit is None:
             if running.quiet_s >= QUIET_S or anyio.current_time() > deadline:
                 break
-            await running.read(QUIET_S, until_input=running.quiet_s >= _INPUT_AFTER_S)
+            await running.read(QUIET_S, until_input=running.quiet_s >= INPUT_AFTER_S)
         return await self._hand_over(
             running, command.text, command.began, command.started_new, is_retry=True
         )
@@ -281,7 +280,7 @@ class Shell:
         tracker = running.tracker
         running.is_waiting = False
         running.quiet_since = anyio.current_time()
-        input_at = running.quiet_since + _INPUT_AFTER_S if until_input else math.inf
+        input_at = running.quiet_since + INPUT_AFTER_S if until_input else math.inf
         # When the command's report was first found. Its mark in the output may come later.
         reported_at = math.inf
         while True:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TEXT_CHARS_MAX: Final = 1 << 20
 OVERLAP_CHARS: Final = 64 * 1024
-# A program that waits for input earlier than this may not have read the latest input yet.
-_INPUT_AFTER_S: Final = 0.2
+INPUT_AFTER_S: Final = 0.2
+"""A program that waits for input earlier than this may not have read the latest input yet."""
 # A program that reads its stdin beside its work prints more soon; after a prompt, nothing comes.
 _PROMPT_QUIET_S: Final = 2.0
 # The longest wait of one request.
@@ -129,7 +129,7 @@ async def collect(
     `since` is a position; None means the oldest retained byte. The wait ends in these cases:
 
     - The program exits.
-    - The program waits for input, or is stopped, and `_INPUT_AFTER_S` or
+    - The program waits for input, or is stopped, and `INPUT_AFTER_S` or
       `min_interval` seconds have passed, whichever is shorter.
     - There was no output for `settle_interval` seconds, and `min_interval` seconds have passed.
     - `max_interval` seconds have passed.
@@ -137,7 +137,7 @@ async def collect(
     limits = _Limits(
         least=min_interval,
         idle=settle_interval,
-        input_after=min(min_interval, _INPUT_AFTER_S),
+        input_after=min(min_interval, INPUT_AFTER_S),
         most=max_interval,
     )
     return await _wait(terminal, None, since, limits)

@@ -7,7 +7,7 @@
   other products): the tools of each set;
 - `tool`: one tool with its schemas; `arguments`: names under which models pass a parameter;
   `tool_error`: errors for the model; `patterns`: regular expressions of the model;
-- `host_link`: the connection to the host; `sessions`: the terminals that the client has started;
+- `sessions`: the connection to the host, and the terminals that the client has started;
   `starting`: starts that may need the user's approval; `questions`: questions to the user;
 - `shells`, `named_shell`: persistent shells; `shell_replies`: results of their commands;
 - `call`: one call with its deadline and progress; `waiting`: waiting for output and reading it;

@@ -23,11 +23,10 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.mcp import types
 from acpterm.mcp.call import Call, Report
 from acpterm.mcp.connection import Connection, Handler, Identity, Request, Send
-from acpterm.mcp.host_link import Connect, HostLink
 from acpterm.mcp.questions import Ask, Jobs
 from acpterm.mcp.resources import Resources
-from acpterm.mcp.sessions import Sessions
-from acpterm.mcp.shells import Shells, closing
+from acpterm.mcp.sessions import Connect, Sessions
+from acpterm.mcp.shells import Shells
 from acpterm.mcp.starting import ApprovalPendingError, Starts
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
@@ -35,6 +34,7 @@ from acpterm.mcp.tool_error import ToolError, shortened
 from acpterm.mcp.tool_set_names import ToolSetName
 from acpterm.mcp.tool_sets import INSTRUCTIONS, TOOL_SETS
 
+_CLOSE_TIMEOUT_S: Final = 5.0
 DEFAULT_AGENT: Final = "mcp"
 """The name of a client that sends no name."""
 
@@ -46,7 +46,7 @@ class TerminalServer:
         self,
         tools: ToolSetName,
         settings: Settings,
-        link: HostLink,
+        connect: Connect,
         group: TaskGroup,
         shells: Shells,
         *,
@@ -62,7 +62,8 @@ class TerminalServer:
         self._resources: Final = Resources(group)
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in TOOL_SETS[tools]}
         self._settings: Final = settings
-        self._link: Final = link
+        self._connect: Final = connect
+        self._group: Final = group
         self._starts: Final = Starts(group)
         self._jobs: Final = Jobs(group)
         self._sessions: Sessions | None = None
@@ -90,7 +91,9 @@ class TerminalServer:
         if self._sessions is None:
             agent, provider = _agent_of(request), self._settings_for(request).provider
             asks = self._starts.decide if request.client.can_ask else None
-            self._sessions = Sessions(self._link, agent, self._cwd, provider=provider, asks=asks)
+            self._sessions = Sessions(
+                self._connect, self._group, agent, self._cwd, provider=provider, asks=asks
+            )
             self._resources.start(self._sessions, request)
         return self._sessions
 
@@ -237,7 +240,12 @@ async def open_server(
 ) -> AsyncIterator[TerminalServer]:
     """Open the server of one client during the block. It opens its host with `connect`."""
     async with anyio.create_task_group() as group:
-        async with closing(Shells()) as shells:
-            link = HostLink(connect, group)
-            yield TerminalServer(tools, settings, link, group, shells, cwd=cwd, on_error=on_error)
-        group.cancel_scope.cancel()
+        shells = Shells(group)
+        try:
+            yield TerminalServer(
+                tools, settings, connect, group, shells, cwd=cwd, on_error=on_error
+            )
+        finally:
+            with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+                await shells.close()
+            group.cancel_scope.cancel()

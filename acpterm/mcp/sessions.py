@@ -8,15 +8,19 @@ these is removed, too.
 The id of a session is the name of its terminal on the host: `term-1`, `term-2`, … The id of a
 terminal is accepted as well. If this process has no session for the terminal, for example after a
 restart, a session is added.
+
+On the connection to the host, the MCP client is an agent. The first call that needs it opens it. If
+it was lost, the next call opens another one; the terminals of the earlier one have ended by then.
 """
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import anyio
+from anyio.abc import TaskGroup, TaskStatus
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.api.client import Client
@@ -25,7 +29,6 @@ from acpterm.api.questions import Asks
 from acpterm.api.results import Exit, Screen
 from acpterm.api.terminal import Terminal
 from acpterm.jsonrpc import readable
-from acpterm.mcp.host_link import HostLink
 from acpterm.mcp.tool_error import ToolError, shortened
 from acpterm.shell.kind import without_typed_lines
 
@@ -38,6 +41,9 @@ _DRAWN_CHECK_MAX_S: Final = 8.0
 _DRAWN_GRACE_S: Final = 0.5
 
 T = TypeVar("T")
+
+Connect: TypeAlias = Callable[[str, Asks | None], AbstractAsyncContextManager[Client]]
+"""Opens a connection for the agent with the given name, whose user is asked by the function."""
 
 
 class Launch(NamedTuple):
@@ -150,11 +156,15 @@ async def unless_drawn(
 
 
 class Sessions:
-    """The sessions of one MCP client, which is the agent `agent` to the host."""
+    """The sessions of one MCP client, which is the agent `agent` to the host.
+
+    A task of `group` holds the connection, which `connect` opens.
+    """
 
     def __init__(
         self,
-        link: HostLink,
+        connect: Connect,
+        group: TaskGroup,
         agent: str,
         cwd: str,
         *,
@@ -164,10 +174,13 @@ class Sessions:
         self.agent: Final = agent
         self._asks: Final = asks
         self.cwd: Final = cwd
-        self._link: Final = link
+        self._connect: Final = connect
+        self._group: Final = group
         self._provider: Final = provider
         self._sessions: Final[dict[str, Session]] = {}
         self._client: Client | None = None
+        self._opening: Final = anyio.Lock()
+        self._closing = anyio.Event()
         self.turn: Final = anyio.Lock()
         """Held by calls of a set whose tools use one session."""
         self.changed = anyio.Event()
@@ -175,21 +188,40 @@ class Sessions:
 
     async def client(self) -> Client:
         """Return the connection to the host. Raises `ToolError` if the host cannot be reached."""
+        async with self._opening:
+            if self._client is None:
+                try:
+                    self._client = await self._group.start(self._hold_connection)
+                except AcptermError as error:
+                    why = f"the host of the terminals cannot be reached: {error}"
+                    raise ToolError(why) from error
+                # The terminals of an earlier connection ended with it.
+                self._sessions.clear()
+                self._notify()
+            return self._client
+
+    async def _hold_connection(
+        self, *, task_status: TaskStatus[Client] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        # A connection must be closed in the task that has opened it.
+        closing = self._closing = anyio.Event()
+        started = False
         try:
-            client = await self._link.client(self.agent, self._asks)
-        except AcptermError as error:
-            raise ToolError(f"the host of the terminals cannot be reached: {error}") from error
-        if client is not self._client:
-            # The terminals of an earlier connection ended with it.
-            self._client = client
-            self._sessions.clear()
-            self._notify()
-        return client
+            async with self._connect(self.agent, self._asks) as client:
+                started = True
+                task_status.started(client)
+                await closing.wait()
+        except Exception:
+            # The next call that uses the connection fails with the reason (`disconnected`).
+            if not started:
+                raise
 
     def disconnected(self, error: ClosedError) -> ToolError:
         """Return the error that tells the model that the connection was lost."""
+        # Another call may have opened the next connection already.
         if self._client is not None and self._client.is_closed:
-            self._link.close(self._client)
+            self._client = None
+            self._closing.set()
         return ToolError(
             f"the connection to the host of the terminals was lost, and its terminals have ended: "
             f"{error}; call the tool again to start over"

@@ -18,12 +18,12 @@ another shell.
 """
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from acpterm.acp.agent_meta import BackgroundProcess
@@ -40,8 +40,6 @@ from acpterm.mcp.starting import ApprovalPendingError, Start
 from acpterm.mcp.tool_error import ToolError
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
     from acpterm.mcp.call import Call
 
 AtLimit: TypeAlias = Literal["continue", "kill", "set_aside"]
@@ -56,7 +54,6 @@ Its command may have ended, although no call has read the end yet.
 _BEGIN_S: Final = 0.3
 _LOOK_S: Final = 0.05
 _TAKEN: Final = "another call has reported the end of the command"
-_CLOSE_TIMEOUT_S: Final = 5.0
 _INTERRUPT_S: Final = 2.0
 """How long an interrupted command may take to end."""
 
@@ -79,10 +76,10 @@ class Ran(NamedTuple):
 
 
 class Shells:
-    """The persistent shells of one MCP client. Use them in a block `async with closing(shells)`."""
+    """The persistent shells of one MCP client. Tasks in `group` kill commands at their limits."""
 
-    def __init__(self) -> None:
-        self.group: TaskGroup | None = None
+    def __init__(self, group: TaskGroup) -> None:
+        self._group: Final = group
         self._shells: Final[dict[str, NamedShell]] = {}
         self._aside: Final[list[NamedShell]] = []
         self._turns: Final[dict[str, anyio.Lock]] = {}
@@ -126,8 +123,8 @@ class Shells:
                     ) from None
                 if at_limit == "set_aside":
                     self._set_aside(named)
-                elif at_limit == "kill" and self.group is not None:
-                    self.group.start_soon(self._kill_after, named, timeout_s)
+                elif at_limit == "kill":
+                    self._group.start_soon(self._kill_after, named, timeout_s)
                 raise
             completed = await self._follow_own(named, call, session, timeout_s)
             left = timeout_s - completed.wall_seconds
@@ -140,8 +137,7 @@ class Shells:
                     completed = replace(completed, **await self._end_command(named))
                     ran = await self._report(call, named, session, completed)
                     return ran._replace(was_killed=True)
-                if self.group is not None:
-                    self.group.start_soon(self._kill_after, named, left)
+                self._group.start_soon(self._kill_after, named, left)
             return await self._report(call, named, session, completed)
 
     async def _begin(self, sessions: Sessions, named: NamedShell, command: str) -> Session:
@@ -417,15 +413,3 @@ class Shells:
 
 async def _is_same(directory: str, other: str) -> bool:
     return await in_thread(lambda: os.path.realpath(directory) == os.path.realpath(other))
-
-
-@asynccontextmanager
-async def closing(shells: Shells) -> AsyncIterator[Shells]:
-    """End all shells at the end of the block."""
-    async with anyio.create_task_group() as shells.group:
-        try:
-            yield shells
-        finally:
-            shells.group.cancel_scope.cancel()
-            with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
-                await shells.close()

@@ -351,7 +351,7 @@ def _ending() -> AbstractContextManager[None]:
 
 
 class _Connecting:
-    """Connects a server's agent to the host in this process. Implements `host_link.Connect`."""
+    """Connects a server's agent to the host in this process. Implements `sessions.Connect`."""
 
     def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
         self._host: Final = host

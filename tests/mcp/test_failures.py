@@ -15,7 +15,6 @@ from acpterm.config import Settings
 from acpterm.config.tools import ToolSettings
 from acpterm.mcp.call import Call
 from acpterm.mcp.connection import Question
-from acpterm.mcp.host_link import HostLink
 from acpterm.mcp.questions import Job
 from acpterm.mcp.resources import PREFIX, Resources
 from acpterm.mcp.sessions import Launch, Sessions
@@ -42,7 +41,7 @@ async def linked(tmp_path, nursery):
         def connect(agent, asks):
             return acpterm.connect(agent=agent, asks=asks, socket=path)
 
-        yield host, Sessions(HostLink(connect, nursery), "test", str(tmp_path))
+        yield host, Sessions(connect, nursery, "test", str(tmp_path))
 
 
 async def terminals_of(host):
@@ -115,7 +114,7 @@ async def test_program_that_starts_as_its_call_is_cancelled_is_ended(tmp_path, n
 
         with trio.CancelScope() as scope:
             start = Start(launch, None, start_and_cancel, sessions.remove)
-            await Call(sessions, Starts(nursery), Shells(), ToolSettings()).begin(start)
+            await Call(sessions, Starts(nursery), Shells(nursery), ToolSettings()).begin(start)
         assert scope.cancelled_caught
         assert await terminals_of(host) == []
         assert sessions.all() == []
