@@ -25,12 +25,7 @@ import math
 import secrets
 import socket
 from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    suppress,
-)
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeGuard
 
 import anyio
@@ -60,6 +55,7 @@ from acpterm.host.host import Host
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Id
 from acpterm.mcp.connection import MODERN_VERSION
 from acpterm.mcp.server import TerminalServer, open_server
+from acpterm.mcp.sessions import Connect
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
 from acpterm.web.access import Access, AccessStore
@@ -189,12 +185,44 @@ class McpSessions:
     @asynccontextmanager
     async def _open_server(self, options: _Options) -> AsyncIterator[_Server]:
         """Open a server during the block, which is cancelled when the token is removed."""
-        connect = _Connecting(self._host, self._nursery, options)
+        connect = self._connecting(options)
         with self._access.cancelling(options.access) as scope:
             async with open_server(
                 options.tools, self._host.settings, connect, options.cwd, on_error=log_error
             ) as server:
                 yield _Server(server, scope)
+
+    def _connecting(self, options: _Options) -> Connect:
+        """Return the function that connects a server's agent to the host in this process."""
+
+        @asynccontextmanager
+        async def connect(agent: str, asks: Asks | None) -> AsyncIterator[Client]:
+            try:
+                agents_end, hosts_end = socket.socketpair()
+            except OSError as error:
+                why = f"no connection can be made now: {error.strerror}"
+                raise DaemonError(why) from error
+            # This task ends when the host has noticed that the agent has closed its end.
+            self._nursery.start_soon(self._serve_host, hosts_end, options.cwd)
+            async with connect_stream(
+                await UNIXSocketStream.from_socket(agents_end),
+                self._host.settings,
+                agent=agent,
+                session="mcp",
+                cwd=options.cwd,
+                profile=policy_profile(options.tools, options.profile),
+                asks=asks,
+            ) as client:
+                yield client
+
+        return connect
+
+    async def _serve_host(self, sock: socket.socket, cwd: str) -> None:
+        context = self._host.context._replace(cwd=cwd)
+        try:
+            await self._host.serve(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), context)
+        except Exception as error:  # noqa: BLE001  it must not end the other sessions
+            _log.error("a connection failed", exc_info=error)
 
     async def _open(self, options: _Options, request: Request, send: Send) -> None:
         """Begin a session, and end it at once if its first request fails."""
@@ -348,44 +376,6 @@ def log_error(error: Exception) -> None:
 def _ending() -> AbstractContextManager[None]:
     """Suppress the errors of streams that the transport has closed, which ends the session."""
     return suppress(anyio.BrokenResourceError, anyio.ClosedResourceError)
-
-
-class _Connecting:
-    """Connects a server's agent to the host in this process. Implements `sessions.Connect`."""
-
-    def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
-        self._host: Final = host
-        self._nursery: Final = nursery
-        self._options: Final = options
-
-    def __call__(self, agent: str, asks: Asks | None) -> AbstractAsyncContextManager[Client]:
-        return self._connect(agent, asks)
-
-    @asynccontextmanager
-    async def _connect(self, agent: str, asks: Asks | None) -> AsyncIterator[Client]:
-        options = self._options
-        try:
-            agents_end, hosts_end = socket.socketpair()
-        except OSError as error:
-            raise DaemonError(f"no connection can be made now: {error.strerror}") from error
-        self._nursery.start_soon(self._serve, hosts_end)
-        async with connect_stream(
-            await UNIXSocketStream.from_socket(agents_end),
-            self._host.settings,
-            agent=agent,
-            session="mcp",
-            cwd=options.cwd,
-            profile=policy_profile(options.tools, options.profile),
-            asks=asks,
-        ) as client:
-            yield client
-
-    async def _serve(self, sock: socket.socket) -> None:
-        context = self._host.context._replace(cwd=self._options.cwd)
-        try:
-            await self._host.serve(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), context)
-        except Exception as error:  # noqa: BLE001  it must not end the other sessions
-            _log.error("a connection failed", exc_info=error)
 
 
 def _is_tool_set(name: str) -> TypeGuard[ToolSetName]:
