@@ -102,7 +102,6 @@ def decode(tool: str, arguments: Any, params: type[P]) -> P:
 
 
 def _object(tool: str, arguments: Any, params: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the arguments that are not null. Raises `ToolError` if they are no object."""
     if isinstance(arguments, str):
         with suppress(ValueError):
             arguments = msgspec.json.decode(arguments or "{}")
@@ -114,7 +113,6 @@ def _object(tool: str, arguments: Any, params: type[msgspec.Struct]) -> dict[str
 
 
 def _kinds(kind: Type) -> list[Type]:
-    """Return the types of a union, except null; of another type, a list with the type itself."""
     kind = kind.type if isinstance(kind, Metadata) else kind
     kinds = kind.types if isinstance(kind, UnionType) else (kind,)
     plain = (each.type if isinstance(each, Metadata) else each for each in kinds)
@@ -201,7 +199,6 @@ def _synonym(name: str, free: Mapping[str, Any]) -> Any:
 
 
 def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
-    """Return the time limit that was passed, in the unit of the parameter; None if none was."""
     own, other = (_SECONDS, _MILLISECONDS) if in_seconds else (_MILLISECONDS, _SECONDS)
     for name in own:
         if name in free:
@@ -219,7 +216,6 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
 
 
 def _summary(params: type[msgspec.Struct]) -> str:
-    """Return the parameters of a tool as text: `command (required), cwd, env`."""
     return ", ".join(
         f"{field.encode_name}{' (required)' if field.required else ''}" for field in fields(params)
     )

@@ -143,7 +143,6 @@ class Call:
 
     @property
     def remaining(self) -> float:
-        """The seconds for which the call may still block."""
         return max(0.0, self._end - anyio.current_time())
 
     @property
@@ -153,11 +152,9 @@ class Call:
         return min(self._end, self._began + self.approval_s)
 
     def limited(self, seconds: float) -> float:
-        """Return `seconds`, but at most `remaining`, and at least 0."""
         return min(max(0.0, seconds), self.remaining)
 
     async def report(self, message: str) -> None:
-        """Send a message as progress, if the client wants progress."""
         if self._report is not None:
             await self._report(anyio.current_time() - self._began, message)
 

@@ -44,7 +44,6 @@ def next_calls(session: Session, screen_size: str | None) -> tuple[str, ...]:
 
 
 async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
-    """Return the result about a background shell: `text`, and what else is known."""
     calls = next_calls(session, view.screen_size)
     status = state_line(session, view, next_calls=calls, stop="KillShell")
     reply = Reply(
@@ -70,8 +69,6 @@ _SHELL: Final = "Bash"
 
 
 class BashParams(Struct, kw_only=True):
-    """The parameters of `Bash`."""
-
     command: Annotated[str, Meta(description="The command to execute")]
     timeout: Annotated[
         float | UnsetType,
@@ -151,8 +148,6 @@ BASH = Tool(
 
 
 class OutputParams(Struct, kw_only=True):
-    """The parameters of `BashOutput`."""
-
     bash_id: Annotated[str, Meta(description="The ID of the background shell")]
     filter: Annotated[
         str | UnsetType,
@@ -239,14 +234,10 @@ BASH_OUTPUT = Tool(
 
 
 class KillParams(Struct, kw_only=True):
-    """The parameters of `KillShell`."""
-
     shell_id: Annotated[str, Meta(description="The ID of the background shell to kill")]
 
 
 class Killed(Struct, kw_only=True):
-    """The result of `KillShell`."""
-
     message: str
     shell_id: str
 
@@ -279,8 +270,6 @@ FLOOD_LINES: Final = 500
 
 
 class MonitorParams(Struct, kw_only=True):
-    """The parameters of `Monitor`."""
-
     command: Annotated[str, Meta(description="Each line that it prints is an event")]
     description: Annotated[str, Meta(description="What is monitored, in a few words")] = ""
     timeout_ms: Annotated[

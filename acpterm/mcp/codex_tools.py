@@ -108,8 +108,6 @@ ENVIRONMENT: Final = {
 
 
 class ExecParams(Struct, kw_only=True):
-    """The parameters of `exec_command`."""
-
     cmd: Annotated[str, Meta(description="Shell command to execute.")]
     workdir: Annotated[
         str | UnsetType,
@@ -185,8 +183,6 @@ POLL_MAX_MS: Final = 300_000
 
 
 class WriteParams(Struct, kw_only=True):
-    """The parameters of `write_stdin`."""
-
     session_id: Annotated[
         float, Meta(description="Identifier of the running unified exec session.")
     ]

@@ -55,7 +55,6 @@ class Question(NamedTuple):
     schema: dict[str, Any]
 
     def params(self) -> dict[str, Any]:
-        """Return the params of `elicitation/create`."""
         return {"mode": "form", "message": self.message, "requestedSchema": self.schema}
 
 
@@ -69,15 +68,12 @@ class ClientInfo(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What the server says about itself."""
-
     name: str
     version: str
     title: str
     instructions: str
 
     def info(self) -> dict[str, str]:
-        """Return the member `serverInfo`."""
         return {"name": self.name, "version": self.version, "title": self.title}
 
 
@@ -97,18 +93,15 @@ class Request:
         )
 
     def text(self, name: str) -> str:
-        """Return a parameter that must be a string. Raises `RpcError` if it is not."""
         value = self.params.get(name)
         if not isinstance(value, str):
             raise RpcError(INVALID_PARAMS, f"{name} must be a string")
         return value
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification that belongs to this request."""
         await self.connection.notify(method, params, about=self.id)
 
     async def report_progress(self, progress: float, message: str) -> None:
-        """Send progress; the request must have a `progress_token`."""
         params = {"progressToken": self.progress_token, "progress": progress, "message": message}
         await self.notify("notifications/progress", params)
 
@@ -128,8 +121,6 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Any]]
 
 
 class _Answer:
-    """The awaited response to a request of this side."""
-
     def __init__(self) -> None:
         self.came: Final = anyio.Event()
         self.value: Raw | RpcError = RpcError(INTERNAL_ERROR, "there is no answer")
@@ -182,7 +173,6 @@ class Connection:
                 scope.cancel()
 
     async def notify(self, method: str, params: Mapping[str, Any], about: Id = None) -> None:
-        """Send a notification, which belongs to the client's request `about`, if any."""
         await self._send(self._peer.notify(method, params), about)
 
     async def request(self, method: str, params: Mapping[str, Any], about: Id) -> Raw:
@@ -280,7 +270,6 @@ class Connection:
         }
 
     def _identify(self, method: str, params: dict[str, Any]) -> ClientInfo:
-        """Return who sends a request. Raises `RpcError` if that is not known."""
         meta = params.get("_meta")
         if isinstance(meta, dict) and (version := meta.get(f"{_META}protocolVersion")) is not None:
             if version != MODERN_VERSION:

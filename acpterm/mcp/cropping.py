@@ -45,7 +45,6 @@ class Cropped(NamedTuple):
 
     @property
     def is_cropped(self) -> bool:
-        """Whether output was left out."""
         return self.bytes > 0
 
     @property
@@ -99,7 +98,6 @@ def crop(text: str, limit: int, lost: Lost | None = None) -> Cropped:
 
 
 def _size(count: int) -> str:
-    """Return a number of bytes as text: `612 kB`."""
     if count < 1000:
         return f"{count} B"
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

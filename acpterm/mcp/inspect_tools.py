@@ -22,8 +22,6 @@ _PROMPT_WAIT_S: Final = 5.0
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `bash_session`."""
-
     action: Annotated[
         Literal["type", "type_submit", "restart", "read", "interrupt"],
         Meta(

@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 
 def has_ended(completed: Completed) -> bool:
-    """Return whether a command or its shell has ended."""
     return completed.state in ("done", "shell_ended")
 
 
 class NamedShell:
-    """A persistent shell, and the session of its terminal."""
-
     def __init__(self, name: str, shell: Shell, client: Client, cwd: str) -> None:
         self.name: Final = name
         self.shell: Final = shell

@@ -19,8 +19,6 @@ from acpterm.mcp.waiting import removed_on_failure
 
 
 class TerminalParams(Struct, kw_only=True):
-    """The parameters of a tool for one terminal."""
-
     terminal_id: Annotated[str, Meta(description="The id of the terminal")] = field(
         name="terminalId"
     )
@@ -36,8 +34,6 @@ class ListParams(Struct):
 
 
 class Terminals(Struct, kw_only=True):
-    """The structured content of `list_terminals`."""
-
     terminals: list[PoolTerminal]
 
 
@@ -68,8 +64,6 @@ LIST = Tool(
 
 
 class History(Struct, kw_only=True):
-    """The result of `read_terminal`."""
-
     terminalId: str  # noqa: N815
     history: str
 
@@ -114,8 +108,6 @@ Words = Annotated[list[str], Meta(min_length=1)]
 
 
 class SpawnParams(Struct, kw_only=True):
-    """The parameters of `spawn_background_terminal`."""
-
     command: Annotated[Words, Meta(description="The program and its arguments")]
     cwd: Annotated[str | None, Meta(description="Working directory, an absolute path")] = None
 
@@ -166,8 +158,6 @@ NOT_OWNED: Final = "Cannot kill visible or user-owned terminals"
 
 
 class Killed(Struct, kw_only=True):
-    """The result of `kill_terminal`."""
-
     terminated: bool
     id: str
 

@@ -47,11 +47,9 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Whether the work has ended."""
         return self.result is not None or self.error is not None
 
     async def run(self, work: Callable[[Ask], Awaitable[types.CallToolResult]]) -> None:
-        """Do the work, and store its result or error for `wait`."""
         with self.scope:
             try:
                 self.result = await work(self.ask)
@@ -95,8 +93,6 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one client. Their tasks run in `group`."""
-
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
         self._asking: Final[dict[str, Job]] = {}

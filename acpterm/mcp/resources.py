@@ -44,7 +44,6 @@ class Resources:
         self._subscribed: Final[dict[str, _Watch]] = {}
 
     def listed(self, sessions: Sessions) -> dict[str, Any]:
-        """Return the list of resources: the output of each session."""
         return {
             "resources": [
                 {
@@ -58,7 +57,6 @@ class Resources:
         }
 
     def templates(self) -> dict[str, Any]:
-        """Return the templates of the URIs of output and screen."""
         return {
             "resourceTemplates": [
                 {"uriTemplate": f"{PREFIX}{{id}}{end}", "name": name, "mimeType": _TEXT}
@@ -67,7 +65,6 @@ class Resources:
         }
 
     async def read(self, sessions: Sessions, uri: str) -> dict[str, Any]:
-        """Return the contents of a resource. Raises `RpcError` if that is not possible."""
         session, is_screen = await _find(sessions, uri)
         try:
             if is_screen:
@@ -124,7 +121,6 @@ class Resources:
                 self._listeners.discard(listener)
 
     async def _notify_of_sessions(self, sessions: Sessions) -> None:
-        """Notify the client each time that sessions are added or removed, until cancelled."""
         changed = sessions.changed
         while True:
             await changed.wait()
@@ -191,8 +187,6 @@ class Resources:
 
 
 class _Kinds(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The notifications that a stream is for."""
-
     resource_subscriptions: list[str] = []
     resources_list_changed: bool = False
 
@@ -239,7 +233,6 @@ class _Watch:
 
 
 async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
-    """Return the session of a URI, and whether the URI is that of its screen."""
     identifier = uri.removeprefix(PREFIX)
     is_screen = identifier.endswith(SCREEN)
     try:

@@ -105,7 +105,6 @@ class Session:
         return None
 
     async def wait_drawn(self) -> None:
-        """Wait until a program has drawn the whole screen."""
         pause = _DRAWN_CHECK_MIN_S
         while (screen := await self._full_screen()) is None or not screen.text().strip():
             await anyio.sleep(pause)
@@ -126,7 +125,6 @@ class Session:
 
     @property
     def runs_on(self) -> bool:
-        """Whether the last read has seen that the ended program had left something running."""
         return self.exit is not None and bool(self.exit.background)
 
 
@@ -217,7 +215,6 @@ class Sessions:
                 raise
 
     def disconnected(self, error: ClosedError) -> ToolError:
-        """Return the error that tells the model that the connection was lost."""
         # Another call may have opened the next connection already.
         if self._client is not None and self._client.is_closed:
             self._client = None
@@ -228,7 +225,6 @@ class Sessions:
         )
 
     async def start(self, launch: Launch) -> Session:
-        """Start a program in a new session. Raises `ToolError` if it is refused or cannot start."""
         client = await self.client()
         if not launch.command.strip():
             raise ToolError("command is empty: it must be the command to execute")
@@ -297,20 +293,16 @@ class Sessions:
         return session
 
     def unknown(self, identifier: str) -> ToolError:
-        """Return the error for the model about an id that no session has."""
         known = f"the last is {[*self._sessions][-1]}" if self._sessions else "there are none"
         return ToolError(f"there is no session {shortened(identifier)!r}; {known}")
 
     def all(self) -> list[Session]:
-        """Return all sessions that can be read, in the order in which they were added."""
         return list(self._sessions.values())
 
     def active(self) -> list[Session]:
-        """Return the sessions whose end no result has reported yet."""
         return [each for each in self._sessions.values() if not each.is_reported]
 
     def listed(self) -> list[Session]:
-        """Return the active sessions, and those in whose background something runs."""
         return [each for each in self._sessions.values() if not each.is_reported or each.runs_on]
 
     async def mark_reported(self, session: Session) -> None:

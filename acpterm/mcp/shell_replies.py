@@ -22,7 +22,6 @@ from acpterm.mcp.tool import Reply
 
 
 def crop_command(completed: Completed, limit: int) -> Cropped:
-    """Return all output of a command, cropped to `limit` characters."""
     lost = None
     if completed.truncated:
         size = completed.position - completed.begin

@@ -59,8 +59,6 @@ _INTERRUPT_S: Final = 2.0
 
 
 class Ran(NamedTuple):
-    """What a result reports of a command in a shell."""
-
     name: str  # that of the shell
     session: Session
     completed: Completed
@@ -306,7 +304,6 @@ class Shells:
         return named.name if named is not None and is_idle else None
 
     async def close(self) -> None:
-        """End all shells."""
         async with anyio.create_task_group() as tasks:
             for named in self._all():
                 tasks.start_soon(named.shell.close)

@@ -67,7 +67,6 @@ class Start:
 
     @property
     def can_ask(self) -> bool:
-        """Whether the client can ask its user."""
         return self._ask is not None
 
     async def run(self) -> None:
@@ -135,8 +134,6 @@ class Start:
 
 
 class ApprovalPendingError(ToolError):
-    """The user has not decided yet whether the program of `start` may run."""
-
     def __init__(self, start: Start) -> None:
         super().__init__(
             f"the user has not answered yet whether {start.command!r} may run; the user can: "
@@ -146,8 +143,6 @@ class ApprovalPendingError(ToolError):
 
 
 class Starts:
-    """The starts of one MCP client. Their tasks run in `group`."""
-
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
         self._running: Final[list[Start]] = []
@@ -155,7 +150,6 @@ class Starts:
         self._numbers: Final = itertools.count(1)
 
     def begin(self, start: Start) -> None:
-        """Begin a start, in a task of its own."""
         self._running.append(start)
         self._group.start_soon(self._run, start)
 
@@ -176,11 +170,9 @@ class Starts:
         return start.id
 
     def pending(self) -> list[str]:
-        """Return the ids of the pending starts."""
         return [key for key, start in self._pending.items() if not start.done.is_set()]
 
     def find(self, identifier: str) -> Start | None:
-        """Return the start with this id, pending or done; None if there is none."""
         return self._pending.get(identifier)
 
     async def withdraw(self, identifier: str) -> bool:

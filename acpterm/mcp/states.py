@@ -55,8 +55,6 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
 
 
 class View(Struct, kw_only=True):
-    """What a result shows of a session."""
-
     text: str  # all new output, from `since` to `position`, or the screen
     cropped: Cropped  # the part of `text` that is shown
     since: int
@@ -140,7 +138,6 @@ SCREEN_CALLS: Final = ("terminal_continue with keys", "terminal_screen")
 
 
 def directory_gone(session: Session) -> str:
-    """Return text about the session's directory if it was gone when the program started."""
     gone = session.cwd_gone
     return "" if gone is None else f", in {session.cwd}, since {gone} is gone"
 
@@ -172,7 +169,6 @@ def _what(session: Session, view: View) -> str:
 
 
 def ended_by(end: Exit) -> str:
-    """Return text that says what has ended a program; empty if it has ended by itself."""
     return {
         "agent": ", stopped by you",
         "user": ", stopped by the user",
@@ -190,13 +186,11 @@ def ended_by(end: Exit) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return the end of a text in quotation marks."""
     text = text if len(text) <= PROMPT_CHARS_MAX else f"…{text[-PROMPT_CHARS_MAX:]}"
     return json.dumps(text, ensure_ascii=False)
 
 
 def session_result(session: Session, view: View, status: str, note: str) -> SessionResult:
-    """Return the structured content of a result about `session`."""
     end = view.exit
     return SessionResult(
         id=session.id,

@@ -26,7 +26,6 @@ class Reply:
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON text without spaces."""
     return msgspec.json.encode(value).decode()
 
 
@@ -45,7 +44,6 @@ class Tool(Generic[P]):
     idempotent: bool = False
 
     def describe(self, *, structured: bool) -> types.Tool:
-        """Return the description of the tool for `tools/list`."""
         result = self.result if structured else None
         return types.Tool(
             name=self.name,
@@ -61,7 +59,6 @@ class Tool(Generic[P]):
         )
 
     async def run(self, call: Call, arguments: Any) -> Reply:
-        """Execute a call. Raises `ToolError` if an argument is wrong, or if the tool fails."""
         return await self.execute(call, decode(self.name, arguments, self.params))
 
 

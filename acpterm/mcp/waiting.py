@@ -36,8 +36,6 @@ _TYPE_TIMEOUT_S: Final = 5.0
 
 
 class Ended(NamedTuple):
-    """Why a wait has ended."""
-
     reason: Reason
     matched: str | None = None  # what the pattern has matched
     end: int = 0  # the index of the match's end in the output since the last input
@@ -61,8 +59,6 @@ async def settle(call: Call, session: Session) -> None:
 
 
 async def wait_for_end(call: Call, session: Session, timeout_s: float) -> None:
-    """Wait until the program exits, waits for input or has drawn the whole screen."""
-
     async def wait() -> None:
         await wait_until(call, session, timeout_s=timeout_s)
 

@@ -119,17 +119,14 @@ class AccessStore:
 
     @property
     def shares(self) -> list[ShareRecord]:
-        """The shares that have not expired, oldest first."""
         self._drop_expired()
         return list(self._records.shares)
 
     @property
     def last_address(self) -> str | None:
-        """The address that the server listened on last; None if it never did."""
         return self._records.address
 
     def set_last_address(self, address: str) -> None:
-        """Store the address that the server listens on. Raises `AccessFileError` if that fails."""
         if self._records.address != address:
             self._records.address = address
             self._write()
@@ -150,7 +147,6 @@ class AccessStore:
 
     @property
     def tokens(self) -> list[TokenRecord]:
-        """The agents' bearer tokens, oldest first."""
         return list(self._records.tokens)
 
     def new_token(self, name: str) -> str:
@@ -274,7 +270,6 @@ class AccessStore:
         self._drop_logins([*again, *[one for one in unused if one not in again][:surplus]])
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
-        """Return what the login with this cookie and key may use; None if no login has both."""
         self._drop_expired()
         login = _find(self._records.logins, cookie)
         if login is None or not hmac.compare_digest(login.key_hash, _hash(key)):
@@ -283,7 +278,6 @@ class AccessStore:
         return Access(login.id, share, login.ends_at)
 
     def of_bearer(self, token: str) -> Access | None:
-        """Return the access that a bearer token gives; None if there is no such bearer token."""
         is_users = hmac.compare_digest(_hash(token), self._bearer_hash)
         found = _find(self._records.tokens, token)
         if found is None:
@@ -291,7 +285,6 @@ class AccessStore:
         return Access(None, agent=found.name)
 
     def connections_of(self, share: str) -> int:
-        """Return how many WebSockets use the share with this id now."""
         logins = (one.id for one in self._records.logins if one.share == share)
         return sum(len(self._scopes.get(login, ())) for login in logins)
 
@@ -301,7 +294,6 @@ class AccessStore:
         self._write_end()
 
     def end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> list[ShareRecord]:
-        """End the shares for which `is_ended` returns true, and return them."""
         ended = [one for one in self.shares if is_ended(one)]
         for share in ended:
             try:

@@ -64,8 +64,6 @@ class TokenRecord(Struct, kw_only=True):
 
 
 class AccessRecords(Struct, kw_only=True):
-    """All records of a daemon, as they are stored in one file."""
-
     links: list[LinkRecord] = field(default_factory=list)
     logins: list[LoginRecord] = field(default_factory=list)
     shares: list[ShareRecord] = field(default_factory=list)
@@ -96,7 +94,6 @@ class AccessFile:
             return AccessRecords()
 
     def write(self, records: AccessRecords) -> None:
-        """Store the records in a new file. Raises `AccessFileError` if that fails."""
         self._replace(self._path, msgspec.json.encode(records))
 
     def overwrite(self, records: AccessRecords) -> None:

@@ -54,7 +54,6 @@ class Guard:
         self._access: Final = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request; pass it to the application, or refuse it."""
         try:
             scope[_ACCESS] = self._check(scope)
         except RefusedError as refusal:
@@ -123,7 +122,6 @@ class Protected:
         self._bearer_only: Final = bearer_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request to the application, or refuse it."""
         access: Access | None = scope[_ACCESS]
         if self._bearer_only and (access is None or not access.is_bearer):
             refusal = RefusedError(401, "this path needs the bearer token: Authorization: Bearer …")

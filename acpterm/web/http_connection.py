@@ -225,8 +225,6 @@ class HttpConnection:
 
 
 class _Request:
-    """A request while the application handles it."""
-
     def __init__(self, connection: HttpConnection, scope: dict[str, Any]) -> None:
         self.scope: Final = scope
         self._connection: Final = connection

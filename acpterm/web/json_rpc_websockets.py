@@ -50,8 +50,6 @@ PAGE_METHODS: Final = MethodTable(
 
 
 class JsonRpcWebSockets:
-    """The handlers of `/user` and `/acp`."""
-
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
         self._access: Final = access

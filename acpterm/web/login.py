@@ -29,8 +29,6 @@ class _LoginRequest(Struct):
 
 
 class Logins:
-    """The handlers of `/login`, `/logout` and `/access`."""
-
     def __init__(self, endpoint: Endpoint, access: AccessStore, trail: AuditTrail) -> None:
         self._trail: Final = trail
         self._endpoint: Final = endpoint
@@ -74,7 +72,6 @@ class Logins:
         return response
 
     async def log_out(self, request: Request) -> Response:
-        """End the login of this request, and close the login's connections."""
         access = access_of(request.scope)
         self._record("logout", access)
         response = Response(status_code=204)
@@ -89,7 +86,6 @@ class Logins:
         return response
 
     async def describe(self, request: Request) -> Response:
-        """Return what the login of this request may use."""
         return JSONResponse(_describe(access_of(request.scope)))
 
     def _record(self, event: str, access: Access) -> None:

@@ -89,8 +89,6 @@ class _Session(NamedTuple):
 
 
 class _Server:
-    """A server, and the scope in which it runs."""
-
     def __init__(self, server: TerminalServer, scope: trio.CancelScope) -> None:
         self.server: Final = server
         self.scope: Final = scope
@@ -98,8 +96,6 @@ class _Server:
 
 
 class McpSessions:
-    """The servers of all clients. Their tasks run in `nursery`."""
-
     def __init__(self, host: Host, access: AccessStore, nursery: trio.Nursery) -> None:
         self._host: Final = host
         self._access: Final = access
@@ -115,7 +111,6 @@ class McpSessions:
         self._manager: Final = StreamableHTTPSessionManager(app, stateless=True)
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Run until cancelled."""
         async with self._manager.run():
             task_status.started()
             await trio.sleep_forever()
@@ -225,7 +220,6 @@ class McpSessions:
             _log.error("a connection failed", exc_info=error)
 
     async def _open(self, options: _Options, request: Request, send: Send) -> None:
-        """Begin a session, and end it at once if its first request fails."""
         identifier = secrets.token_hex(16)
         transport = StreamableHTTPServerTransport(identifier, idle_timeout=IDLE_TIMEOUT_S)
         self._sessions[identifier] = _Session(transport, options.access.agent)
@@ -252,7 +246,6 @@ class McpSessions:
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:
-        """Run a session until its transport is terminated, or the session was idle for too long."""
         try:
             async with transport.connect() as (received, sent):
                 task_status.started()
@@ -369,7 +362,6 @@ async def serve_messages(
 
 
 def log_error(error: Exception) -> None:
-    """Log an unexpected error of a request."""
     _log.error("a request of an MCP client failed", exc_info=error)
 
 
@@ -383,7 +375,6 @@ def _is_tool_set(name: str) -> TypeGuard[ToolSetName]:
 
 
 def _failure(status: int, message: str) -> Response:
-    """Return a response with this HTTP status and a JSON-RPC error."""
     error = {"code": INVALID_REQUEST, "message": message}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
     headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 else None

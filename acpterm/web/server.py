@@ -41,7 +41,6 @@ class HttpServer:
         self._refusing = 0
 
     async def run(self, listener: trio.SocketListener) -> None:
-        """Accept and serve connections until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 try:

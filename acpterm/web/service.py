@@ -152,7 +152,6 @@ class WebService:
             return self._store().revoked_shares
 
     def new_token(self, name: str) -> str:
-        """Return a new bearer token for the agent `name`: see `WebInterface.new_token`."""
         with _failing():
             try:
                 return self._store().new_token(name)
@@ -160,12 +159,10 @@ class WebService:
                 raise RpcError(INVALID_PARAMS, str(error)) from error
 
     def tokens(self) -> list[Token]:
-        """Return the agents' bearer tokens, oldest first."""
         with _failing():
             return [Token(one.name, one.created_at) for one in self._store().tokens]
 
     def remove_token(self, name: str) -> bool:
-        """Remove a token: see `WebInterface.remove_token`."""
         with _failing():
             return self._store().remove_token(name)
 
@@ -181,7 +178,6 @@ class WebService:
                 return endpoint, make(self._store())
 
     def status(self) -> WebStatusResponse:
-        """Return whether and where the server listens."""
         endpoint = self._endpoint
         return WebStatusResponse(
             address=None if endpoint is None else str(endpoint.address),
@@ -199,7 +195,6 @@ class WebService:
         return self._access
 
     def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
-        """End the shares for which `is_ended` returns true: those whose terminal was removed."""
         if self._access is not None and self._running is not None:
             for share in self._access.end_shares(is_ended):
                 self._running.host.state.trail.record(
@@ -259,7 +254,6 @@ class WebService:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Convert a `StartError` or an `AccessFileError` to an `RpcError`."""
     try:
         yield
     except StartError as error:

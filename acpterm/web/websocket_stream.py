@@ -65,7 +65,6 @@ class WebSocketStream(trio.abc.Stream):
         return bytes(part)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send whole lines, each as a text frame."""
         for line in bytes(data).split(b"\n")[:-1]:
             if self._ended or _is_closed(self._websocket):
                 raise trio.BrokenResourceError("the WebSocket has ended")

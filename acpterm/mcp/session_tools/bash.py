@@ -21,8 +21,6 @@ from acpterm.mcp.waiting import BACKGROUND_WAIT_S, read_new, removed_on_failure,
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_bash`."""
-
     command: Annotated[str, Meta(description="The shell command to execute")]
     cwd: Annotated[
         str | None,

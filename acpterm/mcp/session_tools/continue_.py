@@ -21,8 +21,6 @@ from acpterm.mcp.waiting import read_new, settle, type_into, wait_until
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_continue`."""
-
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )

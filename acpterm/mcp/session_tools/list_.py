@@ -35,8 +35,6 @@ class Listed(Struct, kw_only=True):
 
 
 class Sessions(Struct, kw_only=True):
-    """The structured content of `terminal_list`."""
-
     status: Annotated[str, Meta(description="how many run, and what can be done next")]
     sessions: list[Listed]
 

@@ -17,8 +17,6 @@ PAGE_CHARS_MAX: Final = 30_000
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_output`."""
-
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )

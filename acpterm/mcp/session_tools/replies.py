@@ -28,7 +28,6 @@ def _next_calls(view: View) -> tuple[str, ...]:
 async def session_reply(
     call: Call, session: Session, view: View, heading: str = "", *, shows_id: bool = False
 ) -> Reply:
-    """Return the result about a session; its text is `heading`, then the output in `view`."""
     note = how_to_read(session, view)
     calls = _next_calls(view)
     if session.is_idle and (name := call.shells.idle_name(session)) is not None:
@@ -47,7 +46,6 @@ async def session_reply(
 def shell_reply(
     ran: Ran, output: Cropped, heading: str | None = None, matched: str | None = None
 ) -> Reply:
-    """Return the result about a command in a persistent shell."""
     next_calls: tuple[str, ...] = ("terminal_wait",)
     if ran.screen_size is not None:
         next_calls = SCREEN_CALLS

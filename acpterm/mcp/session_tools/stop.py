@@ -9,16 +9,12 @@ from acpterm.mcp.tool import Reply, Tool
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_stop`."""
-
     session_id: Annotated[str, Meta(description="The terminal session ID to terminate")] = field(
         name="sessionId"
     )
 
 
 class Stopped(Struct, kw_only=True):
-    """The structured content of `terminal_stop`."""
-
     id: str
     status: Annotated[str, Meta(description="what was ended")]
     terminated: bool

@@ -28,8 +28,6 @@ Condition: TypeAlias = Literal["exit", "input", "idle", "text"]
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_wait`."""
-
     session_id: Annotated[
         str | list[str] | None,
         Meta(description="The session, or several of them; by default any that runs"),
