@@ -144,7 +144,8 @@ class OutputMeta(Wire):
     has no room for the program yet, `queued` is sent instead, and is true. `stopped` is sent while
     a program is stopped. Once the program has exited, `background` and `background_omitted` are
     sent as in an exit status. If the output is truncated, `beginning` is the text of its first
-    8 KiB, and `total_lines` the number of all its line ends; both are absent if they are not known.
+    8 KiB, in the first such response, and `total_lines` the number of all its line ends; both are
+    absent if they are not known.
     """
 
     waiting_for_input: bool | UnsetType = UNSET

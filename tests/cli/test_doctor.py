@@ -220,9 +220,9 @@ async def test_missing_packages_and_an_unbuilt_page_are_reported(monkeypatch, tm
     monkeypatch.setattr(programs.importlib.resources, "files", lambda _: tmp_path)
     assert (programs.web().state, programs.web().found) == ("missing", "it was not built")
     find = programs.find_spec
-    absent = {"hypercorn", "starlette", "mcp"}
+    absent = {"starlette", "wsproto", "mcp"}
     monkeypatch.setattr(programs, "find_spec", lambda name: None if name in absent else find(name))
-    assert programs.web().found == "no hypercorn, starlette"
+    assert programs.web().found == "no starlette, wsproto"
     assert "pipx inject acpterm 'h11>=" in programs.web().advice
     assert programs.mcp().found == "no mcp"
     assert programs.mcp().advice.startswith("`acpterm mcp` works; for its tools over HTTP: pipx ")

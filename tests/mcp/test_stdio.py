@@ -225,7 +225,7 @@ def test_client_that_only_closes_stdout_ends_the_server(tmp_path):
 
 
 def test_server_needs_no_extra():
-    absent = "'mcp', 'mcp_types', 'pydantic', 'starlette', 'hypercorn', 'h11'"
+    absent = "'mcp', 'mcp_types', 'pydantic', 'starlette', 'wsproto', 'h11'"
     script = (
         "import sys\n"
         f"sys.modules |= dict.fromkeys([{absent}])\n"  # importing them fails
