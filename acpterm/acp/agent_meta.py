@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from acpterm.acp.agent_api import Cells, Format, Positive, StoppedProgram
+from acpterm.acp.agent_api import EXTENSION_METHODS, Cells, Format, Positive, StoppedProgram
 from acpterm.acp.base import MetaIn, Wire
 from acpterm.acp.lenient import decode
 from acpterm.acp.terminal import EnvVariable, TerminalId
@@ -109,8 +109,8 @@ class CreateMeta(Wire, omit_defaults=True):
     provider: str | None = None
     name: str | None = None
     resources: ResourcesParams | None = None
-    background: BackgroundLife | None = None
     cwd_bytes: bytes | None = None
+    background: BackgroundLife | None = None
     encoding: Encoding | None = None
     stdin: str | None = None
 
@@ -181,6 +181,16 @@ class ExitMeta(Wire):
     background_omitted: int | UnsetType = UNSET
 
 
+EXTENSIONS: Final[dict[str, list[str]]] = {
+    "methods": list(EXTENSION_METHODS),
+    "createMeta": list(CreateMeta.__struct_encode_fields__),
+    "createdMeta": list(CreatedMeta.__struct_encode_fields__),
+    "outputMeta": list(OutputMeta.__struct_encode_fields__),
+    "exitStatusMeta": list(ExitMeta.__struct_encode_fields__),
+}
+"""What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
+
+
 class ExecContextParams(Wire, omit_defaults=True):
     """The execution context for the programs that a peer starts, as the peer sends it.
 
@@ -245,11 +255,7 @@ W = TypeVar("W", bound=Wire)
 
 
 def own_meta(meta: MetaIn, into: type[W]) -> W | None:
-    """Return the member `acpterm` of `meta`, decoded as `into`; None if it is absent or null.
-
-    `meta` is the ``_meta`` of a request's params. Raises RpcError (-32602) if the member is
-    invalid.
-    """
+    """Return the member `acpterm` of ``_meta``; raise RpcError (-32602) if it is invalid."""
     own = None if meta is None else meta.get(OWN)
     if own is None or bytes(own) == b"null":
         return None

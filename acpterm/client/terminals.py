@@ -16,8 +16,8 @@ from typing import Any, Final
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS
-from acpterm.acp.agent_meta import OWN, CancelMeta
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS
+from acpterm.acp.agent_meta import EXTENSIONS, OWN, CancelMeta
 from acpterm.acp.approvals import SESSION_OPEN
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest

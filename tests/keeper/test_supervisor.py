@@ -16,8 +16,6 @@ from tests.keeper.daemon import children_of, daemon
 from tests.keeper.terminals import is_alive, poll, read_ring, run, spawn
 from tests.pty.scarcity import no_descriptors
 
-pytestmark = pytest.mark.afresh
-
 NUMBERS = "i=0; while :; do echo line $i; i=$((i+1)); done"
 
 

@@ -18,8 +18,6 @@ from tests.support.mcp import PATIENT, result_of, variables
 from tests.support.processes import environment
 from tests.support.user import user_at
 
-pytestmark = pytest.mark.afresh
-
 
 def parameters(tmp_path, path: str, *arguments: str) -> StdioServerParameters:
     env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_PROFILE="open")

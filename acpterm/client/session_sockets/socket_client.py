@@ -18,8 +18,8 @@ import trio
 from msgspec import Raw
 
 from acpterm import __version__
-from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS
-from acpterm.acp.agent_meta import OWN
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS
+from acpterm.acp.agent_meta import EXTENSIONS, OWN
 from acpterm.acp.initialize import host_answer
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
