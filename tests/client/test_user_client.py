@@ -22,14 +22,14 @@ async def connected(tmp_path, **options):
     """Yield a client, the daemon's end of its connection, and the daemon."""
     async with fake_host(tmp_path, "user.sock") as host, trio.open_nursery() as nursery:
         settings = Settings(socket=host.path.replace("user.sock", "agent.sock"))
-        accepted = []
+        send, receive = trio.open_memory_channel(1)
 
         @nursery.start_soon
         async def accept():
-            accepted.append(await host.connected())
+            send.send_nowait(await host.connected())
 
         async with open_user_client(settings, start=False, **options) as client:
-            yield client, accepted[0], host
+            yield client, await receive.receive(), host
 
 
 def following(client):
