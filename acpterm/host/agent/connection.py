@@ -26,12 +26,12 @@ from acpterm.acp.terminal import TerminalRequest
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.config.profiles import Profile
 from acpterm.host.access import Access, Need
-from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
+from acpterm.host.approvals import Approver
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.host_state import HostState
-from acpterm.host.launch.request import LaunchRequest
+from acpterm.host.launch.launch import Launch
 from acpterm.host.memory import ConnectionMemory
 from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
@@ -349,13 +349,13 @@ class AgentConnection(Access):
         self._memory.remove(session)
 
     def add(
-        self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
+        self, session: Session, terminal: Terminal, launch: Launch, record: TerminalRecord
     ) -> TerminalEntry:
         """Add a terminal that was just created; release it at once if the connection was closed."""
         entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)
         self.creates.add(entry)
-        self.host.add(entry, request.env)
+        self.host.add(entry, launch.program_env)
         if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
         return entry

@@ -1,6 +1,6 @@
 """Launching a terminal: from the params of a create request to a running program.
 
-- `request`: a checked request for a terminal, which starts the program.
+- `launch`: a terminal from the request to the record, and what starts it.
 - `command`: decides whether a command is a program or text for a shell.
 - `environment`: the environment and the resource limits of the program.
 - `placement`: where the program runs: chooses the provider, and prepares the program with it.
