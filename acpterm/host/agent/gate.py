@@ -366,7 +366,7 @@ def _too_long_to_ask(judgement: Judgement, length: int) -> RpcError:
 
 
 def _refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
-    """Return the error for a command that `answer` has refused: by whom, and how to allow it."""
+    """Return the error for a command that `answer` has refused: why, and how to allow it."""
     why = f": {answer.reason}" if answer.reason else ""
     about = _about(judgement)
     is_short = judgement.profile.short_messages
