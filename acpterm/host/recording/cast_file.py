@@ -22,8 +22,8 @@ import time
 from collections import deque
 from typing import Final
 
+from acpterm.asciicast import MARKER, Encoder, RawEvent
 from acpterm.config import Settings, default_record_dir
-from acpterm.host.recording.asciicast import MARKER, Encoder, Event
 from acpterm.terminal.terminal import Terminal
 
 _FULL_MARKER_BYTES: Final = 256  # reserved for the marker that says that the file is full
@@ -51,7 +51,7 @@ class CastFile:
         self._encoder: Final = Encoder()
         self._lock: Final = threading.Lock()
         #: The events to be written, in order. Each call of `write` writes all of them.
-        self.events: Final[deque[Event]] = deque()
+        self.events: Final[deque[RawEvent]] = deque()
         #: Whether the next write, or the one in progress, closes the file.
         self.closing = False
         #: Whether the file has been created.
@@ -122,7 +122,7 @@ class CastFile:
                 lines.append(self._encoder.encode(event))
                 room -= len(lines[-1])
                 if room < 0:
-                    last = Event(event.time, MARKER, b"the recording ends here: it is full")
+                    last = RawEvent(event.time, MARKER, b"the recording ends here: it is full")
                     lines[-1] = self._encoder.encode(last)
             if self.closing:
                 lines.append(self._encoder.finish())

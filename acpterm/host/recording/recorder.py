@@ -31,9 +31,10 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
+from acpterm.asciicast import INPUT, MARKER, RawEvent, header
 from acpterm.config import Settings
-from acpterm.host.recording.asciicast import INPUT, MARKER, Event, Walk, ending, header
 from acpterm.host.recording.cast_file import CastFile, path_of
+from acpterm.host.recording.walk import Walk, ending
 from acpterm.host.state.records import RecordingRecord
 from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.terminal import Terminal
@@ -90,7 +91,7 @@ class Recorder:
         file = CastFile(path_of(terminal, self._settings, is_agents=is_agents), self._settings)
         walk = Walk(terminal)
         recording = self._new(terminal, file, walk, on_failure, on_progress)
-        first = header(terminal, walk.size, command=command, env=env)
+        first = header(terminal.started, walk.size, command=command, env=env)
         nursery.start_soon(recording.run, partial(file.open, first))
         return file.path
 
@@ -166,7 +167,7 @@ class _Recording:
         self._close_timeout_s = close_timeout_s
         self._input_bytes_max = input_bytes_max
         self.walk = walk
-        self._inputs: deque[tuple[int, Event]] = deque()  # each with its position in the output
+        self._inputs: deque[tuple[int, RawEvent]] = deque()  # each with its position in the output
         self._input_bytes = 0
         self.has_exit = False
 
@@ -179,7 +180,7 @@ class _Recording:
         if not echoed:
             return
         timeline = self._terminal.timeline
-        event = Event(time.monotonic() - timeline.start, INPUT, piece)
+        event = RawEvent(time.monotonic() - timeline.start, INPUT, piece)
         if self._input_bytes + len(piece) > self._input_bytes_max:
             if self._inputs[-1][1].code == MARKER:
                 return
