@@ -19,6 +19,7 @@ import secrets
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
+from msgspec.structs import asdict
 
 from acpterm.acp.approvals import (
     ASKED,
@@ -34,7 +35,6 @@ from acpterm.acp.approvals import (
 )
 from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
-    AnswerRecord,
     ApprovalRecord,
     RequestId,
     pack_text,
@@ -126,7 +126,7 @@ class ApprovalRecords:
             # A new request has the id of an earlier one, whose record would never be removed.
             self.forget(*key)
         self._ids[key] = question.id
-        record = _record(question, question.request, answer)
+        record = _record(question, answer)
         self._writer.changed(approval_key(question.id), record.encode)
         self._writer.flush()
 
@@ -141,49 +141,24 @@ class ApprovalRecords:
             self.forget(*key)
 
 
-def _record(question: Question, request: RequestId, answer: Answer | None) -> ApprovalRecord:
-    deadline = question.deadline
-    return ApprovalRecord(
-        connection=question.connection,
-        request=request,
-        session=question.session,
-        agent=question.agent,
-        command=question.command,
-        directory=pack_text(question.directory),
-        level=question.level,
-        reason=question.reason,
-        prefix=None if question.prefix is None else list(question.prefix),
-        fingerprint=question.fingerprint,
-        asked_time=question.asked_time,
-        deadline_at=None if deadline is None else deadline - trio.current_time() + boot_time(),
-        answer=None
-        if answer is None
-        else AnswerRecord(
-            decision=answer.decision, by=answer.by, scope=answer.scope, reason=answer.reason
-        ),
-    )
+def _record(question: Question, answer: Answer | None) -> ApprovalRecord:
+    fields = asdict(question)
+    del fields["id"]
+    if (deadline := fields.pop("deadline")) is not None:
+        fields["deadline_at"] = deadline - trio.current_time() + boot_time()
+    fields["directory"] = pack_text(question.directory)
+    return ApprovalRecord(**fields, answer=answer)
 
 
 def restored(identifier: str, record: ApprovalRecord) -> tuple[Question, Answer | None]:
-    deadline = record.deadline_at
-    answer = record.answer
-    return Question(
-        id=identifier,
-        connection=record.connection,
-        request=record.request,
-        session=record.session,
-        agent=record.agent,
-        command=record.command,
-        directory=unpack_text(record.directory),
-        level=record.level,
-        reason=record.reason,
-        prefix=None if record.prefix is None else tuple(record.prefix),
-        fingerprint=record.fingerprint,
-        asked_time=record.asked_time,
-        deadline=None if deadline is None else deadline - boot_time() + trio.current_time(),
-    ), None if answer is None else Answer(
-        decision=answer.decision, by=answer.by, scope=answer.scope, reason=answer.reason
-    )
+    """Return a stored question, and its answer, if there was one yet."""
+    fields = asdict(record)
+    answer = fields.pop("answer")
+    if (deadline := fields.pop("deadline_at")) is not None:
+        fields["deadline"] = deadline - boot_time() + trio.current_time()
+    fields["directory"] = unpack_text(record.directory)
+    fields["prefix"] = None if record.prefix is None else tuple(record.prefix)
+    return Question(id=identifier, **fields), answer
 
 
 class Approver:

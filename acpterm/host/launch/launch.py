@@ -35,7 +35,7 @@ from acpterm.host.launch.command import (
     write_line,
 )
 from acpterm.host.launch.environment import added_variables, terminal_environment
-from acpterm.host.launch.placement import Placement, directory_text
+from acpterm.host.launch.placement import Placement, directory_text, remote_program
 from acpterm.host.state.records import (
     ContextRecord,
     LaunchRecord,
@@ -285,6 +285,7 @@ class Launch:
         line, stdin = self._words.long_line, self.options.stdin
         program, prepared = await placement.prepare(program, self._shell, _set(self._added))
         token = prepared.token
+        remote = remote_program(placement.provider, token)
         record = self.record(placement.provider.name, token=token, host=prepared.host)
         if stdin is not None:
             # The shell opens the pipe outside of the sandbox: inside, the pipe may not exist.
@@ -297,7 +298,7 @@ class Launch:
                 program = program._replace(argv=with_line(path, program.argv))
             if writer is not None:
                 writer.flush()
-            terminal = await self._start(program, pool, record, placement.remote(token))
+            terminal = await self._start(program, pool, record, remote)
         except BaseException:
             if path is not None:
                 with suppress(OSError):

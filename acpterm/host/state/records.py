@@ -20,7 +20,7 @@ from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
 from acpterm.config.providers import Isolation
-from acpterm.policy.questions import AnswerDecision, AnsweredBy, Scope
+from acpterm.policy.questions import Answer
 from acpterm.pty.limits import RESOURCES, Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.remote import RemoteProgram
@@ -209,15 +209,6 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
     """The SHA-256 of commands that the user has rejected for the session."""
 
 
-class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
-    """The answer to a question: see `policy.questions.Answer`."""
-
-    decision: AnswerDecision
-    by: AnsweredBy
-    scope: Scope = "once"
-    reason: str = ""
-
-
 class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     """A question to the user (`policy.questions.Question`), until the agent's request has ended."""
 
@@ -236,7 +227,7 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     asked_time: float
     deadline_at: float | None = None
     """The time at which the command is refused without an answer; None for never."""
-    answer: AnswerRecord | None = None
+    answer: Answer | None = None
     """None if the question was not answered yet."""
 
 
