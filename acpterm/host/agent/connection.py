@@ -210,15 +210,18 @@ class AgentConnection(Access):
 
     def rights(self, session: Session) -> RightsRecord:
         """Return a record of the agent's rights, stored with each of its terminals."""
-        workspace = session.workspace
-        return RightsRecord(
-            programs=self.programs,
-            directory=pack_text(self.directory),
-            approver=self._approver_kind,
-            profile=self.chosen_profile,
-            requested_profiles=list(self.requested_profiles),
-            workspace=None if workspace is None else pack_text(workspace),
-        )
+        workspace = None if session.workspace is None else pack_text(session.workspace)
+        return RightsRecord(**self._rights, workspace=workspace)
+
+    @property
+    def _rights(self) -> dict[str, Any]:
+        return {
+            "programs": self.programs,
+            "directory": pack_text(self.directory),
+            "approver": self._approver_kind,
+            "profile": self.chosen_profile,
+            "requested_profiles": list(self.requested_profiles),
+        }
 
     def find_session(self, params: TerminalRequest) -> Session:
         try:
@@ -306,12 +309,8 @@ class AgentConnection(Access):
             agent=self.agent.name,
             context=ContextRecord.from_context(self.context),
             holders=self.holders,
-            programs=self.programs,
-            directory=pack_text(self.directory),
             starts=self.starts,
-            approver=self._approver_kind,
-            profile=self.chosen_profile,
-            requested_profiles=list(self.requested_profiles),
+            **self._rights,
         ).encode()
 
     def restore_session(
