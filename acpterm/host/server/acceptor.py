@@ -29,7 +29,7 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Acceptor:
-    """Accepts agents or, with `reserved`, the user's clients even if descriptors run out."""
+    """Accepts connections; with `reserved` also while the reserve of descriptors is incomplete."""
 
     def __init__(self, serve: Serve, connections: trio.Nursery, *, reserved: bool) -> None:
         self._serve: Final = serve

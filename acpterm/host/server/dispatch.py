@@ -16,7 +16,7 @@ from acpterm.runtime.send_queue import SendQueue
 
 
 class Method(NamedTuple):
-    """One method: the type of its params, and what returns its result, or a coroutine to wait."""
+    """One method. The handler gets context and params; it returns the result, or a coroutine."""
 
     params: type[Wire]
     handle: Callable[..., Any]

@@ -30,7 +30,7 @@ class PeerProcess:
     # The constructor raises `OSError` if no descriptor is left, not even a reserved one.
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.pid: Final = peer_of(stream.socket).pid or 0
+        self.pid: Final = peer_of(stream.socket).pid or 0  # 0 if the process cannot be seen
         self._pidfd = -1
         self._is_gone = False
         self.identity: ProcStat | None = None
