@@ -81,7 +81,18 @@ def variable_of(item: EnvVariable) -> tuple[str, str | None]:
     return item.name, None if own is not None and own.unset else item.value
 
 
-class CreateMeta(Wire, omit_defaults=True):
+class CreateOptions(Wire, kw_only=True, omit_defaults=True):
+    """The options that ``terminal/create`` of agents and of the user have in common."""
+
+    cols: Cells | None = None
+    rows: Cells | None = None
+    name: str | None = None
+    provider: str | None = None
+    resources: ResourcesParams | None = None
+    stdin: Annotated[str | None, Meta(description="an absolute path")] = None
+
+
+class CreateMeta(CreateOptions, kw_only=True, omit_defaults=True):
     """``_meta.acpterm`` of a ``terminal/create`` request: options that ACP does not have.
 
     The terminal has `cols` columns and `rows` rows. The program is killed after `timeout_ms`
@@ -101,18 +112,12 @@ class CreateMeta(Wire, omit_defaults=True):
     places do not support it.
     """
 
-    cols: Cells | None = None
-    rows: Cells | None = None
     timeout_ms: Positive | None = None
     shell: bool | None = None
     format: Format | None = None
-    provider: str | None = None
-    name: str | None = None
-    resources: ResourcesParams | None = None
     cwd_bytes: bytes | None = None
     background: BackgroundLife | None = None
     encoding: Encoding | None = None
-    stdin: str | None = None
 
 
 class CreatedMeta(Wire):
@@ -158,7 +163,15 @@ class OutputMeta(Wire):
     total_lines: int | UnsetType = UNSET
 
 
-class ExitMeta(Wire):
+class ExitFacts(Wire, kw_only=True):
+    """The members in which the exits of agents' and of the user's methods agree."""
+
+    wall_ms: int
+    limit: str | UnsetType = UNSET
+    limit_value: float | UnsetType = UNSET
+
+
+class ExitMeta(ExitFacts, kw_only=True):
     """``_meta.acpterm`` of an exit status: what ended the program, and the resources it used.
 
     `wall_ms` is the time from start to end, `cpu_ms` the CPU time (absent if unknown), and
@@ -171,11 +184,8 @@ class ExitMeta(Wire):
     """
 
     ended_by: EndedBy
-    wall_ms: int
     cpu_ms: int | UnsetType = UNSET
     max_rss_bytes: int | UnsetType = UNSET
-    limit: str | UnsetType = UNSET
-    limit_value: float | UnsetType = UNSET
     host: str | UnsetType = UNSET
     background: list[BackgroundProcess] | UnsetType = UNSET
     background_omitted: int | UnsetType = UNSET

@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from msgspec import UNSET, Meta, UnsetType, field
 
 from acpterm.acp.agent_api import Cells, Format, Natural, Positive, StoppedProgram
-from acpterm.acp.agent_meta import BackgroundProcess, ResourcesParams
+from acpterm.acp.agent_meta import BackgroundProcess, CreateOptions, ExitFacts
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.web_api import WebStatusResponse
@@ -64,7 +64,7 @@ class GetRequest(UserTerminalRequest, omit_defaults=True):
     background: bool = False
 
 
-class ExitInfo(Wire):
+class ExitInfo(ExitFacts):
     """How a terminal's program ended, what ended it (such as `agent`), and how long it ran.
 
     One of `exit_code` and `signal` is null. If `ended_by` is `lost`, the exit status is unknown and
@@ -75,9 +75,6 @@ class ExitInfo(Wire):
     exit_code: int | None
     signal: str | None
     ended_by: str
-    wall_ms: int
-    limit: str | UnsetType = UNSET
-    limit_value: float | UnsetType = UNSET
 
 
 class TerminalInfo(Wire):
@@ -147,7 +144,7 @@ class ListResponse(Wire):
     terminals: list[TerminalInfo]
 
 
-class UserCreateRequest(Wire, omit_defaults=True):
+class UserCreateRequest(CreateOptions, omit_defaults=True):
     """The params of ``_acpterm/terminal/create``: create a terminal that the user owns.
 
     `command` and `args` are as in ``terminal/create``. The response is a TerminalInfo. With `hold`,
@@ -165,14 +162,8 @@ class UserCreateRequest(Wire, omit_defaults=True):
     args: list[str] | None = None
     env: list[EnvVariable] = field(default_factory=list)
     cwd: Annotated[str | None, Meta(description="an absolute path")] = None
-    name: str | None = None
-    cols: Cells | None = None
-    rows: Cells | None = None
     hold: bool = False
-    stdin: Annotated[str | None, Meta(description="an absolute path")] = None
     remove: bool = False
-    provider: str | None = None
-    resources: ResourcesParams | None = None
 
 
 class UserReadRequest(Wire, omit_defaults=True):

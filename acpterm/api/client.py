@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 import anyio
 from msgspec import Raw
 
+from acpterm.acp.agent_meta import CreateMeta
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
 from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
-from acpterm.api.roles import Launch, Role
+from acpterm.api.roles import Launch, Role, milliseconds
 from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
@@ -127,14 +128,16 @@ class Client:
             args,
             self._directory(cwd),
             env or {},
-            name,
-            cols,
-            rows,
-            timeout,
-            shell,
-            provider or self._provider,
+            CreateMeta(
+                cols=cols,
+                rows=rows,
+                name=name,
+                provider=provider or self._provider,
+                stdin=stdin,
+                timeout_ms=None if timeout is None else milliseconds(timeout),
+                shell=shell,
+            ),
             output_bytes,
-            stdin,
         )
         created = await self._role.create(launch)
         line = command_line(command, args)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 import anyio.lowlevel
 import msgspec
 from msgspec import Raw, UnsetType
+from msgspec.structs import replace
 
 from acpterm.acp.agent_api import (
     AgentEventsRequest,
@@ -24,7 +25,7 @@ from acpterm.acp.agent_api import (
     StoppedProgram,
     WriteRequest,
 )
-from acpterm.acp.agent_meta import OWN, BackgroundProcess, CreateMeta, EnvMeta
+from acpterm.acp.agent_meta import OWN, BackgroundProcess, CreateMeta, CreateOptions, EnvMeta
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
@@ -79,14 +80,8 @@ class Launch(NamedTuple):
     args: Sequence[str] | None
     cwd: str | None
     env: Mapping[str, str | None]
-    name: str | None
-    cols: int | None
-    rows: int | None
-    timeout: float | None
-    shell: bool | None
-    provider: str | None
+    options: CreateMeta
     output_bytes: int | None
-    stdin: str | None = None
 
 
 class _Id(Wire):
@@ -328,16 +323,7 @@ class Role:
 
 
 def _agents_create(session: str, launch: Launch) -> CreateTerminalRequest:
-    meta = CreateMeta(
-        cols=launch.cols,
-        rows=launch.rows,
-        timeout_ms=None if launch.timeout is None else milliseconds(launch.timeout),
-        shell=launch.shell,
-        provider=launch.provider,
-        name=launch.name,
-        cwd_bytes=_not_utf8(launch.cwd),
-        stdin=launch.stdin,
-    )
+    meta = replace(launch.options, cwd_bytes=_not_utf8(launch.cwd))
     return CreateTerminalRequest(
         session,
         launch.command,
@@ -350,23 +336,20 @@ def _agents_create(session: str, launch: Launch) -> CreateTerminalRequest:
 
 
 def _users_create(launch: Launch) -> UserCreateRequest:
-    if launch.timeout is not None or launch.output_bytes is not None:
+    options = launch.options
+    if options.timeout_ms is not None or launch.output_bytes is not None:
         raise ValueError("timeout and output_bytes are for agents: connect(agent=NAME)")
     command, args = launch.command, launch.args
-    if launch.shell and args is not None:
+    if options.shell and args is not None:
         command, args = shell_line(command, args), None
-    elif launch.shell is False:
+    elif options.shell is False:
         args = args or ()
     return UserCreateRequest(
         command,
         None if args is None else list(args),
         env=variables(launch.env),
         cwd=launch.cwd,
-        name=launch.name,
-        cols=launch.cols,
-        rows=launch.rows,
-        provider=launch.provider,
-        stdin=launch.stdin,
+        **{name: getattr(options, name) for name in CreateOptions.__struct_fields__},
     )
 
 

@@ -1,4 +1,4 @@
-"""Stores the questions to the user for the next worker, and issues tokens to approvers.
+"""The questions to the user on the wire and in the store, and the approvers of agents.
 
 A question is whether a command of an agent may run; `policy.approvals` has the pending ones.
 
@@ -19,10 +19,22 @@ import secrets
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
+from msgspec.structs import asdict
 
-from acpterm.acp.approvals import ApprovalAnswer, ApprovalInfo, ApproverRequest
+from acpterm.acp.approvals import (
+    ASKED,
+    PENDING,
+    WITHDRAWN,
+    AnswererKind,
+    ApprovalAnswer,
+    ApprovalInfo,
+    ApproverRequest,
+    AskedNotification,
+    PendingNotification,
+    WithdrawnNotification,
+)
+from acpterm.host.server.dispatch import Sender
 from acpterm.host.state.records import (
-    AnswerRecord,
     ApprovalRecord,
     RequestId,
     pack_text,
@@ -45,12 +57,10 @@ Process: TypeAlias = tuple[int, float]
 
 
 def new_id() -> str:
-    """Return a new id for a question."""
     return secrets.token_hex(_ID_BYTES)
 
 
 def approval_info(question: Question) -> ApprovalInfo:
-    """Describe a question for the wire."""
     deadline = question.deadline
     remaining = None if deadline is None else max(0.0, deadline - trio.current_time())
     return ApprovalInfo(
@@ -69,25 +79,19 @@ def approval_info(question: Question) -> ApprovalInfo:
 
 
 def answer_info(answer: Answer) -> ApprovalAnswer:
-    """Describe an answer for the wire."""
     return ApprovalAnswer(answer.decision, answer.scope, answer.by, answer.reason)
 
 
 def to_rpc_error(error: ApprovalError) -> RpcError:
-    """Convert an `ApprovalError` to an RPC error.
-
-    The code is -32002 if no pending question has the given id, otherwise -32602.
-    """
     is_unknown = isinstance(error, NoQuestionError)
     return RpcError(RESOURCE_NOT_FOUND if is_unknown else INVALID_PARAMS, str(error))
 
 
 class ApprovalRecords:
-    """Stores the questions of a host, and their answers, with `writer`.
+    """The observer that stores the questions and their answers.
 
-    Implements `policy.approvals.Observer`. It has to be the first observer: a question is stored
-    before any client is sent it, so that the next worker knows each question that a client has
-    shown, and each answer.
+    It has to be the first observer: a question is stored before any client is sent it, so that the
+    next worker knows each question that a client has shown, and each answer.
     """
 
     def __init__(self, writer: StateWriter) -> None:
@@ -95,25 +99,17 @@ class ApprovalRecords:
         self._ids: Final[dict[tuple[str, RequestId], str]] = {}
 
     def attends(self, question: Question) -> bool:
-        """Return False: the user cannot answer through this observer."""
         del question
         return False
 
     def restored(self, question: Question) -> None:
-        """Record that the store has the question's record already, from the previous worker."""
         if question.request is not None:
             self._ids[question.connection, question.request] = question.id
 
     def asked(self, question: Question) -> None:
-        """Store a new question; do nothing if `question.request` is None.
-
-        Without the request's id, a repetition of the request is not recognised, so the next worker
-        could not use the record.
-        """
         self._store(question, None)
 
     def closed(self, question: Question, answer: Answer) -> None:
-        """Store the answer to a question; remove the record if the question was withdrawn."""
         if answer.by != "cancelled":
             self._store(question, answer)
         elif question.request is not None:
@@ -123,78 +119,75 @@ class ApprovalRecords:
 
     def _store(self, question: Question, answer: Answer | None) -> None:
         if question.request is None:
+            # A repetition of the request is not recognised: the next worker could not use this.
             return
         key = question.connection, question.request
         if self._ids.get(key, question.id) != question.id:
             # A new request has the id of an earlier one, whose record would never be removed.
             self.forget(*key)
         self._ids[key] = question.id
-        record = _record(question, question.request, answer)
+        record = _record(question, answer)
         self._writer.changed(approval_key(question.id), record.encode)
         self._writer.flush()
 
     def forget(self, connection: str, request: RequestId) -> None:
-        """Remove the record of a request's question, if any, because the request has ended.
-
-        `connection` is the id of the agent's connection, and `request` the request's JSON-RPC id.
-        """
+        """Remove the record of a request's question, if any, because the request has ended."""
         identifier = self._ids.pop((connection, request), None)
         if identifier is not None:
             self._writer.removed(approval_key(identifier))
 
     def forget_connection(self, connection: str) -> None:
-        """Remove the records of all questions of a connection that has ended."""
         for key in [key for key in self._ids if key[0] == connection]:
             self.forget(*key)
 
 
-def _record(question: Question, request: RequestId, answer: Answer | None) -> ApprovalRecord:
-    deadline = question.deadline
-    return ApprovalRecord(
-        connection=question.connection,
-        request=request,
-        session=question.session,
-        agent=question.agent,
-        command=question.command,
-        directory=pack_text(question.directory),
-        level=question.level,
-        reason=question.reason,
-        prefix=None if question.prefix is None else list(question.prefix),
-        fingerprint=question.fingerprint,
-        asked_time=question.asked_time,
-        deadline_at=None if deadline is None else deadline - trio.current_time() + boot_time(),
-        answer=None
-        if answer is None
-        else AnswerRecord(
-            decision=answer.decision, by=answer.by, scope=answer.scope, reason=answer.reason
-        ),
-    )
+def _record(question: Question, answer: Answer | None) -> ApprovalRecord:
+    fields = asdict(question)
+    del fields["id"]
+    if (deadline := fields.pop("deadline")) is not None:
+        fields["deadline_at"] = deadline - trio.current_time() + boot_time()
+    fields["directory"] = pack_text(question.directory)
+    return ApprovalRecord(**fields, answer=answer)
 
 
 def restored(identifier: str, record: ApprovalRecord) -> tuple[Question, Answer | None]:
-    """Return the question with the id `identifier`, and its answer, from the question's record.
+    """Return a stored question, and its answer, if there was one yet."""
+    fields = asdict(record)
+    answer = fields.pop("answer")
+    if (deadline := fields.pop("deadline_at")) is not None:
+        fields["deadline"] = deadline - boot_time() + trio.current_time()
+    fields["directory"] = unpack_text(record.directory)
+    fields["prefix"] = None if record.prefix is None else tuple(record.prefix)
+    return Question(id=identifier, **fields), answer
 
-    The answer is None if there was none yet.
+
+class Approver:
+    """The observer that sends the questions of one agent's connection to the connection's client.
+
+    While the client is disconnected, nothing is sent. Notifications do not pile up in memory: they
+    are caused by the agent's requests, which are not read while the send queue is full.
     """
-    deadline = record.deadline_at
-    answer = record.answer
-    return Question(
-        id=identifier,
-        connection=record.connection,
-        request=record.request,
-        session=record.session,
-        agent=record.agent,
-        command=record.command,
-        directory=unpack_text(record.directory),
-        level=record.level,
-        reason=record.reason,
-        prefix=None if record.prefix is None else tuple(record.prefix),
-        fingerprint=record.fingerprint,
-        asked_time=record.asked_time,
-        deadline=None if deadline is None else deadline - boot_time() + trio.current_time(),
-    ), None if answer is None else Answer(
-        decision=answer.decision, by=answer.by, scope=answer.scope, reason=answer.reason
-    )
+
+    def __init__(self, kind: AnswererKind, connection: str, sender: Sender) -> None:
+        self.kind: Final = kind
+        self._connection: Final = connection
+        self._sender: Final = sender
+
+    def attends(self, question: Question) -> bool:
+        return question.connection == self._connection
+
+    def asked(self, question: Question) -> None:
+        if self.attends(question):
+            self._sender.notify(ASKED, AskedNotification(approval_info(question)))
+
+    def closed(self, question: Question, answer: Answer) -> None:
+        if self.attends(question):
+            self._sender.notify(WITHDRAWN, WithdrawnNotification(question.id, answer_info(answer)))
+
+    def send_pending(self, pending: list[Question]) -> None:
+        """Send those of `pending` that are questions of this connection, after a reconnect."""
+        own = [approval_info(question) for question in pending if self.attends(question)]
+        self._sender.notify(PENDING, PendingNotification(own))
 
 
 class _Token(NamedTuple):
@@ -211,11 +204,7 @@ class ApproverTokens:
         self._tokens: Final[dict[str, _Token]] = {}
 
     def issue(self, request: ApproverRequest, process: Process | None) -> str:
-        """Return a new token for the approver that `request` describes.
-
-        Only `process` may use the token; if it is None (not known), any process may. If too many
-        tokens are unused, the oldest one becomes invalid.
-        """
+        """Return a new token, which only `process` may use; if None (not known), any process."""
         token = secrets.token_hex(_TOKEN_BYTES)
         self._tokens[token] = _Token(request, process, trio.current_time() + TOKEN_LIFETIME_S)
         while len(self._tokens) > TOKENS_MAX:
@@ -223,11 +212,7 @@ class ApproverTokens:
         return token
 
     def redeem(self, presented: str, holder: Process | None) -> ApproverRequest | None:
-        """Invalidate the token `presented`, and return the request that it was issued for.
-
-        `holder` is the process that presents the token; None if it is not known. Return None if
-        there is no such token, if the token has expired, or if only another process may use it.
-        """
+        """Use up a token; return the request that it was issued for, or None if it is not valid."""
         found = None
         # Compare with all tokens, so that the duration reveals nothing.
         for token in self._tokens:

@@ -66,12 +66,10 @@ class Hooks:
                             self._start_hook(command, f"{info.name or info.command}: {does}", info)
 
     def attends(self, question: Question) -> bool:
-        """Return False: the user cannot answer a question through a hook."""
         del question
         return False
 
     def asked(self, question: Question) -> None:
-        """Run the hook for a question, or notify the user if there is none."""
         command = self._settings.on_question
         asks = f"{question.agent or 'An agent'} asks to run: {question.command}"
         if command:
@@ -118,6 +116,5 @@ class Hooks:
 
 
 def _sentence(text: str) -> str:
-    """Return a text as one line of limited length, without control and invisible characters."""
     line = "".join(char if char.isprintable() else " " for char in text)
     return line if len(line) <= _SENTENCE_CHARS_MAX else f"{line[: _SENTENCE_CHARS_MAX - 1]}…"

@@ -10,13 +10,17 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import structlog
 import trio
+from msgspec import UNSET
 
+from acpterm.acp.agent_api import CheckedPart, CheckResponse
 from acpterm.config import Settings
 from acpterm.config.places import SlurmPlace, SlurmResources
+from acpterm.config.profiles import Profile
 from acpterm.host.launch.placement import Placement, check_resources, remote_program, unusable
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
+from acpterm.policy.verdict import Verdict
 from acpterm.providers.guarded_tasks import keep_running
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import ENGINES, Provider, ProviderError, RemoteProvider
@@ -34,7 +38,7 @@ class HasLeftovers(Protocol):
     async def remove_leftovers(self, held: Collection[str]) -> int:
         """Remove what killed daemons have left, such as containers; return how many were removed.
 
-        `held` are the clean-up tokens of terminals that still exist: what belongs to them is kept.
+        What belongs to the clean-up tokens `held`, those of terminals that still exist, is kept.
         """
 
 
@@ -81,10 +85,7 @@ class HostPolicy:
             await trio.sleep_forever()
 
     def judge(self) -> Judge:
-        """Return the judge of commands, with the rules that are in their file now.
-
-        Raises `RulesError` if the file is invalid.
-        """
+        """Return the judge, with the rules that are in their file now. Raises `RulesError`."""
         stamp = _stamp(self._rules_file)
         if self._judge is None or stamp != self._stamp:
             # If this raises, the next call reads the file again.
@@ -102,13 +103,10 @@ class HostPolicy:
         session: str | None = None,
         resources: SlurmResources | None = None,
     ) -> Placement:
-        """Return the placement of a program in the provider with the name `provider`.
+        """Return the placement of a program in a provider; `session` is None for the user.
 
-        The program may write in `workspace`, and use the network if `network` is set. `session`
-        identifies the agent's session (`AgentConnection.session_key`); None for the user.
-        `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`:
-        -32603 if the provider cannot be used, -32602 if the request may not ask for `resources`
-        (see `check_resources`).
+        Raises `RpcError`: -32603 if the provider cannot be used, -32602 if the request may not ask
+        for `resources`.
         """
         try:
             found = self.provider(provider)
@@ -127,29 +125,18 @@ class HostPolicy:
         )
 
     def end_session(self, session: str) -> None:
-        """Release what places hold for the agent's ended session, such as an allocation of Slurm.
-
-        `session` identifies the session, as in `placement`.
-        """
+        """Release what places hold for an agent's ended session, such as an allocation of Slurm."""
         for provider in self._providers.values():
             if isinstance(provider, RemoteProvider):
                 provider.end_session(session)
 
     def end_all(self) -> None:
-        """Start to end all programs of the providers that implement `EndsAll`; do not wait.
-
-        Programs of other providers are not ended here.
-        """
         for provider in self._providers.values():
             if isinstance(provider, EndsAll):
                 provider.end_all()
 
     def provider(self, name: str) -> Provider:
-        """Return the provider with this name; create the provider when it is first used.
-
-        `name` is one of `providers.provider.NAMES`, or names a place. Raises `ProviderError` if the
-        settings lack what the provider needs.
-        """
+        """Return a provider, made when it is first used. Raises `ProviderError`."""
         if name not in self._providers:
             provider = make(
                 name,
@@ -164,12 +151,7 @@ class HostPolicy:
         return self._providers[name]
 
     def remote(self, provider: str, token: str | None) -> RemoteProgram | None:
-        """Return the program of a restored terminal, if the program runs on another host.
-
-        `provider` is the name of the provider, and `token` the terminal's clean-up token. Return
-        None if the program runs here, if there is no token, or if the settings do not have the
-        place any more.
-        """
+        """Return the program of a restored terminal, if it runs in a place that still exists."""
         try:
             return remote_program(self.provider(provider), token)
         except ProviderError as error:
@@ -177,11 +159,7 @@ class HostPolicy:
             return None
 
     async def clean_up(self, provider: str, token: str) -> bool:
-        """Call the provider with this name, to remove what is left of a terminal.
-
-        `token` is the terminal's clean-up token. Return whether the provider has succeeded. Errors
-        are logged, not raised.
-        """
+        """Remove what is left of a terminal; return whether that succeeded. Errors are logged."""
         try:
             await self.provider(provider).clean_up(token)
         except ProviderError as error:
@@ -193,12 +171,8 @@ class HostPolicy:
         return True
 
     async def remove_leftovers(self, held: Collection[str]) -> None:
-        """Remove the containers that killed daemons have left, with all container engines.
-
-        An agent may have requested any engine, even if neither the settings nor a profile select
-        it. Without the setting `image` there are no containers, so do nothing. `held` are the
-        clean-up tokens of this host's terminals, whose containers are kept.
-        """
+        """Remove the containers that killed daemons have left, but not those of `held` tokens."""
+        # With all engines: an agent may have requested one that no setting or profile selects.
         if self._settings.image is None:
             return
         for name in ENGINES:
@@ -210,11 +184,21 @@ class HostPolicy:
                 await provider.remove_leftovers(held)
 
 
-def _stamp(path: str) -> Stamp | None:
-    """Return a file's modification time, size and inode, to notice when the file has changed.
+def checked(verdict: Verdict, profile: Profile) -> CheckResponse:
+    """Describe the judgement on a command for `_acpterm/command/check`, of agents and the user."""
+    return CheckResponse(
+        level=verdict.level.value,
+        decision=verdict.decision,
+        parts=[
+            CheckedPart(list(part.words), part.level.value, part.reason) for part in verdict.parts
+        ],
+        profile=profile.name,
+        reason=verdict.reason or UNSET,
+        rule=UNSET if verdict.rule is None else verdict.rule,
+    )
 
-    Return None if the file does not exist or is not accessible.
-    """
+
+def _stamp(path: str) -> Stamp | None:
     try:
         status = os.stat(path)
     except OSError:

@@ -123,18 +123,13 @@ class Restorer:
         terminal = pool.adopt(
             found,
             tree,
-            TerminalSpec(
+            record.spec(host.policy.remote(record.provider, record.clean_up_token))._replace(
                 size=size,
-                limit=record.limit,
-                ring_size=record.ring_size,
                 lifetime=lifetime,
-                view=record.view,
                 created_time=record.created_time,
                 started_at=record.started_at,
-                lifetime_cause=record.cause_of(EndedBy.TIMEOUT),
                 ended_by=ended_by,
                 cause=record.cause_of(ended_by),
-                remote=host.policy.remote(record.provider, record.clean_up_token),
             ),
             NO_LIMITS if record.limits is None else record.limits.resources,
         )

@@ -6,7 +6,7 @@ ACP does, for agents, and for read requests of the user's clients.
 
 import math
 import signal
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -141,10 +141,17 @@ def exit_info(status: ExitStatus | None) -> ExitInfo | None:
         exit_code=status.code,
         signal=status.signal,
         ended_by=status.ended_by.value,
-        wall_ms=round(1000 * status.wall),
-        limit=status.cause.limit if status.cause else UNSET,
-        limit_value=status.cause.value if status.cause else UNSET,
+        **_exit_facts(status),
     )
+
+
+def _exit_facts(status: ExitStatus) -> dict[str, Any]:
+    """Return the members of `ExitFacts`."""
+    return {
+        "wall_ms": round(1000 * status.wall),
+        "limit": status.cause.limit if status.cause else UNSET,
+        "limit_value": status.cause.value if status.cause else UNSET,
+    }
 
 
 def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
@@ -176,13 +183,11 @@ def exit_meta(entry: TerminalEntry, status: ExitStatus) -> dict[str, ExitMeta]:
     return {
         "acpterm": ExitMeta(
             ended_by=status.ended_by.value,
-            wall_ms=round(1000 * status.wall),
             cpu_ms=UNSET if math.isnan(status.cpu) else round(1000 * status.cpu),
             max_rss_bytes=status.max_rss,
-            limit=status.cause.limit if status.cause else UNSET,
-            limit_value=status.cause.value if status.cause else UNSET,
             host=UNSET if status.host is None else status.host,
             background=background(entry),
             background_omitted=entry.background.omitted or UNSET,
+            **_exit_facts(status),
         )
     }

@@ -89,7 +89,7 @@ def test_results_are_encoded_in_camel_case():
 
 
 def test_exit_status_has_both_members_and_is_absent_while_running():
-    meta = {"acpterm": ExitMeta("timeout", 10, 5, 4096)}
+    meta = {"acpterm": ExitMeta(ended_by="timeout", wall_ms=10, cpu_ms=5, max_rss_bytes=4096)}
     wait = WaitForTerminalExitResponse(signal="SIGTERM", meta=meta)
     assert json.loads(msgspec.json.encode(wait)) == {
         "exitCode": None,
@@ -106,7 +106,10 @@ def test_exit_status_has_both_members_and_is_absent_while_running():
     assert msgspec.json.encode(WaitForTerminalExitResponse(0)) == b'{"exitCode":0,"signal":null}'
     running = TerminalOutputResponse("x", truncated=False)
     assert msgspec.json.encode(running) == b'{"output":"x","truncated":false}'
-    assert msgspec.json.encode(ExitMeta("exited", 1)) == b'{"endedBy":"exited","wallMs":1}'
+    assert (
+        msgspec.json.encode(ExitMeta(ended_by="exited", wall_ms=1))
+        == b'{"wallMs":1,"endedBy":"exited"}'
+    )
 
 
 def test_host_answer_has_the_capabilities_and_extensions():
@@ -128,7 +131,7 @@ def meta(own):
 def test_own_meta_decodes_the_acpterm_member():
     own = {"cols": 80, "rows": 24, "timeoutMs": 1, "shell": True, "format": "screen", "new": 1}
     raw = json.dumps({"sessionId": "s", "command": "c", "_meta": {"acpterm": own, "x": 1}}).encode()
-    expected = CreateMeta(80, 24, 1, True, "screen")
+    expected = CreateMeta(cols=80, rows=24, timeout_ms=1, shell=True, format="screen")
     assert own_meta(decode(raw, CreateTerminalRequest).meta, CreateMeta) == expected
 
 

@@ -20,7 +20,7 @@ from acpterm.jsonrpc import Peer, RpcError, encode_error, encode_response
 from tests.acp.validate import _closed_definitions, _validator, validate_sent
 from tests.support.cases import each_case
 
-META = {"acpterm": ExitMeta("exited", 5, cpu_ms=130)}
+META = {"acpterm": ExitMeta(ended_by="exited", wall_ms=5, cpu_ms=130)}
 
 
 def parse(line: bytes) -> dict:

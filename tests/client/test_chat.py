@@ -173,7 +173,7 @@ def read(data, lost=0):
     return ReadResponse(data, 0, lost)
 
 
-EXITED = ExitInfo(3, None, "exited", 10)
+EXITED = ExitInfo(3, None, "exited", wall_ms=10)
 
 
 def test_start_shows_the_name_that_the_daemon_has_numbered():

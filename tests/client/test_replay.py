@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.client import asciicast
-from acpterm.client.asciicast import CastError, Event, read, read_lines
+from acpterm import asciicast
+from acpterm.asciicast import CastError, Event, read, read_lines
 from acpterm.client.user.export.player import Key, Playback, keys_in
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE

@@ -12,7 +12,9 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.host.recording.asciicast import CHUNK_BYTES, Encoder, Event, Walk, ending, export
+from acpterm.asciicast import Encoder
+from acpterm.asciicast import RawEvent as Event
+from acpterm.host.recording.walk import CHUNK_BYTES, Walk, ending, export
 from acpterm.pty.program import Program
 from acpterm.terminal.private_ring import PrivateRing
 from acpterm.terminal.spec import TerminalSpec

@@ -4,15 +4,16 @@ import pytest
 import trio
 import trio.testing
 
+from acpterm.acp.agent_meta import CreateMeta
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits
-from acpterm.host.launch.request import LaunchRequest
+from acpterm.host.launch.launch import Launch
 from acpterm.host.limit_monitor import LimitMonitor
 from acpterm.pty.limits import Cause
 from acpterm.runtime.exec_context import current
 from acpterm.terminal.status import EndedBy
 from tests.support.hosts import host_here
-from tests.support.limited import start
+from tests.support.limited import judged, start
 from tests.support.polling import poll
 
 
@@ -139,22 +140,26 @@ async def test_promotion_cancels_the_idle_limit_and_the_wall_limit():
 
 
 def test_lower_of_wall_limit_and_timeout_ends_the_program():
-    request = LaunchRequest(
-        (settings := Settings()),
-        current(),
-        command="true",
-        args=[],
-        env=[],
-        cwd="/",
-        size=(80, 24),
-    )
-    limits = Limits(wall=5.0, output_bytes=100)
-    record = request.record("true", lifetime=2.0, limit=1000, limits=limits)
-    assert record.lifetime_limit == ("timeoutMs", 2000)
-    assert record.cause_of(EndedBy.TIMEOUT) == Cause("timeoutMs", 2000)
-    assert record.limit == 100
-    record = request.record("true", lifetime=20.0, limits=limits)
-    assert record.cause_of(EndedBy.TIMEOUT) == Cause("wall", 5.0)
-    assert record.lifetime_end - record.started_at == 5.0
-    assert request.record("true").limit == settings.output_bytes
-    assert request.record("true", limits=Limits()).limits is None
+    def record(timeout_ms=None, **limits):
+        launch = Launch(
+            settings=settings,
+            context=current(),
+            command="true",
+            cwd="/",
+            options=CreateMeta(timeout_ms=timeout_ms),
+            output_bytes=1000,
+            judgement=judged(Limits(**limits)),
+        )
+        return launch.record("local")
+
+    settings = Settings()
+    found = record(2000, wall=5.0, output_bytes=100)
+    assert found.lifetime_limit == ("timeoutMs", 2000)
+    assert found.cause_of(EndedBy.TIMEOUT) == Cause("timeoutMs", 2000)
+    assert found.limit == 100
+    found = record(20_000, wall=5.0)
+    assert found.cause_of(EndedBy.TIMEOUT) == Cause("wall", 5.0)
+    assert found.lifetime_end - found.started_at == 5.0
+    assert record().limits is None
+    users = Launch(settings=settings, context=current(), command="true", cwd="/").record("local")
+    assert users.limit == settings.output_bytes

@@ -5,7 +5,7 @@ import pytest
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits, ProfileTable, lowest
-from acpterm.host.agent.judgement import judge
+from acpterm.host.agent.gate import judge
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.runtime.exec_context import current
@@ -104,7 +104,7 @@ async def test_line_runs_as_the_shell_text_that_one_of_the_profiles_has_allowed(
         judgement = judge(connection, connection.session("s"), params, "/")
         assert judgement.verdict.decision == "allow"
         assert judgement.level == ("unknown" if requested else "safe")
-        assert judgement.shell(None) is True
+        assert judgement.must_use_shell
 
 
 @pytest.mark.parametrize(

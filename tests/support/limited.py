@@ -3,12 +3,22 @@
 import os
 from typing import Any
 
-from acpterm.config.profiles import Limits
+from acpterm.config.profiles import Limits, Profile
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host import Host
+from acpterm.host.launch.launch import Creator, Judgement, Launch
 from acpterm.host.launch.placement import Placement
-from acpterm.host.launch.request import LaunchRequest
+from acpterm.policy.verdict import Level, Verdict
 from acpterm.runtime.exec_context import current
+
+
+def judged(limits: Limits, *, strict: bool = True) -> Judgement:
+    """Return the judgement on a safe command, by a profile with `limits`."""
+    profile = Profile(
+        name="limited", limits=limits, unenforceable_limits="refuse" if strict else "warn"
+    )
+    verdict = Verdict(Level.SAFE, "allow", None, "", (), None, is_shell=False)
+    return Judgement((profile,), profile, verdict, Level.SAFE, False, "local", "/")
 
 
 async def start(host: Host, line: str, *, strict: bool = True, **limits: Any) -> TerminalEntry:
@@ -16,20 +26,18 @@ async def start(host: Host, line: str, *, strict: bool = True, **limits: Any) ->
 
     `limits` are the fields of `Limits`. If `strict`, a limit that cannot be enforced is an error.
     """
-    request = LaunchRequest(
-        host.settings,
-        current(),
+    launch = Launch(
+        settings=host.settings,
+        context=current(),
         command="/bin/sh",
         args=["-c", line],
-        env=[],
         cwd="/",
-        size=(80, 24),
+        judgement=judged(Limits(**limits), strict=strict),
+        creator=Creator("c1"),
     )
-    record = request.record(line, limits=Limits(**limits))
-    record.is_users, record.connection = False, "c1"
     writer = host.state.state_writer
     placement = Placement(host.state.policy.provider("local"), workspace="/")
-    terminal = await request.start(host.pool, record, placement, writer, strict=strict)
+    terminal, record = await launch.start(host.pool, placement, writer)
     entry = TerminalEntry(terminal, record, writer)
     host.state.add(entry, os.environ)
     return entry

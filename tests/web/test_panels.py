@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acpterm.client import asciicast
+from acpterm import asciicast
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.audit_format import audit_row
 from acpterm.policy.audit.entry import EVENTS, Entry

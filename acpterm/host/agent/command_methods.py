@@ -14,10 +14,10 @@ from acpterm.acp.agent_api import CheckRequest, CheckResponse
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
-from acpterm.host.agent.judgement import Judgement
-from acpterm.host.agent.refusals import BLOCKED
-from acpterm.host.checked_command import checked
+from acpterm.host.agent.gate import BLOCKED
+from acpterm.host.launch.launch import Judgement
 from acpterm.host.launch.validation import check_absolute, directory_of
+from acpterm.host.policy import checked
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError
 from acpterm.providers.provider import is_place
 

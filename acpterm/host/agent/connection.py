@@ -26,12 +26,12 @@ from acpterm.acp.terminal import TerminalRequest
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.config.profiles import Profile
 from acpterm.host.access import Access, Need
-from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
+from acpterm.host.approvals import Approver
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.host_state import HostState
-from acpterm.host.launch.request import LaunchRequest
+from acpterm.host.launch.launch import Launch
 from acpterm.host.memory import ConnectionMemory
 from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
@@ -210,15 +210,18 @@ class AgentConnection(Access):
 
     def rights(self, session: Session) -> RightsRecord:
         """Return a record of the agent's rights, stored with each of its terminals."""
-        workspace = session.workspace
-        return RightsRecord(
-            programs=self.programs,
-            directory=pack_text(self.directory),
-            approver=self._approver_kind,
-            profile=self.chosen_profile,
-            requested_profiles=list(self.requested_profiles),
-            workspace=None if workspace is None else pack_text(workspace),
-        )
+        workspace = None if session.workspace is None else pack_text(session.workspace)
+        return RightsRecord(**self._rights, workspace=workspace)
+
+    @property
+    def _rights(self) -> dict[str, Any]:
+        return {
+            "programs": self.programs,
+            "directory": pack_text(self.directory),
+            "approver": self._approver_kind,
+            "profile": self.chosen_profile,
+            "requested_profiles": list(self.requested_profiles),
+        }
 
     def find_session(self, params: TerminalRequest) -> Session:
         try:
@@ -306,12 +309,8 @@ class AgentConnection(Access):
             agent=self.agent.name,
             context=ContextRecord.from_context(self.context),
             holders=self.holders,
-            programs=self.programs,
-            directory=pack_text(self.directory),
             starts=self.starts,
-            approver=self._approver_kind,
-            profile=self.chosen_profile,
-            requested_profiles=list(self.requested_profiles),
+            **self._rights,
         ).encode()
 
     def restore_session(
@@ -349,13 +348,13 @@ class AgentConnection(Access):
         self._memory.remove(session)
 
     def add(
-        self, session: Session, terminal: Terminal, request: LaunchRequest, record: TerminalRecord
+        self, session: Session, terminal: Terminal, launch: Launch, record: TerminalRecord
     ) -> TerminalEntry:
         """Add a terminal that was just created; release it at once if the connection was closed."""
         entry = TerminalEntry(terminal, record, self.host.state_writer, session)
         session.add(entry)
         self.creates.add(entry)
-        self.host.add(entry, request.env)
+        self.host.add(entry, launch.program_env)
         if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
         return entry

@@ -3,39 +3,68 @@
 The steps of a create, in order, before anything is started; each can refuse the request with an
 `RpcError` that says why:
 
-1. `judge_create`: the profiles of the connection are selected, and the command is judged by them
-   and by the rules. The provider that the agent requests may not be looser than that of the
-   profiles. The number and the rate of terminals are checked (`quotas`).
-2. `placement`: the placement of the program is determined (provider, writable directory, network).
+1. `judge_create`: the rules and all profiles of the connection judge the command: first the profile
+   that the user has chosen or the settings select, then those that the client has requested for
+   itself. The strictest decision counts, so a requested profile can only make the result stricter.
+   The provider that the agent requests may not be looser than that of the profiles. The number and
+   the rate of terminals are checked (`quotas`).
+2. `placement`: provider, writable directory and network of the program are determined.
 3. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
    Cancelling the request withdraws the question.
 
 A check has the steps `judge_check` and `admit`, and starts nothing. Everything is written to the
 audit log, refusals too.
+
+With the setting `short_messages` of a profile, no error contains the verdict's reason and rule. A
+refusal by the user has only the user's own words. All other refusals begin with `BLOCKED`.
 """
 
-from collections.abc import Iterator
+import shlex
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
+from typing import Final, TypeAlias
 
 import msgspec
+import trio
 
 from acpterm.acp.agent_api import CheckRequest
 from acpterm.acp.agent_meta import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.places import SlurmResources
-from acpterm.host.agent.approvals import COMMAND_CHARS_MAX, Ask, ask_user
+from acpterm.host.agent.approvals import expire_unclaimed
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.agent.judgement import Judgement, judge
-from acpterm.host.agent.refusals import denial, refusal, too_long_to_ask
+from acpterm.host.approvals import new_id, to_rpc_error
 from acpterm.host.audit_trail import agent_fields, command_fields
-from acpterm.host.launch.placement import Placement
+from acpterm.host.launch.launch import Judgement
+from acpterm.host.launch.placement import (
+    Placement,
+    allowed_places,
+    directory_text,
+    stricter,
+    strictest,
+)
+from acpterm.host.launch.validation import check_command, check_size
 from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
-from acpterm.jsonrpc import INVALID_REQUEST, RpcError, quote
-from acpterm.policy.verdict import Level
-from acpterm.providers.provider import is_place
-from acpterm.runtime.command_line import command_line
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
+from acpterm.policy.approvals import ApprovalError
+from acpterm.policy.questions import Answer, Question
+from acpterm.policy.rules import RulesError
+from acpterm.policy.syntax.readers import reader_of
+from acpterm.policy.verdict import Level, Verdict, worst
+from acpterm.policy.verdict import strictest as strictest_decision
+from acpterm.providers.provider import ENGINES, is_place
+from acpterm.runtime.command_line import command_line, shell_line
+from acpterm.runtime.shell import find_shell
+
+Params: TypeAlias = CreateTerminalRequest | CheckRequest
+
+BLOCKED: Final = "Command blocked for security reasons"
+"""The beginning of the message of refusals by a profile with `short_messages`."""
+# The user sees the whole command: a longer one is refused.
+COMMAND_CHARS_MAX: Final = 16 * 1024
 
 
 def judge_create(
@@ -45,18 +74,16 @@ def judge_create(
     options: CreateMeta,
     cwd: str,
 ) -> Judgement:
-    """Judge a create request, and check the limits on the number and rate of terminals.
+    """Judge a create request, which `Launch.check` has checked, and check the quotas.
 
-    `options` are the request's `_meta.acpterm`: they may request a provider, or that the command is
-    shell text. `cwd` is the directory of the command. Raises `RpcError`: -32600 if the command is
-    denied, -32603 if a limit is reached. Also raises the errors of `judge`.
+    Raises `RpcError`: -32600 if the command is denied, -32603 if a limit is reached. Also raises
+    the errors of `judge`.
     """
-    judgement = judge(
-        connection, session, params, cwd, provider=options.provider, shell=options.shell
-    )
+    env = {item.name: item.value for item in params.env}
+    judgement = judge(connection, session, params, cwd, env=env, options=options)
     _record(connection, session, params, judgement, "create")
     if judgement.verdict.decision == "deny":
-        raise denial(judgement)
+        raise _denial(judgement)
     for profile in judgement.profiles:
         connection.host.quotas.check(profile, connection, session.id)
     return judgement
@@ -65,26 +92,104 @@ def judge_create(
 def judge_check(
     connection: AgentConnection, session: Session, params: CheckRequest, cwd: str
 ) -> Judgement:
-    """Judge a command that is only to be checked, in the directory `cwd`.
+    """Judge a command that is only to be checked.
 
-    Raises `RpcError` (-32600) if the command is denied and the request has `ask`. Also raises the
-    errors of `judge`.
+    Raises `RpcError` (-32600) if the command is denied and the request has `ask`, and -32602 if no
+    program can be given it. Also raises the errors of `judge`.
     """
+    # The size is checked first, since the duration of the judgement grows with it.
+    check_size(params.command, params.args, {}, connection.context.rlimits)
+    check_command(params.command, params.args)
     judgement = judge(connection, session, params, cwd)
     _record(connection, session, params, judgement, "check")
     if params.ask and judgement.verdict.decision == "deny":
-        raise denial(judgement)
+        raise _denial(judgement)
     return judgement
 
 
-def _record(
+def judge(
     connection: AgentConnection,
     session: Session,
-    params: CreateTerminalRequest | CheckRequest,
-    judgement: Judgement,
-    event: str,
+    params: Params,
+    cwd: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    options: CreateMeta | None = None,
+) -> Judgement:
+    """Return the judgement on a command in the directory `cwd`.
+
+    Raises `RpcError`: -32602 for a provider that is not allowed; -32603 if the file of rules is
+    invalid, or if a profile cannot be selected or does not exist.
+    """
+    options = options or CreateMeta()
+    profiles = connection.profiles
+    network = all(profile.network for profile in profiles)
+    selected = strictest(
+        profiles[0].provider or connection.settings.provider,
+        [profile.provider for profile in profiles[1:]],
+        network=network,
+    )
+    places = allowed_places(connection.settings.places, [profile.places for profile in profiles])
+    used = stricter(selected, options.provider, network=network, places=places)
+    command, args = params.command, params.args
+    if options.shell and args is not None:
+        command, args = shell_line(command, args), None
+    elif options.shell is False:
+        args = args or []
+    try:
+        judge_of_rules = connection.host.policy.judge()
+    except RulesError as error:
+        raise RpcError(
+            INTERNAL_ERROR,
+            f"no command can be judged, so none is run: {error}; the user has to correct the file",
+        ) from error
+    verdicts = [
+        judge_of_rules.judge(
+            command,
+            args,
+            profile=profile,
+            env=env or {},
+            path=connection.context.env.get("PATH"),
+            allowed=session.allowed_prefixes(directory_text(used, cwd)),
+            shell=_shell(connection, used),
+        )
+        for profile in profiles
+    ]
+    decision = strictest_decision(verdict.decision for verdict in verdicts)
+    deciding = [
+        (profile, verdict)
+        for profile, verdict in zip(profiles, verdicts, strict=True)
+        if verdict.decision == decision
+    ]
+    # Errors and questions give the reasons of this profile.
+    profile, verdict = deciding[-1] if decision == "deny" else deciding[0]
+    return Judgement(
+        profiles=profiles,
+        profile=profile,
+        verdict=verdict,
+        level=worst(one.level for one in verdicts),
+        must_use_shell=any(_must_use_shell(one) for one in verdicts),
+        provider=used,
+        cwd=cwd,
+    )
+
+
+def _shell(connection: AgentConnection, provider: str) -> str:
+    """Return the shell that reads shell text with a provider."""
+    shell = find_shell(connection.settings.shell)
+    # An image or a place may have only sh.
+    is_elsewhere = provider in ENGINES or is_place(provider)
+    return "sh" if is_elsewhere and reader_of(shell) == "bash" else shell
+
+
+def _must_use_shell(verdict: Verdict) -> bool:
+    is_unknown = verdict.level == Level.UNKNOWN and verdict.rule is None
+    return verdict.is_shell and not (is_unknown and verdict.decision == "allow")
+
+
+def _record(
+    connection: AgentConnection, session: Session, params: Params, judgement: Judgement, event: str
 ) -> None:
-    """Record a judgement in the audit log; `event` is `create` or `check`."""
     verdict = judgement.verdict
     connection.host.trail.record(
         event,
@@ -100,9 +205,7 @@ def _record(
 
 
 @contextmanager
-def recording_refusal(
-    connection: AgentConnection, params: CreateTerminalRequest | CheckRequest
-) -> Iterator[None]:
+def recording_refusal(connection: AgentConnection, params: Params) -> Iterator[None]:
     """If the block raises `RpcError`, record in the audit log that the command was refused."""
     try:
         yield
@@ -116,83 +219,19 @@ def recording_refusal(
         raise
 
 
-async def admit(
-    connection: AgentConnection,
-    session: Session,
-    params: CreateTerminalRequest | CheckRequest,
-    judgement: Judgement,
-    request: RequestId | None,
-) -> None:
-    """Ask the user whether the command may run, if the decision in `judgement` is *ask*.
-
-    Return once the user allows the command; at once if the decision is not *ask*. `request` is the
-    JSON-RPC id of the agent's request (`creates.recognisable_id`).
-
-    Raises `RpcError`: -32600 if the command is refused, or too long to show it to the user; -32800
-    if the question was withdrawn; -32602 if too many questions are pending. Cancelling the call
-    withdraws the question, unless the client is expected to repeat the request.
-    """
-    profile, verdict = judgement.profile, judgement.verdict
-    if verdict.decision != "ask":
-        return
-    command = command_line(params.command, params.args)
-    if len(command) > COMMAND_CHARS_MAX:
-        raise too_long_to_ask(judgement, len(command), COMMAND_CHARS_MAX)
-    is_dangerous = verdict.level == Level.DANGEROUS
-    timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
-    ask = Ask(
-        command=command,
-        directory=judgement.where,
-        level=verdict.level,
-        reason=verdict.reason,
-        prefix=verdict.prefix,
-        fingerprint=_fingerprint(connection, params, judgement.cwd),
-        timeout_s=timeout_s or None,
-        unattended=profile.unattended,
-    )
-    answer = await ask_user(connection, session, request, ask)
-    connection.host.trail.record(
-        "decision",
-        **agent_fields(connection.agent, session.id),
-        **command_fields(params.command, params.args),
-        decision=answer.decision,
-        by=answer.by,
-        scope=answer.scope,
-        reason=answer.reason or None,
-    )
-    if not answer.is_allowed:
-        raise refusal(judgement, answer, timeout_s)
-
-
-def _fingerprint(
-    connection: AgentConnection, params: CreateTerminalRequest | CheckRequest, cwd: str
-) -> bytes:
-    """Return a hash of everything that decides what the command does.
-
-    A repeated request continues an earlier question only if the hash is the same. The hash of a
-    check differs from that of a create, since their params differ. `cwd` is the directory in which
-    the command starts.
-    """
-    context = connection.context
-    env = sorted(context.env.items())
-    rest = repr((cwd, context.cwd, context.umask, tuple(context.rlimits), env))
-    return sha256(msgspec.json.encode(params) + rest.encode(errors="surrogatepass")).digest()
-
-
 def placement(
     connection: AgentConnection,
     session: Session,
     judgement: Judgement,
     resources: SlurmResources | None,
 ) -> Placement:
-    """Return the placement of a program.
+    """Return the placement of a program. `resources` are what the request asks of a cluster.
 
-    `resources` are what the request asks of a cluster; None if it asks for nothing. If the provider
-    isolates the program, the program may write in the directory that `AgentConnection.workspace`
-    returns, even if the request names another directory. Raises `RpcError`: -32600 if the provider
-    isolates the program, but `AgentConnection.workspace` returns None; -32603 if the provider
-    cannot be used; -32602 if the agent may not ask for `resources`.
+    Raises `RpcError`: -32600 if the provider isolates the program, but there is no directory in
+    which the program may write; -32603 if the provider cannot be used; -32602 if the agent may not
+    ask for `resources`.
     """
+    # The directory that the request names is not writable as such: the agent chose it.
     provider, workspace = judgement.provider, connection.workspace(session)
     if workspace is None and provider != "local" and not is_place(provider):
         raise RpcError(
@@ -208,3 +247,166 @@ def placement(
         session=connection.session_key(session),
         resources=resources,
     )
+
+
+async def admit(
+    connection: AgentConnection,
+    session: Session,
+    params: Params,
+    judgement: Judgement,
+    request: RequestId | None,
+) -> None:
+    """Return once the user allows the command; at once if the decision is not *ask*.
+
+    `request` is the JSON-RPC id of the agent's request (`creates.recognisable_id`). Raises
+    `RpcError`: -32600 if the command is refused, or too long to show it to the user; -32800 if the
+    question was withdrawn; -32602 if too many questions are pending. Cancelling the call withdraws
+    the question, unless the client is expected to repeat the request.
+    """
+    profile, verdict = judgement.profile, judgement.verdict
+    if verdict.decision != "ask":
+        return
+    command = command_line(params.command, params.args)
+    if len(command) > COMMAND_CHARS_MAX:
+        raise _too_long_to_ask(judgement, len(command))
+    is_dangerous = verdict.level == Level.DANGEROUS
+    timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
+    question = Question(
+        id=new_id(),
+        connection=connection.id,
+        request=request,
+        session=session.id,
+        agent=connection.agent.name,
+        command=command,
+        directory=judgement.where,
+        level=verdict.level,
+        reason=verdict.reason,
+        # An empty prefix would stand for all commands.
+        prefix=verdict.prefix or None,
+        fingerprint=_fingerprint(connection, params, judgement.cwd),
+        asked_time=time.time(),
+    )
+    answer = await _ask(connection, session, judgement, question, timeout_s or None)
+    connection.host.trail.record(
+        "decision",
+        **agent_fields(connection.agent, session.id),
+        **command_fields(params.command, params.args),
+        decision=answer.decision,
+        by=answer.by,
+        scope=answer.scope,
+        reason=answer.reason or None,
+    )
+    if not answer.is_allowed:
+        raise _refusal(judgement, answer, timeout_s)
+
+
+async def _ask(
+    connection: AgentConnection,
+    session: Session,
+    judgement: Judgement,
+    question: Question,
+    timeout_s: float | None,
+) -> Answer:
+    """Ask the user, or return an earlier answer that applies to the command.
+
+    When the client has reconnected, after a take-over or a lost transport, it repeats the request.
+    Then this continues the earlier question, or returns the answer that the user has given
+    meanwhile.
+    """
+    host, request = connection.host, question.request
+    earlier = host.approvals.unclaimed(connection.id, request, question.fingerprint)
+    if earlier is None and (decided := session.decided(question)):
+        return decided
+    question = earlier or question
+    try:
+        answer = await host.approvals.ask(
+            question,
+            timeout=timeout_s,
+            unattended=judgement.profile.unattended if host.daemon_info.reaches_user else "refuse",
+            is_repeated=lambda: connection.creates.is_repeatable(request),
+        )
+    except ApprovalError as error:
+        raise to_rpc_error(error) from error
+    except trio.Cancelled:
+        if connection.creates.is_repeatable(request):
+            # The wait that began with the resumption may have ended before this request did.
+            host.start_task(expire_unclaimed, connection)
+        raise
+    session.remember(question, answer)
+    return answer
+
+
+def _fingerprint(connection: AgentConnection, params: Params, cwd: str) -> bytes:
+    """Return a hash of everything that decides what the command does.
+
+    A repeated request continues an earlier question only if the hash is the same.
+    """
+    context = connection.context
+    env = sorted(context.env.items())
+    rest = repr((cwd, context.cwd, context.umask, tuple(context.rlimits), env))
+    return sha256(msgspec.json.encode(params) + rest.encode(errors="surrogatepass")).digest()
+
+
+def _denial(judgement: Judgement) -> RpcError:
+    if judgement.profile.short_messages:
+        return RpcError(INVALID_REQUEST, BLOCKED)
+    allow = _how_to_allow(judgement.verdict)
+    remedy = f"; the user can {allow}" if allow else ""
+    return RpcError(INVALID_REQUEST, f"the command was refused: {_about(judgement)}{remedy}")
+
+
+def _too_long_to_ask(judgement: Judgement, length: int) -> RpcError:
+    is_short = judgement.profile.short_messages
+    refused = BLOCKED if is_short else f"the command was refused: {_about(judgement)}"
+    return RpcError(
+        INVALID_REQUEST,
+        f"{refused}, and its {length} characters are too many to show them to the user "
+        f"({COMMAND_CHARS_MAX} at most): write it to a file, and run that",
+    )
+
+
+def _refusal(judgement: Judgement, answer: Answer, timeout_s: float) -> RpcError:
+    """Return the error for a command that `answer` has refused: why, and how to allow it."""
+    why = f": {answer.reason}" if answer.reason else ""
+    about = _about(judgement)
+    is_short = judgement.profile.short_messages
+    match answer.by:
+        case "cancelled":
+            return RpcError(REQUEST_CANCELLED, f"the command was not started{why}")
+        case "timeout" | "unattended" if is_short:
+            message = BLOCKED
+        case "timeout":
+            message = (
+                f"the command was refused: {about}, and the user has not answered in time "
+                f"({timeout_s:g} s)"
+            )
+        case "unattended":
+            allow = _how_to_allow(judgement.verdict)
+            message = (
+                f"the command was refused: {about}, and the user cannot be asked{why}. The user "
+                f"can {f'{allow}, ' if allow else ''}keep `acpterm approvals --follow` running to "
+                "be asked, or choose another profile"
+            )
+        case _:
+            message = f"the user has refused the command{why}"
+            message += "" if is_short else f" ({about})"
+    return RpcError(INVALID_REQUEST, message)
+
+
+def _about(judgement: Judgement) -> str:
+    """Say what decided: "the rule 'deny git push' applies (the remote is shared), in the …"."""
+    verdict = judgement.verdict
+    what = (
+        f"it is {verdict.level}" if verdict.rule is None else f"the rule {verdict.rule!r} applies"
+    )
+    reasons = [verdict.reason] if verdict.reason else []
+    if verdict.rule is None and verdict.is_computed:
+        reasons.append("instead of $(…), `…` or a variable, write the text itself in single quotes")
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return f"{what}{why}, in the profile {judgement.profile.name!r}"
+
+
+def _how_to_allow(verdict: Verdict) -> str:
+    if verdict.prefix is None:
+        return ""
+    return f"allow it with `acpterm policy allow -- {shlex.join(verdict.prefix)}`"

@@ -3,8 +3,8 @@
 A handler that has to wait returns a coroutine, which the connection runs in a separate task.
 """
 
-import math
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from msgspec import UNSET
@@ -17,14 +17,11 @@ from acpterm.acp.terminal import (
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
-from acpterm.host.agent.judgement import Judgement
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.launch.command import summary
+from acpterm.host.launch.launch import Creator, Launch
 from acpterm.host.launch.placement import resources_of
-from acpterm.host.launch.request import LaunchRequest
-from acpterm.host.launch.validation import directory_of, seconds
-from acpterm.host.sessions.session import Session
-from acpterm.host.state.records import RequestId, TerminalRecord, pack_text
+from acpterm.host.launch.validation import directory_of
+from acpterm.host.state.records import RequestId
 from acpterm.host.terminal_info import (
     cwd_gone,
 )
@@ -54,18 +51,27 @@ def create(
 def _create(
     connection: AgentConnection, params: CreateTerminalRequest, request: RequestId | None
 ) -> Coroutine[Any, Any, CreateTerminalResponse]:
-    """Judge a create request, and return a coroutine that completes the request.
+    """Judge a create request now; return what asks the user if needed, and starts the command.
 
-    The coroutine asks the user if needed, starts the command, and returns the response.
-    `params` are those of the create request. `request` is its JSON-RPC id, or None if a repetition
-    of the create request cannot be recognised by the id (`creates.recognisable_id`).
+    `request` is None if a repetition cannot be recognised by the request's JSON-RPC id.
     """
     options = own_meta(params.meta, CreateMeta) or CreateMeta()
     session = connection.session(params.session_id)
     asked = directory_of(params.cwd, options.cwd_bytes)
     # Evaluated now: later requests of the agent must not affect this terminal.
     cwd = asked or connection.default_directory(session)
-    judgement, launch = _judged(connection, session, params, options, cwd)
+    launch = Launch(
+        settings=connection.settings,
+        context=connection.context,
+        command=params.command,
+        args=params.args,
+        env=dict(map(variable_of, params.env)),
+        cwd=cwd,
+        options=options,
+        output_bytes=params.output_byte_limit,
+    )
+    launch.check()
+    judgement = gate.judge_create(connection, session, params, options, cwd)
     if options.format == "screen":
         check_screen(*launch.size)
     turn = session.cancelled
@@ -86,7 +92,8 @@ def _create(
                     found = await _existing(connection, asked, cwd)
                     if found != cwd:
                         # What is allowed in a directory that is gone is not allowed in its parent.
-                        judgement, launch = _judged(connection, session, params, options, found)
+                        judgement = gate.judge_create(connection, session, params, options, found)
+                        launch = replace(launch, cwd=found, cwd_gone=cwd)
                 if session.cancelled != turn:
                     raise _cancelled()
                 launch.check_provider(judgement.provider)
@@ -96,18 +103,18 @@ def _create(
                 await gate.admit(connection, session, params, judgement, request)
                 if session.cancelled != turn:
                     raise _cancelled()
-                record = _record_of(
-                    connection, session, params, options, judgement=judgement, launch=launch
+                creator = Creator(
+                    connection=connection.id,
+                    secret=connection.secret,
+                    rights=connection.rights(session),
+                    agent=connection.agent.name,
+                    session=session.id,
+                    request=request,
                 )
-                record.name, record.request = name, request
-                record.cwd_gone = None if launch.cwd == cwd else pack_text(cwd)
+                launch = replace(launch, name=name, judgement=judgement, creator=creator)
                 with connection.host.quotas.starting(judgement.profiles, connection, session.id):
-                    terminal = await launch.start(
-                        connection.pool,
-                        record,
-                        placement,
-                        connection.host.state_writer,
-                        strict=judgement.refuses_unenforceable_limits,
+                    terminal, record = await launch.start(
+                        connection.pool, placement, connection.host.state_writer
                     )
                     # Even if the turn was cancelled meanwhile, the program counts as started.
                     entry = connection.add(session, terminal, launch, record)
@@ -126,63 +133,12 @@ def _create(
     return start_recorded()
 
 
-def _judged(
-    connection: AgentConnection,
-    session: Session,
-    params: CreateTerminalRequest,
-    options: CreateMeta,
-    cwd: str,
-) -> tuple[Judgement, LaunchRequest]:
-    """Judge a create request in the directory `cwd`; also return what it starts there."""
-    settings = connection.settings
-    judgement = gate.judge_create(connection, session, params, options, cwd)
-    launch = LaunchRequest(
-        settings,
-        connection.context,
-        command=params.command,
-        args=params.args,
-        env=[*map(variable_of, params.env)],
-        cwd=cwd,
-        shell=judgement.shell(options.shell),
-        size=(options.cols or settings.cols, options.rows or settings.rows),
-        encoding=options.encoding,
-        stdin=options.stdin,
-    )
-    return judgement, launch
-
-
 async def _existing(connection: AgentConnection, asked: str | None, cwd: str) -> str:
     """Return `asked`, or else the nearest directory to the session's, `cwd`, that exists."""
     if asked is None:
         return await connection.directories.nearest(cwd)
     await connection.directories.check(asked)
     return asked
-
-
-def _record_of(
-    connection: AgentConnection,
-    session: Session,
-    params: CreateTerminalRequest,
-    options: CreateMeta,
-    *,
-    judgement: Judgement,
-    launch: LaunchRequest,
-) -> TerminalRecord:
-    record = launch.record(
-        summary(params.command, params.args),
-        limit=params.output_byte_limit,
-        lifetime=math.inf if options.timeout_ms is None else seconds(options.timeout_ms),
-        view=options.format or "text",
-        limits=judgement.limits,
-    )
-    agent = connection.agent
-    record.is_users = False
-    record.connection, record.agent = agent.connection_id, agent.name
-    record.session, record.secret = session.id, connection.secret
-    record.rights = connection.rights(session)
-    record.level = judgement.level
-    record.ends_background = "terminal" in (connection.settings.background, options.background)
-    return record
 
 
 def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:

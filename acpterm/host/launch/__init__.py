@@ -1,8 +1,1 @@
-"""Launching a terminal: from the params of a create request to a running program.
-
-- `request`: a checked request for a terminal, which starts the program.
-- `command`: decides whether a command is a program or text for a shell.
-- `environment`: the environment and the resource limits of the program.
-- `placement`: where the program runs: chooses the provider, and prepares the program with it.
-- `validation`: checks the values of a request, with helpful errors.
-"""
+"""Launching a terminal: from the params of a create request to a running program."""

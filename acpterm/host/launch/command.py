@@ -40,8 +40,6 @@ SUMMARY_MAX: Final = 4096
 
 
 class Words(NamedTuple):
-    """What is executed for a command."""
-
     argv: list[str]
     fallback_argv: list[str] | None = None
     """The argv to execute if the program of `argv` does not exist; None for no fallback."""
@@ -52,11 +50,7 @@ class Words(NamedTuple):
 def words(
     command: str, args: Sequence[str] | None, *, shell: bool | None, shell_path: str
 ) -> Words:
-    """Return what to execute for a command.
-
-    `shell` says whether `command` is shell text; None decides by the rules of this module.
-    `shell_path` is the shell's path.
-    """
+    """Return what to execute; `shell` None decides by the rules of this module."""
     if shell is False or (shell is None and args is not None):
         return Words([command, *(args or ())])
     line = shell_line(command, args)
@@ -81,16 +75,13 @@ _WITH_LINE: Final = 'exec 9<"$1"; PATH=$PATH:/bin:/usr/bin command rm -f -- "$1"
 
 
 def with_line(path: str, argv: Sequence[str]) -> list[str]:
-    """Return the argv of a shell that executes `argv` with the file at `path` as descriptor 9.
-
-    The file is removed first.
-    """
+    """Return the argv of a shell that runs `argv` with a removed file as descriptor 9."""
     # Not the user's shell: ksh closes descriptors from 3 on when it executes a program.
     return ["/bin/sh", "-c", _WITH_LINE, "acpterm", path, *argv]
 
 
 def write_line(line: str) -> str:
-    """Write a line to a new private file; return its path. Raises `OSError`."""
+    """Write a line to a new private file; return its path."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     directory = runtime if os.access(runtime, os.W_OK) else tempfile.gettempdir()
     _remove_old(directory)
@@ -105,7 +96,7 @@ def write_line(line: str) -> str:
 
 
 def _remove_old(directory: str) -> None:
-    """Remove the files of programs that were killed before they had opened the file."""
+    """Remove the files of programs that were killed before they had opened theirs."""
     for path in glob.iglob(os.path.join(glob.escape(directory), f"{_LINE_PREFIX}*")):
         with suppress(OSError):
             if time.time() - os.stat(path).st_mtime > _LINE_FILE_LIFETIME_S:
@@ -133,11 +124,7 @@ _WITH_STDIN: Final = (
 def with_stdin(
     path: str, argv: Sequence[str], fallback_argv: Sequence[str] | None, *, shell_path: str
 ) -> list[str]:
-    """Return the argv of a shell that executes `argv` with the named pipe `path` as its stdin.
-
-    The shell executes `fallback_argv`, if given, when the program of `argv` does not exist.
-    `shell_path` is the shell's path.
-    """
+    """Return the argv of a shell that runs `argv`, or the fallback, with a named pipe as stdin."""
     if fallback_argv is None:
         return [shell_path, "-c", _WITH_STDIN + _PROGRAM_OR_ERROR, "acpterm", path, *argv]
     script = _WITH_STDIN + _PROGRAM_OR_FALLBACK

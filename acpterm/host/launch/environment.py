@@ -70,12 +70,7 @@ _NO_EDITORS: Final = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 def added_variables(
     settings: Settings, requested: Mapping[str, str | None], *, attended: bool
 ) -> dict[str, str | None]:
-    """Return the variables that acpterm, the settings and the request set, on whatever host.
-
-    `requested` has those of the request, which come last; None is a variable to remove. `attended`
-    is true if the user creates the terminal, and false if an agent does, for which pagers and git's
-    editors are disabled.
-    """
+    """Return the variables to set, or to remove (None), on whatever host."""
     if attended:
         return {**_OF_THIS_TERMINAL, **requested}
     wanted = {**settings.agent_env, **requested}
@@ -87,10 +82,7 @@ def added_variables(
 def terminal_environment(
     context: ExecContext, cwd: str, added: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """Return the environment of a program that starts in `cwd`, on this machine.
-
-    `added` has the `added_variables`, which override those of `context`.
-    """
+    """Return the environment of a program that starts in `cwd`, on this machine."""
     inherited = {
         name: value
         for name, value in context.env.items()
@@ -107,12 +99,8 @@ def terminal_environment(
 
 
 def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Convert resource limits by name to `ExecContext.rlimits`: number, soft limit, hard limit.
-
-    `rlimits`, from the wire, maps a name without `RLIMIT_`, such as `NOFILE`, to the soft and the
-    hard limit; -1 is no limit. Unknown names are skipped. Raises `RpcError` (-32602) for a limit
-    that no process can have.
-    """
+    """Convert limits by name, such as `NOFILE`, to those of an `ExecContext`."""
+    # Raises `RpcError` (-32602) for a limit that no process can have. Unknown names are skipped.
     for name, (soft, hard) in rlimits.items():
         for value in (soft, hard):
             if not -1 <= value <= _LIMIT_MAX:
@@ -131,11 +119,7 @@ def limits_by_name(rlimits: Mapping[str, tuple[int, int]]) -> tuple[tuple[int, i
 
 
 def requested_context(context: ExecContext, params: InitializeRequest) -> ExecContext:
-    """Return `context`, changed as an `initialize` request asks in its `_meta`.
-
-    Raises `RpcError` (-32602) for a relative directory, and for an environment or a resource limit
-    that no program can have.
-    """
+    """Return `context`, changed as an `initialize` request asks. Raises `RpcError` (-32602)."""
     options = own_meta(params.meta, InitializeMeta)
     requested = options and (options.context or options.asker)
     if not requested:

@@ -53,12 +53,7 @@ class Placement(NamedTuple):
     async def prepare(
         self, program: Program, shell: str, requested: Mapping[str, str]
     ) -> tuple[Program, Prepared]:
-        """Return the program that the keeper runs for `program`, and what the provider prepared.
-
-        `shell` is the path of the shell. `requested` are the variables that acpterm, the settings
-        and the request set; in a container, the program gets few others. Raises `RpcError` (-32603)
-        if the provider cannot be used.
-        """
+        """Return what the keeper runs for `program`. Raises `RpcError` (-32603)."""
         command = Command(
             argv=program.argv,
             fallback_argv=program.fallback_argv,
@@ -85,19 +80,8 @@ class Placement(NamedTuple):
         )
         return placed, prepared
 
-    def remote(self, token: str | None) -> RemoteProgram | None:
-        """Return a terminal's program if the program runs on another host, else None.
-
-        `token` is the terminal's clean-up token (`Prepared.token`). Return None if `token` is None.
-        """
-        return remote_program(self.provider, token)
-
     async def clean_up(self, token: str | None) -> None:
-        """Remove what `prepare` has made for a program that could not be started.
-
-        `token` is the clean-up token; None if nothing was made. Errors are logged, not raised: the
-        caller reports why the program could not be started.
-        """
+        """Remove what `prepare` made for a program that did not start. Errors are logged."""
         if token is None:
             return
         with trio.move_on_after(CLEAN_UP_TIMEOUT_S, shield=True):
@@ -108,33 +92,22 @@ class Placement(NamedTuple):
 
 
 def remote_program(provider: Provider, token: str | None) -> RemoteProgram | None:
-    """Return a terminal's program if `provider` runs programs on another host, else None.
-
-    `token` is the terminal's clean-up token. Return None if `token` is None.
-    """
+    """Return the program of a terminal on another host; None if it runs on this one."""
     if token is None or not isinstance(provider, RemoteProvider):
         return None
     return provider.program(token)
 
 
 def resources_of(params: ResourcesParams | None) -> SlurmResources | None:
-    """Return what a request asks of a cluster; None if it asks for nothing."""
     return None if params is None else SlurmResources(**asdict(params))
 
 
 def check_resources(
     provider: str, place: Place | None, resources: SlurmResources, *, is_agents: bool
 ) -> None:
-    """Raise `RpcError` (-32602) if a request sets `resources` that it may not set.
-
-    Only a program on a Slurm cluster has resources, and all their values must be valid. An agent
-    may set only the resources that the place's setting `requests` lists. If a job serves several
-    terminals, no request may set the resources of the job (`JOB_RESOURCES`).
-
-    `provider` is the provider's name. `place` has the settings of the place; None if the provider
-    is not that of a place. `is_agents` is true for a request of an agent, false for one of the
-    user.
-    """
+    """Raise `RpcError` (-32602) if a request may not set `resources`."""
+    # Only a program on a Slurm cluster has resources. An agent may set those in the setting
+    # `requests` of the place. A job of several terminals has its own (`JOB_RESOURCES`).
     if not isinstance(place, SlurmPlace):
         raise RpcError(INVALID_PARAMS, f"resources are for Slurm's places, not for {provider!r}")
     try:
@@ -158,10 +131,6 @@ def check_resources(
 
 
 def unusable(provider: str, error: ProviderError) -> RpcError:
-    """Return the error for a command that is not run, because its provider cannot be used.
-
-    `provider` is the provider's name, and `error` the reason.
-    """
     return RpcError(
         INTERNAL_ERROR,
         f"the command was not run: the provider {provider!r} cannot be used: {error}",
@@ -169,12 +138,8 @@ def unusable(provider: str, error: ProviderError) -> RpcError:
 
 
 def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> str:
-    """Return the name of the strictest provider among `selected` and `others`.
-
-    In `others`, None is ignored. Of two providers of which neither is stricter, such as podman and
-    docker, the first one counts. `network` says whether all profiles allow the network: if they do,
-    `bubblewrap` is not stricter than `landlock` (see `stricter_than`).
-    """
+    """Return the name of the strictest provider; None in `others` is ignored."""
+    # Of two of which neither is stricter, such as podman and docker, the first one counts.
     for other in others:
         if other in stricter_than(selected, network=network):
             selected = other
@@ -182,10 +147,7 @@ def strictest(selected: str, others: Iterable[str | None], *, network: bool) -> 
 
 
 def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> list[str]:
-    """Return the names in `places` that all profiles allow.
-
-    `patterns` has one list for each profile: the patterns of the places that the profile allows.
-    """
+    """Return the places that match a pattern of each profile."""
     lists = list(patterns)
     return [
         place
@@ -195,25 +157,16 @@ def allowed_places(places: Iterable[str], patterns: Iterable[Sequence[str]]) -> 
 
 
 def directory_text(provider: str, directory: str) -> str:
-    """Return `directory` as text for the user: `ssh:NAME:/dir` if `ssh:NAME` is the provider.
-
-    Only the name of a place is put before the directory; other providers are omitted. An answer
-    "always" of the user is stored with this text, so that the answer holds only for that place.
-    """
+    """Return a directory as text for the user, after the name of the place, if any."""
+    # An answer "always" is stored with this text, so that it holds only for that place.
     return f"{provider}:{directory}" if is_place(provider) else directory
 
 
 def stricter(
     selected: str, requested: str | None, *, network: bool, places: Sequence[str] = ()
 ) -> str:
-    """Return the name of the provider to use: `requested`, if that is given, else `selected`.
-
-    `selected` is the strictest provider among those of the agent's profiles, `requested` the
-    provider that the agent requests. The agent may request a provider that is stricter than
-    `selected`, or one of `places`: the places that all these profiles allow. `network` says whether
-    all these profiles allow the network: if they do, `bubblewrap` is not stricter than `landlock`
-    (see `stricter_than`). Raises `RpcError` (-32602) if `requested` is unknown or not allowed.
-    """
+    """Return the provider to use: `requested` if the agent may request it, else `selected`."""
+    # It may request what is stricter, or one of the allowed `places`. Raises `RpcError` (-32602).
     if requested is None or requested == selected or requested in places:
         return selected if requested is None else requested
     if is_place(requested):

@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from acpterm.host.launch.command import ARGUMENT_BYTES_MAX
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.pty import linux
 from acpterm.runtime.bounded_dict import BoundedDict
@@ -40,16 +41,12 @@ _threads = trio.CapacityLimiter(16)
 
 
 def seconds(milliseconds: int) -> float:
-    """Convert milliseconds to seconds; cap numbers that are too large for a float."""
+    # Larger numbers do not fit into a float.
     return min(milliseconds, 10**15) / 1000
 
 
 def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") -> None:
-    """Raise `RpcError` (-32602) unless `path` is absolute, not too long, and without NUL.
-
-    At most `PATH_MAX` characters are allowed. `name` is the name of the param, and `expected` what
-    the path should name, for the message.
-    """
+    """Raise `RpcError` (-32602) unless `path` is absolute, not too long, and without NUL."""
     if len(path) > PATH_MAX:
         problem = f"has {len(path)} characters, and {PATH_MAX} is the most"
         raise _bad_path(path, problem, name, expected)
@@ -59,20 +56,16 @@ def check_absolute(path: str, name: str = "cwd", expected: str = "a directory") 
 
 
 class DirectoryCache:
-    """Checks directories, and caches valid ones: agents run many commands in one directory.
-
-    A directory that was valid within the last `FRESH_S` seconds is checked without a thread.
-    """
+    """Checks directories, and caches valid ones: agents run many commands in one directory."""
 
     def __init__(self) -> None:
         self._good: BoundedDict[str, float] = BoundedDict(REMEMBERED_MAX)
 
     async def check(self, path: str) -> None:
-        """Raise `RpcError` as `check_directory` does."""
         await self._find(path, check_directory)
 
     async def nearest(self, path: str) -> str:
-        """Return `path`, or its nearest parent that exists. Raises `RpcError` as `check` does."""
+        """Return `path`, or its nearest parent that exists."""
         return await self._find(path, _check_nearest)
 
     async def _find(self, path: str, find: Callable[[str], str]) -> str:
@@ -122,7 +115,6 @@ def directory_of(cwd: str | None, cwd_bytes: bytes | None) -> str | None:
 
 
 def check_command(command: str, args: list[str] | None) -> None:
-    """Raise `RpcError` (-32602) if the command is blank, or if a word has a NUL character."""
     if not command.strip():
         raise RpcError(
             INVALID_PARAMS,
@@ -145,10 +137,9 @@ def check_size(
     """Raise `RpcError` (-32602) if arguments and environment are too large for execve(2).
 
     See execve(2), "Limits on size of arguments and environment". Without `args`, `command` is shell
-    text, which may have any size. `rlimits` are the program's resource limits (number, soft limit,
-    hard limit), of which the stack limit matters.
+    text, which may have any size: it does not count where it is read from a file.
     """
-    words = ("/bin/sh",) if args is None else (command, *args)
+    words = _shell_words(command) if args is None else (command, *args)
     limit = total_bytes_max(rlimits)
     # The kernel counts each string with its NUL and a pointer, and the program's path once more.
     size = (_POINTER_BYTES + 1) * (len(words) + len(env) + 1)
@@ -167,12 +158,14 @@ def check_size(
         )
 
 
-def _check_string(string: str, what: str) -> int:
-    """Return the size in bytes of one argument or variable of a program.
+def _shell_words(text: str) -> tuple[str, ...]:
+    shell = ("/bin/sh", "-c")
+    is_short = len(text) <= ARGUMENT_BYTES_MAX and len(os.fsencode(text)) <= ARGUMENT_BYTES_MAX
+    return (*shell, text) if is_short else shell
 
-    Raises `RpcError` (-32602) if execve(2) does not accept a string of this size. `what` says what
-    the string is, for the error message.
-    """
+
+def _check_string(string: str, what: str) -> int:
+    """Return the size in bytes of an argument or variable. Raises `RpcError` if it is too large."""
     # Encoding takes long, and is not needed if the string has too many characters already.
     size = len(string) if len(string) > STRING_BYTES_MAX else len(os.fsencode(string))
     if size > STRING_BYTES_MAX:
@@ -185,11 +178,7 @@ def _check_string(string: str, what: str) -> int:
 
 
 def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
-    """Return the maximum size of arguments and environment together, in bytes.
-
-    `rlimits` are the program's resource limits (number, soft limit, hard limit), of which the stack
-    limit matters.
-    """
+    """Return the maximum size of arguments and environment together, in bytes."""
     if not linux.AVAILABLE:
         return os.sysconf("SC_ARG_MAX")
     own, _ = resource.getrlimit(resource.RLIMIT_STACK)
@@ -199,10 +188,7 @@ def total_bytes_max(rlimits: Iterable[tuple[int, int, int]]) -> int:
 
 
 def check_environment(env: Iterable[tuple[str, str | None]]) -> None:
-    """Raise `RpcError` (-32602) if a variable in `env` is not possible in an environment.
-
-    A name must not be empty or contain `=`; neither a name nor a value may contain NUL.
-    """
+    """Raise `RpcError` (-32602) if a variable in `env` is not possible in an environment."""
     for name, found in env:
         value = found or ""
         if not name or "=" in name or "\0" in name + value:

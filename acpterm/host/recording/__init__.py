@@ -1,9 +1,1 @@
-"""Recordings of terminals as asciicast files.
-
-- `recorder`: records the output of terminals continuously, while the setting `record` is on.
-- `cast_file`: the file of one recording: names, limits, and writing in threads.
-- `asciicast`: converts a terminal's output to lines of asciicast v2, for recordings and exports.
-- `library`: lists and reads the files of recordings, for the user's clients.
-
-`client.asciicast` parses asciicasts, and so does `js/cast.js` of the page.
-"""
+"""Recordings of terminals as asciicast files."""

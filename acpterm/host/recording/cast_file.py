@@ -22,8 +22,8 @@ import time
 from collections import deque
 from typing import Final
 
+from acpterm.asciicast import MARKER, Encoder, RawEvent
 from acpterm.config import Settings, default_record_dir
-from acpterm.host.recording.asciicast import MARKER, Encoder, Event
 from acpterm.terminal.terminal import Terminal
 
 _FULL_MARKER_BYTES: Final = 256  # reserved for the marker that says that the file is full
@@ -34,13 +34,10 @@ AGENT_SUFFIX: Final = "-agent.cast"
 
 
 class CastFile:
-    """The file of one recording. Its methods run in threads, since they may wait for the disk.
+    """The file of one recording. Its methods run in threads, since they may wait for the disk."""
 
-    States: *new*; *open*, from `open` or `resume` on; *closed*, once `close` was called, the file
-    is full, or a method has raised `OSError`. Only an open file is written. If `close` was called
-    first, `open` and `resume` do nothing. The *pending* events are those that the recording has
-    added to `events`, and that are not written yet.
-    """
+    # States: *new*; *open*, from `open` or `resume` on; *closed*, once `close` was called, the file
+    # is full, or a method has raised `OSError`. Only an open file is written.
 
     # Held while old files are counted and a new one is created.
     _creating: Final = threading.Lock()
@@ -51,7 +48,7 @@ class CastFile:
         self._encoder: Final = Encoder()
         self._lock: Final = threading.Lock()
         #: The events to be written, in order. Each call of `write` writes all of them.
-        self.events: Final[deque[Event]] = deque()
+        self.events: Final[deque[RawEvent]] = deque()
         #: Whether the next write, or the one in progress, closes the file.
         self.closing = False
         #: Whether the file has been created.
@@ -64,11 +61,7 @@ class CastFile:
         self.buffered_bytes = 0
 
     def open(self, first: bytes) -> None:
-        """Create the file, with `first` as its first line. Raises `OSError` if that fails.
-
-        Before that, remove the oldest recordings of the same kind, an agent's or the user's, to
-        stay within the limit `record_files` (see `_remove_old`).
-        """
+        """Create the file, and remove the oldest ones beyond `record_files`. Raises `OSError`."""
         with self._lock, self._creating:
             if self.closing:
                 return
@@ -86,11 +79,7 @@ class CastFile:
             self._append(first)
 
     def resume(self, size: int) -> None:
-        """Open the file that the previous worker wrote, and truncate it to `size` bytes.
-
-        Raises `OSError` if the file cannot be opened, is no regular file, or has fewer than `size`
-        bytes.
-        """
+        """Open the file of the previous worker, cut to `size` bytes. Raises `OSError`."""
         with self._lock:
             if self.closing:
                 return
@@ -107,11 +96,7 @@ class CastFile:
             self.size = size
 
     def write(self) -> bool:
-        """Write the pending events; return whether the file is still open.
-
-        The file is closed when it is full, or after `close` was called. Raises `OSError` if the
-        events cannot be written.
-        """
+        """Write the pending events; return whether the file is still open. Raises `OSError`."""
         with self._lock:
             if self._fd < 0:
                 return False
@@ -122,7 +107,7 @@ class CastFile:
                 lines.append(self._encoder.encode(event))
                 room -= len(lines[-1])
                 if room < 0:
-                    last = Event(event.time, MARKER, b"the recording ends here: it is full")
+                    last = RawEvent(event.time, MARKER, b"the recording ends here: it is full")
                     lines[-1] = self._encoder.encode(last)
             if self.closing:
                 lines.append(self._encoder.finish())
@@ -133,7 +118,6 @@ class CastFile:
             return self._fd >= 0
 
     def close(self) -> None:
-        """Write the pending events, and close the file. Raises `OSError` as `write` does."""
         self.closing = True
         self.write()
 
@@ -156,7 +140,6 @@ class CastFile:
 
 
 def path_of(terminal: Terminal, settings: Settings, *, is_agents: bool) -> str:
-    """Return the path of a recording; `is_agents`: whether an agent created the terminal."""
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(terminal.started))
     directory = settings.record_dir or default_record_dir()
     return os.path.join(directory, f"{when}-{terminal.id}{AGENT_SUFFIX if is_agents else SUFFIX}")
@@ -182,12 +165,7 @@ def _open_directory(path: str) -> int:
 
 
 def _remove_old(directory: int, number: int, *, is_agents: bool) -> None:
-    """Remove the oldest recordings in a directory, so that at most `number` are left.
-
-    `directory` is the directory's descriptor. If `is_agents`, only recordings of terminals that
-    agents created are counted and removed; otherwise only those of terminals that the user created.
-    A recording that is being written is counted, but not removed.
-    """
+    """Remove the oldest recordings of one kind, except those that are being written."""
     found = filter(NAME.fullmatch, os.listdir(directory))
     names = sorted(name for name in found if name.endswith(AGENT_SUFFIX) == is_agents)
     surplus = len(names) - number

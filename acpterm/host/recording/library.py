@@ -30,7 +30,7 @@ _STAMP_CHARS: Final = len("20260131T103000Z-")
 
 
 class Header(msgspec.Struct):
-    """The first line of a recording: the terminal's columns and rows, and the command as title."""
+    """The first line of a recording."""
 
     width: int
     height: int
@@ -38,11 +38,7 @@ class Header(msgspec.Struct):
 
 
 class Recording(NamedTuple):
-    """A recording: its file's name, the terminal's id, and whether an agent created the terminal.
-
-    `started` is in seconds since 1970, `size` in bytes, and `seconds` is the duration. `header` and
-    `seconds` are None if the file does not have them in a valid form.
-    """
+    """A recording; `header` and `seconds` are None if the file has no valid ones."""
 
     name: str
     terminal: str
@@ -61,10 +57,7 @@ class Listing(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece of a recording: `text`, its `end` in the file, and the file's `size`, in bytes.
-
-    `end` is the offset at which the next piece begins.
-    """
+    """A piece of a recording, the offset of the next one, and the size of the file."""
 
     text: str
     end: int
@@ -72,11 +65,7 @@ class Piece(NamedTuple):
 
 
 def list_recordings(directory: str) -> Listing:
-    """Return the newest `LISTED_MAX` recordings, and the number of older ones.
-
-    A recording that cannot be read is left out of the list. A directory that does not exist has no
-    recordings. Raises `OSError` if the directory cannot be read.
-    """
+    """Return the newest recordings that can be read. Raises `OSError`."""
     try:
         names = sorted(filter(NAME.fullmatch, os.listdir(directory)), reverse=True)
     except FileNotFoundError:
@@ -87,12 +76,7 @@ def list_recordings(directory: str) -> Listing:
 
 
 def read_piece(directory: str, name: str, offset: int) -> Piece:
-    """Return the piece of a recording that begins at `offset`: at most `PIECE_BYTES` bytes.
-
-    A piece ends with a whole character: the first bytes of a character that does not fit are left
-    to the next piece. Raises `OSError` if the file cannot be read, such as `FileNotFoundError` if
-    `name` is not that of a recording.
-    """
+    """Return at most `PIECE_BYTES` from `offset` on, in whole characters. Raises `OSError`."""
     if not NAME.fullmatch(name):
         raise FileNotFoundError(f"{name!r} is not the name of a recording")
     with _opened(directory) as fd, _file(fd, name) as (file, size):
@@ -103,10 +87,6 @@ def read_piece(directory: str, name: str, offset: int) -> Piece:
 
 
 def _recording(directory: int, name: str) -> Recording | None:
-    """Return the recording in the file `name`; None if the file cannot be read or was removed.
-
-    `directory` is the directory's descriptor.
-    """
     is_agents = name.endswith(AGENT_SUFFIX)
     try:
         started = time.strptime(name[: _STAMP_CHARS - 1], _STARTED)
@@ -134,11 +114,7 @@ def _header(line: bytes) -> Header | None:
 
 
 def _last_time(file: int, size: int) -> float | None:
-    """Return the time of the last event, in seconds: the duration of the recording.
-
-    `file` is the file's descriptor, and `size` its size in bytes. Return 0 if there is no event,
-    and None if the last event cannot be parsed.
-    """
+    """Return the duration in seconds; None if the last event cannot be parsed."""
     for most in _LAST_LINE_BYTES:
         # Skip an incomplete line, which is still being written.
         lines = os.pread(file, most, max(0, size - most)).split(b"\n")[:-1]
@@ -167,11 +143,7 @@ def _opened(directory: str) -> Iterator[int]:
 
 @contextmanager
 def _file(directory: int, name: str) -> Iterator[tuple[int, int]]:
-    """Open the file `name` during the block; yield the file's descriptor and its size in bytes.
-
-    `directory` is the directory's descriptor. Raises `OSError` if the file cannot be opened, or is
-    no regular file.
-    """
+    """Open a regular file of the directory `directory`; yield its descriptor and size."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(name, flags, dir_fd=directory)
     try:

@@ -31,9 +31,10 @@ from typing import Final, TypeAlias
 import structlog
 import trio
 
+from acpterm.asciicast import INPUT, MARKER, RawEvent, header
 from acpterm.config import Settings
-from acpterm.host.recording.asciicast import INPUT, MARKER, Event, Walk, ending, header
 from acpterm.host.recording.cast_file import CastFile, path_of
+from acpterm.host.recording.walk import Walk, ending
 from acpterm.host.state.records import RecordingRecord
 from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.terminal import Terminal
@@ -50,12 +51,7 @@ _log = structlog.get_logger("acpterm.recording")
 
 
 class Recorder:
-    """Starts and resumes the recordings of a host's terminals.
-
-    A recording that is cancelled may write pending output for `close_timeout_s` seconds. At most
-    `input_bytes_max` bytes of input may wait to be written to the file of a recording. A marker
-    replaces input that would exceed this limit.
-    """
+    """Starts and resumes the recordings of a host's terminals."""
 
     def __init__(
         self,
@@ -80,17 +76,13 @@ class Recorder:
         on_failure: Callable[[], None] = lambda: None,
         on_progress: OnProgress = lambda _: None,
     ) -> str:
-        """Record `terminal` from its beginning, in a task of `nursery`; return the file's path.
-
-        Call this right after the terminal was created, before its ring drops output. `command` and
-        `env` are for the file's `header`. `is_agents`: whether an agent created the terminal.
-        `on_failure` is called if the file cannot be created. `on_progress` is called after each
-        write with the record that `resume` needs, and with None when the recording ends.
-        """
+        """Record a terminal from its beginning; return the file's path."""
+        # To be called before the ring drops output. `on_progress` gets what `resume` needs after
+        # each write, and None at the end.
         file = CastFile(path_of(terminal, self._settings, is_agents=is_agents), self._settings)
         walk = Walk(terminal)
         recording = self._new(terminal, file, walk, on_failure, on_progress)
-        first = header(terminal, walk.size, command=command, env=env)
+        first = header(terminal.started, walk.size, command=command, env=env)
         nursery.start_soon(recording.run, partial(file.open, first))
         return file.path
 
@@ -103,12 +95,8 @@ class Recorder:
         nursery: trio.Nursery,
         on_progress: OnProgress,
     ) -> None:
-        """Continue the recording of a terminal in the file at `path`, after a take-over.
-
-        `progress` is the last record that the previous worker passed to `on_progress` and stored.
-        The new `on_progress` is called as in `start`. Output that the previous worker has not
-        recorded gets the time of the take-over.
-        """
+        """Continue a recording of the previous worker."""
+        # Output that it has not recorded gets the time of the take-over.
         file = CastFile(path, self._settings)
         walk = Walk(terminal, progress.position)
         recording = self._new(terminal, file, walk, lambda: None, on_progress)
@@ -139,12 +127,7 @@ class Recorder:
 
 
 class _Recording:
-    """The recording of one terminal: reads the output with `walk`, and writes it to `file`.
-
-    `has_exit` becomes true when the exit status is in the file, or in an event that waits to be
-    written. `threads` limits the number of writing threads. The two callbacks are those of
-    `Recorder.start`.
-    """
+    """The recording of one terminal."""
 
     def __init__(
         self,
@@ -166,20 +149,16 @@ class _Recording:
         self._close_timeout_s = close_timeout_s
         self._input_bytes_max = input_bytes_max
         self.walk = walk
-        self._inputs: deque[tuple[int, Event]] = deque()  # each with its position in the output
+        self._inputs: deque[tuple[int, RawEvent]] = deque()  # each with its position in the output
         self._input_bytes = 0
         self.has_exit = False
 
     def record_input(self, piece: bytes, echoed: bool) -> None:
-        """Record the input `piece` if the terminal has echoed it: passwords are not echoed.
-
-        If too much input is pending, record a marker instead. The terminal's keyboard calls this
-        for each input that the PTY has taken (`keyboard.Listener`).
-        """
+        """Record input that the terminal has echoed: passwords are not echoed."""
         if not echoed:
             return
         timeline = self._terminal.timeline
-        event = Event(time.monotonic() - timeline.start, INPUT, piece)
+        event = RawEvent(time.monotonic() - timeline.start, INPUT, piece)
         if self._input_bytes + len(piece) > self._input_bytes_max:
             if self._inputs[-1][1].code == MARKER:
                 return
@@ -188,10 +167,7 @@ class _Recording:
         self._inputs.append((timeline.end, event))
 
     async def run(self, open_file: Callable[[], None]) -> None:
-        """Open the file by calling `open_file`, and write it until the recording ends.
-
-        Errors are logged, not raised. When cancelled, first write the pending output.
-        """
+        """Write the file until the recording ends; when cancelled, write what is pending."""
         try:
             try:
                 await self._in_thread(open_file)
@@ -218,7 +194,6 @@ class _Recording:
                 self._terminal.keyboard.listeners.remove(self.record_input)
 
     async def _follow(self) -> None:
-        """Write the terminal's output continuously, until the output ends or the file is full."""
         while True:
             is_last = self._terminal.output_closed
             if not await self._write() or is_last:
@@ -230,21 +205,14 @@ class _Recording:
                     await self._terminal.wait_changed()
 
     def _unwritten(self) -> int:
-        """Return how many bytes of output are not written yet.
-
-        If no more output can follow, or if the program has exited and its exit status is not
-        written yet, return `BATCH_BYTES`, so that the caller writes at once.
-        """
+        """Return how many bytes of output are not written; `BATCH_BYTES` if there is no waiting."""
         terminal = self._terminal
         if terminal.output_closed or (terminal.exit is not None and not self.has_exit):
             return BATCH_BYTES
         return terminal.timeline.end - self.walk.position
 
     async def _write(self) -> bool:
-        """Write all output and input that has come until now, and the exit status if there is one.
-
-        Return whether the file is still open.
-        """
+        """Write all that has come until now; return whether the file is still open."""
         until, status = self._terminal.timeline.end, self._terminal.exit
         while self._queue_batch(until):
             if not await self._write_file():
@@ -256,7 +224,6 @@ class _Recording:
         return True
 
     async def _write_file(self) -> bool:
-        """Write the file's pending events in a thread; return whether the file is still open."""
         position = self.walk.position
         if not await self._in_thread(self._file.write):
             return False
@@ -268,11 +235,7 @@ class _Recording:
         self._on_progress(RecordingRecord(position=position, size=size, has_exit=self.has_exit))
 
     def _queue_batch(self, until: int) -> int:
-        """Add the next events, up to the position `until`, to `CastFile.events`.
-
-        The events are output, changes of size, and input, in order. Stops after about `BATCH_BYTES`
-        bytes. Returns the size of the added events in bytes; 0 if there are no more events.
-        """
+        """Add the next events, some `BATCH_BYTES`, to the file's; return their size."""
         size = 0
         while size < BATCH_BYTES:
             input_at = self._inputs[0][0] if self._inputs else until + 1

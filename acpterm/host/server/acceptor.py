@@ -29,11 +29,7 @@ Serve = Callable[[trio.SocketStream], Awaitable[None]]
 
 
 class Acceptor:
-    """Accepts connections of one kind: agents' or those of the user's clients.
-
-    Each connection is served by `serve`, in a task of the nursery `connections`. While the reserve
-    of descriptors is incomplete, connections are served if `reserved` is true, and else refused.
-    """
+    """Accepts connections; with `reserved` also while the reserve of descriptors is incomplete."""
 
     def __init__(self, serve: Serve, connections: trio.Nursery, *, reserved: bool) -> None:
         self._serve: Final = serve
@@ -42,7 +38,7 @@ class Acceptor:
         self._refusing = 0
 
     async def run(self, listener: trio.SocketListener) -> None:
-        """Accept connections from `listener` until it is closed."""
+        """Accept connections until the listener is closed."""
         while True:
             try:
                 stream = await self._accept(listener)

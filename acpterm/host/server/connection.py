@@ -60,36 +60,24 @@ _log = structlog.get_logger("acpterm.connection")
 
 
 class _NoContext:
-    """A context that does nothing, for a connection that was abandoned (`Connection.abandon`).
-
-    It replaces the connection's former context (the state of the peer), which another connection
-    serves from now on. So the former context is not closed when the abandoned connection ends.
-    Responses to requests that are still pending on the abandoned connection have no effect, since
-    its peer is gone.
-    """
+    """The context of an abandoned connection, whose own one another connection serves now."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings: Final = settings
         self.sender: Final = Sender()
 
     def flush_state(self) -> None:
-        """Do nothing: the peer is gone, so no response to it has to wait for stored state."""
+        """Do nothing: no response to the peer, which is gone, has to wait for stored state."""
 
     def close(self) -> None:
         """Do nothing."""
 
 
 class Connection:
-    """The host's end of one connection: serves the peer at the other end of `stream`.
+    """The host's end of one connection."""
 
-    `context` is the peer's state, which handlers get. `methods` are those that the peer may call.
-    `name` is for logs. `high` is the high-water mark of the send queue, in bytes. `store` is the
-    worker's store in the keeper, if any: what was put into the store is sent to the keeper before
-    any later response is sent to the peer.
-
-    No object that a connection refers to may refer back to it: without reference cycles the
-    connection's memory is freed at once, not by the next garbage collection.
-    """
+    # No object that a connection refers to may refer back to it: without reference cycles the
+    # connection's memory is freed at once, not by the next garbage collection.
 
     def __init__(
         self,
@@ -119,11 +107,7 @@ class Connection:
         self._reading.cancel()
 
     def serve_as(self, context: ConnectionContext, name: str) -> None:
-        """Resume an agent's earlier connection: call handlers with its `context` from now on.
-
-        The context that handlers were called with until now is not closed. `name` is the id of the
-        earlier connection, for logs.
-        """
+        """Resume an agent's earlier connection: call handlers with its `context` from now on."""
         self._set_context(context)
         self._log = _log.bind(connection=name)
         self._log.info("connection resumed")
@@ -138,10 +122,7 @@ class Connection:
         context.sender.connect(self._queue)
 
     async def serve(self) -> None:
-        """Serve the peer until it disconnects or `close` is called, then close the stream.
-
-        If cancelled, close the context and send nothing more.
-        """
+        """Serve the peer until it disconnects or `close` is called, then close the stream."""
         self._log.info("connection opened")
         try:
             async with self._stream, trio.open_nursery() as nursery:

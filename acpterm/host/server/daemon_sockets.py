@@ -31,11 +31,7 @@ _LOCKS: Final = {"agent": "lock", "user": "lock/user"}
 
 
 class Listening:
-    """The listening sockets of one `kind`, which is `agent` or `user`, at `path`.
-
-    `bound` is the listener of a socket that acpterm has bound, in this worker or (`is_restored`) in
-    a previous worker. `bound` is None if the service manager has handed over the sockets.
-    """
+    """The sockets of `agent` or `user`; `bound` is None if the service manager has handed them."""
 
     def __init__(
         self,
@@ -55,7 +51,7 @@ class Listening:
         self._kind = kind
 
     def store(self, store: StateStore) -> None:
-        """Store the socket and its lock in `store`, if acpterm has bound the socket."""
+        """Store the socket and its lock, if acpterm has bound the socket."""
         if self.bound is None:
             return
         inode, lock = self.bound.handover()
@@ -65,11 +61,7 @@ class Listening:
         store.put(f"{LISTEN_PREFIX}{self._kind}", record.encode(), fds)
 
     def rebind(self, store: StateStore) -> trio.SocketListener | None:
-        """If the socket file was removed, listen again: return the new listener, otherwise None.
-
-        The new socket is stored in `store`. Raises `ListenError` if the file cannot be created, and
-        `OSError` if no descriptor is left to check whether the file was removed.
-        """
+        """If the socket file was removed, listen again. Raises `ListenError` and `OSError`."""
         if self.bound is None or not self.bound.is_removed():
             return None
         sock = self.bound.listen_again()
@@ -82,7 +74,6 @@ class Listening:
         return listener
 
     def remove(self) -> None:
-        """Remove the socket file and its lock, if acpterm has bound the socket."""
         if self.bound is not None:
             self.bound.close()
 
@@ -96,27 +87,22 @@ class Sockets:
         self._kinds = agent, user
 
     def has_queued(self) -> bool:
-        """Return whether any connections are waiting to be accepted."""
         return has_queued([*self.agent.listeners, *self.user.listeners])
 
     def store(self, store: StateStore) -> None:
-        """Put the sockets that this worker has bound into `store`, the keeper's store."""
         for kind in self._kinds:
             if not kind.is_restored:
                 kind.store(store)
 
     def remove(self, *, new_only: bool = False) -> None:
-        """Remove the sockets that acpterm has bound.
-
-        If `new_only` is true, keep the sockets that an earlier worker has bound.
-        """
+        """Remove the sockets that acpterm (with `new_only`: this worker) has bound."""
         for kind in self._kinds:
             if not (new_only and kind.is_restored):
                 kind.remove()
 
 
 def has_queued(listeners: Sequence[trio.SocketListener]) -> bool:
-    """Return whether connections to any of `listeners` are waiting to be accepted."""
+    """Return whether connections are waiting to be accepted."""
     poll = select.poll()
     for listener in listeners:
         poll.register(listener.socket.fileno(), select.POLLIN)
@@ -129,13 +115,9 @@ def open_sockets(
     entries: Mapping[str, StoredEntry],
     pid: int,
 ) -> Sockets:
-    """Return all sockets: take those in the keeper's store, and bind those that are missing.
-
-    `entries` is the store. `records` has the records of the sockets that a previous worker has
-    bound, by their keys in the store. The service manager has handed over all other sockets in the
-    store. `pid` is the pid of the daemon. Raises `ListenError` if a socket cannot be bound; a
-    socket that this call has bound before is then removed.
-    """
+    """Take the sockets in the keeper's store, and bind those that are missing."""
+    # Those without a record were handed over by the service manager. Raises `ListenError`; what was
+    # bound until then is removed.
     handed = [
         socket.socket(fileno=fd)
         for key, entry in entries.items()

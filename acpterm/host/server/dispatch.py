@@ -16,11 +16,7 @@ from acpterm.runtime.send_queue import SendQueue
 
 
 class Method(NamedTuple):
-    """One method: the type of its params, and its handler.
-
-    The handler gets the context and the decoded params. It returns the result, or a coroutine that
-    returns the result if the handler has to wait. The handler of a notification returns nothing.
-    """
+    """One method. The handler gets context and params; it returns the result, or a coroutine."""
 
     params: type[Wire]
     handle: Callable[..., Any]
@@ -44,16 +40,12 @@ class MethodTable(NamedTuple):
 
 
 class Sender:
-    """Sends notifications to one peer, whose send queue changes when the peer reconnects.
-
-    While there is no send queue, notifications are dropped, and `drain` returns at once.
-    """
+    """Sends notifications to one peer; drops them while the peer is disconnected."""
 
     def __init__(self) -> None:
         self._queue: SendQueue | None = None
 
     def connect(self, queue: SendQueue) -> None:
-        """Send notifications to `queue` from now on."""
         self._queue = queue
 
     def disconnect(self, queue: SendQueue) -> None:
@@ -75,7 +67,7 @@ class Sender:
 
 
 class ConnectionContext(Protocol):
-    """The state of one connection's peer. Each handler gets this state as its first argument."""
+    """The state of one connection's peer, which each handler gets."""
 
     @property
     def settings(self) -> Settings:

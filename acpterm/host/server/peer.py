@@ -25,15 +25,12 @@ _SO_PEERPIDFD: Final = 77
 
 
 class PeerProcess:
-    """The process that connected `stream`, distinguished from later processes with the same pid.
+    """The process that connected a stream, by its pidfd or else its start time."""
 
-    The process is identified by a pidfd, or by its start time if the system has no pidfds. `pid` is
-    0 if the process cannot be seen. The constructor raises `OSError` if no descriptor is left, not
-    even a reserved one (`runtime.descriptors`).
-    """
+    # The constructor raises `OSError` if no descriptor is left, not even a reserved one.
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.pid: Final = peer_of(stream.socket).pid or 0
+        self.pid: Final = peer_of(stream.socket).pid or 0  # 0 if the process cannot be seen
         self._pidfd = -1
         self._is_gone = False
         self.identity: ProcStat | None = None

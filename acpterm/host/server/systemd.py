@@ -23,12 +23,7 @@ class ActivationError(Exception):
 
 
 def check_handed(environ: Mapping[str, str]) -> int:
-    """Return how many descriptors, from `FIRST` on, systemd has handed over to this process.
-
-    `environ` is the environment of this process. The descriptors are left unchanged, for the keeper
-    that this process becomes. Raises `ActivationError` for a descriptor that is neither a listening
-    Unix stream socket nor stored by an earlier keeper.
-    """
+    """Return how many descriptors systemd has handed over. Raises `ActivationError`."""
     if environ.get("LISTEN_PID") != str(os.getpid()):
         return 0
     count = environ.get("LISTEN_FDS", "0")

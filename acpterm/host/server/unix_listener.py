@@ -32,10 +32,7 @@ BACKLOG: Final = 4096
 
 
 class UnixListener:
-    """A listening socket at `path`: locked by `lock`, bound by `listen`, removed by `close`.
-
-    `pid` is the daemon's, and is written to the lock file for the error messages of other daemons.
-    """
+    """A listening socket: locked by `lock`, bound by `listen`, removed by `close`."""
 
     def __init__(self, path: str, pid: int) -> None:
         self.path = path
@@ -45,27 +42,18 @@ class UnixListener:
 
     @classmethod
     def restored(cls, path: str, pid: int, inode: tuple[int, int], lock: int) -> Self:
-        """Return the listener of the previous worker.
-
-        `inode` and `lock` are what the previous worker's `handover` returned.
-        """
+        """Return the listener of the previous worker, from its `handover`."""
         listener = cls(path, pid)
         listener._inode, listener._lock = inode, lock
         return listener
 
     def handover(self) -> tuple[tuple[int, int], int]:
-        """Return what the next worker needs to remove the socket.
-
-        This is the socket file's device and inode, and the descriptor of the lock file.
-        """
+        """Return the socket file's device and inode, and the descriptor of the lock."""
         assert self._inode is not None  # noqa: S101  it listens, for the type checker
         return self._inode, self._lock
 
     def close(self) -> None:
-        """Remove the socket file and the lock file, if they are still ours; release the lock.
-
-        Idempotent.
-        """
+        """Remove the socket file and the lock file, if they are still ours. Idempotent."""
         if self._inode is not None:
             with contextlib.suppress(OSError):
                 found = os.lstat(self.path)
@@ -80,21 +68,14 @@ class UnixListener:
             self._lock = -1
 
     def lock(self) -> None:
-        """Take the lock, unless it was taken before.
-
-        Raises `ListenError` if another daemon has the lock, or if a system call fails.
-        """
+        """Take the lock, unless it was taken before. Raises `ListenError`."""
         if self._lock < 0:
             with self._naming_the_path():
                 make_private_dir(os.path.dirname(os.path.abspath(self.path)))
                 self._take_lock()
 
     def listen(self) -> socket.socket:
-        """Take the lock, bind and listen; return the socket.
-
-        Raises `ListenError` if another daemon has the lock, if another program listens on the path,
-        if the file at the path is no socket, or if a system call fails.
-        """
+        """Take the lock, bind and listen. Raises `ListenError`."""
         self.lock()
         with self._naming_the_path():
             self._remove_stale()
@@ -109,12 +90,9 @@ class UnixListener:
             raise ListenError(f"cannot listen on {self.path}: {what}") from error
 
     def is_removed(self) -> bool:
-        """Return whether our socket file was removed, and no program listens at its path.
-
-        A new socket file on which no program listens is treated as removed: it may be from a worker
-        that bound the path again and died before it could store the socket. Raises `OSError` if no
-        descriptor is left for the check.
-        """
+        """Return whether our socket file is gone, and no program listens at its path."""
+        # A file on which no program listens may be from a worker that bound the path again and died
+        # before it could store the socket.
         try:
             found = os.lstat(self.path)
         except FileNotFoundError:
@@ -128,10 +106,7 @@ class UnixListener:
             return probe.connect_ex(self.path) == errno.ECONNREFUSED
 
     def listen_again(self) -> socket.socket:
-        """Bind and listen again after the socket file was removed.
-
-        Returns the new socket. Raises `ListenError` in the same cases as `listen`.
-        """
+        """Bind and listen again after the socket file was removed. Raises `ListenError`."""
         before = self._lock
         is_ours = self._is_lock_file(before)
         with self._naming_the_path():

@@ -2,15 +2,14 @@
 
 A record is encoded as msgpack: an array of the record's version and a map of its fields. Increase
 the version only if a worker could misread the record otherwise: a new field with a default needs no
-new version. Older versions are read; newer versions are refused (`StateVersionError`).
+new version. Fields that this version does not know are ignored. Older versions are read; newer
+versions are refused (`StateVersionError`).
 
 A field `…_at` is in seconds of the boot clock, which cannot be set and is the same for all workers.
 A field `…_time` is in seconds since 1970, for display.
-
-Longer than 300 lines because it has all records: whether an older or newer worker can read what a
-worker stores is decided here, and can be reviewed in one place.
 """
 
+import math
 from typing import Annotated, ClassVar, Final, Self, TypeAlias
 
 import msgspec
@@ -21,9 +20,11 @@ from acpterm.acp.agent_meta import ResourcesParams
 from acpterm.acp.approvals import ApproverKind
 from acpterm.config.profiles import Limits
 from acpterm.config.providers import Isolation
-from acpterm.policy.questions import AnswerDecision, AnsweredBy, Scope
+from acpterm.policy.questions import Answer
 from acpterm.pty.limits import RESOURCES, Cause, ResourceLimits
 from acpterm.runtime.exec_context import ExecContext
+from acpterm.terminal.remote import RemoteProgram
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 
 RequestId: TypeAlias = int | str
@@ -44,28 +45,17 @@ class StateVersionError(StateError):
 
 
 class Record(Struct, kw_only=True, omit_defaults=True):
-    """The base of the records that are stored under a key.
-
-    The record classes of this module that do not derive from `Record` are the types of parts of
-    such records.
-
-    When a record is decoded, fields that this version of acpterm does not know are ignored.
-    """
+    """The base of the records that are stored under a key. All others are parts of such records."""
 
     VERSION: ClassVar[int] = 1
     KIND: ClassVar[str] = ""
 
     def encode(self) -> bytes:
-        """Return the record as bytes for the store."""
         return _encoder.encode((self.VERSION, self))
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Decode a record.
-
-        Raises `StateVersionError` for the record of a newer version, `StateError` for a damaged
-        record.
-        """
+        """Decode a record. Raises `StateVersionError` or `StateError`."""
         try:
             version, fields = _versioned.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -101,7 +91,6 @@ class ContextRecord(Struct, kw_only=True, omit_defaults=True):
         )
 
     def to_context(self) -> ExecContext:
-        """Return the context that was recorded."""
         return ExecContext(
             env={unpack_text(name): unpack_text(value) for name, value in self.env.items()},
             cwd=unpack_text(self.cwd),
@@ -154,18 +143,12 @@ class HttpRecord(Record, kw_only=True, omit_defaults=True):
     now, the socket is closed."""
 
 
-class RightsRecord(Struct, kw_only=True, omit_defaults=True):
-    """What decides which commands an agent's connection may run, and how the user is asked.
-
-    The record of each terminal that the connection creates has these values. When the keeper dies,
-    only the records of terminals may survive, since each one is also in the header of the
-    terminal's ring. The connection is then restored from the record of a terminal, with the rights
-    that the connection had when it created the terminal.
-    """
+class _Rights(Record, kw_only=True, omit_defaults=True):
+    """What decides which commands an agent's connection may run, and how the user is asked."""
 
     programs: list[str] = []
     """The names of the agent's program, by which its profile is selected."""
-    directory: bytes
+    directory: bytes | None = None
     """The directory that the agent works in, by which its profile is selected."""
     approver: ApproverKind | None = None
     """The kind of client that asks the user the connection's questions; None if no client does."""
@@ -173,11 +156,20 @@ class RightsRecord(Struct, kw_only=True, omit_defaults=True):
     """The profile that the user has chosen for the connection; None if the user has chosen none."""
     requested_profiles: list[str] = []
     """The profiles that the client has requested for the connection, in addition."""
+
+
+class RightsRecord(_Rights, kw_only=True, omit_defaults=True):
+    """The rights of a connection when it created a terminal, in the terminal's record.
+
+    When the keeper dies, only the records of terminals may survive, since each one is also in the
+    header of the terminal's ring. The connection is then restored from them.
+    """
+
     workspace: bytes | None = None
     """The directory in which the session's programs may write; None if no client has set it."""
 
 
-class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
+class ConnectionRecord(_Rights, kw_only=True, omit_defaults=True):
     """An agent's connection: its secret, its rights, and the processes that use it."""
 
     KIND: ClassVar[str] = "connection"
@@ -191,18 +183,8 @@ class ConnectionRecord(Record, kw_only=True, omit_defaults=True):
     daemon's context is used then."""
     holders: list[tuple[int, float]] = []
     """The processes that use the connection, as pid and start time: see `AgentConnection`."""
-    programs: list[str] = []
-    """The names of the agent's program, by which its profile is selected."""
-    directory: bytes | None = None
-    """The directory that the agent works in, by which its profile is selected."""
     starts: list[float] = []
-    """When terminals were started, in seconds of the boot clock: see `host.quotas`."""
-    approver: ApproverKind | None = None
-    """The kind of client that asks the user the connection's questions; None if no client does."""
-    profile: str | None = None
-    """The profile that the user has chosen for the connection; None if the user has chosen none."""
-    requested_profiles: list[str] = []
-    """The profiles that the client has requested for the connection, in addition."""
+    """When terminals were started: see `host.quotas`."""
 
 
 class SessionRecord(Record, kw_only=True, omit_defaults=True):
@@ -227,15 +209,6 @@ class SessionRecord(Record, kw_only=True, omit_defaults=True):
     """The SHA-256 of commands that the user has rejected for the session."""
 
 
-class AnswerRecord(Struct, kw_only=True, omit_defaults=True):
-    """The answer to a question: see `policy.questions.Answer`."""
-
-    decision: AnswerDecision
-    by: AnsweredBy
-    scope: Scope = "once"
-    reason: str = ""
-
-
 class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     """A question to the user (`policy.questions.Question`), until the agent's request has ended."""
 
@@ -254,7 +227,7 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
     asked_time: float
     deadline_at: float | None = None
     """The time at which the command is refused without an answer; None for never."""
-    answer: AnswerRecord | None = None
+    answer: Answer | None = None
     """None if the question was not answered yet."""
 
 
@@ -293,13 +266,12 @@ class LimitsRecord(Limits, frozen=True, forbid_unknown_fields=False, kw_only=Tru
 
     @classmethod
     def from_limits(cls, limits: Limits) -> Self | None:
-        """Return a record of the limits that hold while the program runs; None if none is set."""
+        """Return the limits that hold while the program runs; None if none is set."""
         values = {name: getattr(limits, name) for name in ("idle", *RESOURCES)}
         return None if set(values.values()) == {None} else cls(**values)
 
     @property
     def resources(self) -> ResourceLimits:
-        """The limits of the resources that the terminal's processes use."""
         values = {name: getattr(self, name) for name in RESOURCES}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -312,7 +284,7 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     command: str
     cwd: bytes
     cwd_gone: bytes | None = None
-    """The directory of the session if it was gone, so that `cwd` is a parent of it."""
+    """The directory of the session if it was gone: `cwd` is then a parent of it."""
     name: str | None = None
     created_time: float
     started_at: float
@@ -384,16 +356,25 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
 
     def cause_of(self, by: EndedBy | None) -> Cause | None:
-        """Return the limit to report as the cause if `by` is the reason for the program's end.
-
-        Return None if that limit is not set, or if `by` is neither `TIMEOUT` nor `IDLE`: no other
-        reason has a limit. None as `by` means that nothing has killed the program.
-        """
+        """Return the limit to report as the cause of an end `by`; None if that has no limit."""
         if by is EndedBy.TIMEOUT and self.lifetime_limit is not None:
             return Cause(*self.lifetime_limit)
         if by is EndedBy.IDLE and self.limits is not None and self.limits.idle is not None:
             return Cause("idle", self.limits.idle)
         return None
+
+    def spec(self, remote: RemoteProgram | None) -> TerminalSpec:
+        """Return the parameters with which the pool creates the terminal."""
+        end = self.lifetime_end
+        return TerminalSpec(
+            size=(self.cols, self.rows),
+            limit=self.limit,
+            ring_size=self.ring_size,
+            lifetime=math.inf if end is None else end - self.started_at,
+            lifetime_cause=self.cause_of(EndedBy.TIMEOUT),
+            view=self.view,
+            remote=remote,
+        )
 
 
 class LaunchRecord(Record, kw_only=True, omit_defaults=True):
@@ -412,15 +393,26 @@ class LaunchRecord(Record, kw_only=True, omit_defaults=True):
     resources: ResourcesParams | None = None
     """What the request asked of a cluster."""
 
+    @property
+    def words(self) -> tuple[str, list[str] | None]:
+        """The command and its arguments."""
+        args = None if self.args is None else [unpack_text(word) for word in self.args]
+        return unpack_text(self.command), args
+
+    @property
+    def variables(self) -> dict[str, str | None]:
+        """The variables of the request."""
+        return {
+            unpack_text(name): None if value is None else unpack_text(value)
+            for name, value in self.env
+        }
+
 
 def pack_text(text: str) -> bytes:
-    """Encode text from the system: a path, argument or variable that need not be valid UTF-8.
-
-    In such text, Python represents each byte that is not UTF-8 by a lone surrogate.
-    """
+    """Encode text from the system: a path, argument or variable that need not be valid UTF-8."""
+    # Python represents each byte that is not UTF-8 by a lone surrogate.
     return text.encode("utf-8", "surrogatepass")
 
 
 def unpack_text(data: bytes) -> str:
-    """Decode text that `pack_text` has encoded."""
     return data.decode("utf-8", "surrogatepass")

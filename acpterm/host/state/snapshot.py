@@ -35,25 +35,17 @@ V = TypeVar("V")
 
 
 class StoredSession(NamedTuple):
-    """The record of a session, and the records of its tool calls by number."""
-
     record: SessionRecord
     tool_calls: dict[int, ToolCallRecord]
 
 
 class StoredConnection(NamedTuple):
-    """The record of an agent's connection, and the connection's sessions by number."""
-
     record: ConnectionRecord
     sessions: dict[int, StoredSession]
 
 
 class Snapshot:
-    """The records of a store; `unusable` has the keys of the records that cannot be restored.
-
-    `connections`, `terminals`, `launches` and `approvals` are keyed by id, `listeners` by the
-    store's keys.
-    """
+    """The records of a store by id; `unusable` has the keys of those that cannot be restored."""
 
     def __init__(self) -> None:
         self.host: HostRecord | None = None
@@ -67,10 +59,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, entries: Mapping[str, StoredEntry]) -> "Snapshot":
-        """Return the records in `entries`, the entries of a store.
-
-        Raises `StateVersionError` if a newer version of acpterm wrote one of them.
-        """
+        """Return the records of a store. Raises `StateVersionError`."""
         found = cls()
         records = [(*parsed, key) for key in entries if (parsed := parse_key(key))]
         # Parents before their children: connections, sessions, tool calls.
@@ -87,11 +76,7 @@ class Snapshot:
         return found
 
     def _add(self, kind: str, parts: list[str], value: bytes) -> bool:
-        """Add a record to the snapshot; return False if the record is skipped (see the module).
-
-        `kind` and `parts` are the result of `parse_key` for the record's key; `value` is the
-        encoded record.
-        """
+        """Add a record; return False if it is skipped (see the module)."""
         name, *numbers = parts
         if kind == "t":
             return _put(self.terminals, name, _read(TerminalRecord, value))
@@ -126,10 +111,7 @@ def _put(into: dict[K, V], key: K, value: V | None) -> bool:
 
 
 def _read(kind: type[R], value: bytes) -> R | None:
-    """Decode a record of the type `kind`; return None if it is damaged.
-
-    Raises `StateVersionError` if a newer version of acpterm wrote the record.
-    """
+    """Decode a record; None if it is damaged. Raises `StateVersionError`."""
     try:
         return kind.decode(value)
     except StateVersionError:

@@ -44,7 +44,7 @@ class StateStore(Protocol):
         """The entries that the store had when this worker connected to it."""
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
-        """Store a value, with duplicates of `fds`, in place of the previous value of `key`."""
+        """Store a value, with duplicates of `fds`, in place of the previous one."""
 
     def delete(self, key: str) -> None:
         """Delete the value of `key`, if there is one."""
@@ -65,44 +65,31 @@ _APPROVAL: Final = "q/"
 
 
 def connection_key(connection: str) -> str:
-    """Return the key of a connection's record; `connection` is the connection's id."""
     return f"{_CONNECTION}{connection}"
 
 
 def session_key(connection: str, number: int) -> str:
-    """Return the key of a session's record; `number` is the session's number in the connection."""
     return f"{_SESSION}{connection}/{number}"
 
 
 def tool_call_key(connection: str, session: int, call: int) -> str:
-    """Return the key of a tool call's record.
-
-    `session` is the number of the session in the connection, and `call` that of the tool call in
-    the session.
-    """
     return f"{_TOOL_CALL}{connection}/{session}/{call}"
 
 
 def terminal_key(terminal: str) -> str:
-    """Return the key of a terminal's record; `terminal` is the terminal's id."""
     return f"{_TERMINAL}{terminal}"
 
 
 def launch_key(terminal: str) -> str:
-    """Return the key of a terminal's `LaunchRecord`; `terminal` is the terminal's id."""
     return f"{_LAUNCH}{terminal}"
 
 
 def approval_key(question: str) -> str:
-    """Return the key of a question's record; `question` is the question's id."""
     return f"{_APPROVAL}{question}"
 
 
 def parse_key(key: str) -> tuple[str, list[str]] | None:
-    """Return the kind of a record's key (`c`, `s`, `k`, `t`, `l`, `q`), and the key's other parts.
-
-    Return None for a key of another form, such as `host` or `listen/agent`.
-    """
+    """Return the kind and the other parts of a record's key; None for keys of another form."""
     kind, *parts = key.split("/")
     count = {"c": 1, "s": 2, "k": 3, "t": 1, "l": 1, "q": 1}.get(kind)
     if count != len(parts) or not all(part.isdigit() for part in parts[1:]):

@@ -20,25 +20,23 @@ Encode: TypeAlias = Callable[[], bytes]
 
 
 class StateWriter:
-    """Writes the records of this worker to `store`, the keeper's store."""
-
     def __init__(self, store: StateStore) -> None:
         self._store: Final = store
         self._dirty: dict[str, Encode | None] = {}
         self._wakeup: Final = trio.lowlevel.ParkingLot()
 
     def changed(self, key: str, encode: Encode) -> None:
-        """Make the next flush store the record that `encode` returns, under the key `key`."""
+        """Store what `encode` returns at the next flush."""
         self._dirty[key] = encode
         self._wakeup.unpark_all()
 
     def removed(self, key: str) -> None:
-        """Make the next flush delete the record of `key` from the store."""
+        """Delete the record at the next flush."""
         self._dirty[key] = None
         self._wakeup.unpark_all()
 
     def discard(self, key: str) -> None:
-        """Make a dirty `key` clean without a write, for a record that the keeper deletes itself."""
+        """Forget a change to a record that the keeper deletes itself."""
         self._dirty.pop(key, None)
 
     def flush(self) -> None:

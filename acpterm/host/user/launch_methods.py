@@ -7,8 +7,11 @@ record.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
-from acpterm.acp.agent_meta import ResourcesParams, variable_of
+import msgspec
+
+from acpterm.acp.agent_meta import CreateMeta, variable_of
 from acpterm.acp.user_api import (
     InspectResponse,
     LaunchInfo,
@@ -20,16 +23,13 @@ from acpterm.acp.user_api import (
 from acpterm.host.access import Need
 from acpterm.host.audit_trail import command_fields
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.host_state import HostState
-from acpterm.host.launch.command import summary
+from acpterm.host.launch.launch import Launch
 from acpterm.host.launch.placement import Placement, resources_of
-from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.registry import TerminalRegistry
-from acpterm.host.state.records import ContextRecord, LaunchRecord, pack_text, unpack_text
+from acpterm.host.state.records import LaunchRecord
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote, readable
 from acpterm.providers.provider import NAMES, is_place
-from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
 
@@ -39,95 +39,63 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
     Raises `RpcError`: -32602 for invalid params, such as a name that another terminal has; -32603
     if the provider cannot be used, or the program cannot be started.
     """
-    host, settings = user.host, user.settings
-    request = LaunchRequest(
-        settings,
-        user.context,
+    launch = Launch(
+        settings=user.settings,
+        context=user.context,
         command=params.command,
         args=params.args,
-        env=[*map(variable_of, params.env)],
+        env=dict(map(variable_of, params.env)),
         cwd=params.cwd or user.context.cwd,
-        size=(params.cols or settings.cols, params.rows or settings.rows),
+        # The members of both requests, by their names.
+        options=msgspec.convert(params, CreateMeta, from_attributes=True),
         attended=True,
-        stdin=params.stdin,
+        is_removed_at_end=params.remove,
     )
-    request.check_provider(params.provider or "local")
-    with host.registry.reserve_name(params.name) as name:
-        if not is_place(params.provider or "local"):
-            await user.directories.check(request.cwd)
-        record = request.record(summary(params.command, params.args))
-        record.name, record.is_removed_at_end = name, params.remove
-        placement = _users_placement(
-            host,
-            params.provider,
-            request.cwd,
-            resources=params.resources,
-        )
-        _record_create(host, params.command, params.args, request.cwd, placement)
-        terminal = await request.start(host.pool, record, placement, host.state_writer)
-        if params.hold:
-            user.hold_output(terminal, 0)
-        launch = _launch_of(params, user.context, request)
-        entry = TerminalEntry(terminal, record, host.state_writer, launch=launch)
-        host.add(entry, request.env)
-    return host.terminal_info(entry)
+    launch.check()
+    with user.host.registry.reserve_name(params.name) as name:
+        placement = await _placement(user, launch)
+        entry = await _start(user, replace(launch, name=name), placement, hold=params.hold)
+    return user.host.terminal_info(entry)
 
 
-def _record_create(
-    host: HostState, command: str, args: list[str] | None, cwd: str, placement: Placement
-) -> None:
+async def _placement(user: UserConnection, launch: Launch) -> Placement:
+    """Return the placement of a program that the user may start now, and record the create.
+
+    The program may write in its working directory, and use the network. Raises `RpcError`: -32602
+    if the provider is unknown, or does not support what is asked of it, or if the directory cannot
+    be used; -32603 if the provider cannot be used.
+    """
+    host = user.host
+    # The setting `provider` is for agents.
+    provider = launch.options.provider or "local"
+    launch.check_provider(provider)
+    if not is_place(provider):
+        await user.directories.check(launch.cwd)
+    if provider not in (*NAMES, *host.settings.places):
+        known = ", ".join((*NAMES, *host.settings.places))
+        raise RpcError(INVALID_PARAMS, f"provider {quote(provider)} is unknown: there are {known}")
+    resources = resources_of(launch.options.resources)
+    placement = host.policy.placement(provider, launch.cwd, network=True, resources=resources)
     host.trail.record(
         "create",
-        **command_fields(command, args),
-        directory=readable(cwd),
+        **command_fields(launch.command, launch.args),
+        directory=readable(launch.cwd),
         provider=placement.provider.name,
         by="user",
     )
+    return placement
 
 
-def _launch_of(
-    params: UserCreateRequest, context: ExecContext, request: LaunchRequest
-) -> LaunchRecord | None:
-    """Return the launch record of a new terminal; None if the environment is too large to store.
-
-    `params` are those of the create request, and `context` is the client's execution context.
-    `request` is the launch request made from these two; its directory is recorded.
-    """
-    record = ContextRecord.from_context(context._replace(cwd=request.cwd))
-    if record is None:
-        return None
-    return LaunchRecord(
-        command=pack_text(params.command),
-        args=None if params.args is None else [pack_text(word) for word in params.args],
-        env=[
-            (pack_text(name), None if value is None else pack_text(value))
-            for name, value in map(variable_of, params.env)
-        ],
-        context=record,
-        resources=params.resources,
-    )
-
-
-def _users_placement(
-    host: HostState,
-    provider: str | None,
-    cwd: str,
-    *,
-    resources: ResourcesParams | None = None,
-) -> Placement:
-    """Return the placement of a program of the user.
-
-    The program may write in its working directory `cwd`, and use the network. `provider` is the
-    name of a provider; None means `local`, since the setting `provider` is for agents.
-    `resources` are what the request asks of a cluster; None for nothing. Raises `RpcError`: -32602
-    if the provider is unknown, or does not support the resources; -32603 if the provider cannot be
-    used.
-    """
-    name = provider or "local"
-    if name not in (*NAMES, *host.settings.places):
-        known = ", ".join((*NAMES, *host.settings.places))
-        raise RpcError(INVALID_PARAMS, f"provider {quote(name)} is unknown: there are {known}")
-    return host.policy.placement(name, cwd, network=True, resources=resources_of(resources))
+async def _start(
+    user: UserConnection, launch: Launch, placement: Placement, *, hold: bool = False
+) -> TerminalEntry:
+    host = user.host
+    terminal, record = await launch.start(host.pool, placement, host.state_writer)
+    if hold:
+        user.hold_output(terminal, 0)
+    entry = TerminalEntry(terminal, record, host.state_writer, launch=launch.stored())
+    host.add(entry, launch.program_env)
+    return entry
 
 
 async def restart(user: UserConnection, params: UserTerminalRequest) -> TerminalInfo:
@@ -144,8 +112,8 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     """
     host = user.host
     entry = user.resolve(params, Need.READ)
-    launch = entry.launch
-    if launch is None:
+    stored = entry.launch
+    if stored is None:
         raise RpcError(
             INVALID_PARAMS,
             f"terminal {entry.name or entry.id!r} was not created by acpterm run: how it was "
@@ -155,28 +123,29 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         raise RpcError(
             INVALID_PARAMS, f"terminal {entry.name or entry.id!r} is being restarted already"
         )
-    command, args = _words(launch)
-    context = launch.context.to_context()
-    request = LaunchRequest(
-        user.settings,
-        context,
+    command, args = stored.words
+    context, record = stored.context.to_context(), entry.record
+    launch = Launch(
+        settings=user.settings,
+        context=context,
         command=command,
         args=args,
-        env=list(_variables(launch).items()),
+        env=stored.variables,
         cwd=context.cwd,
-        size=(entry.record.cols, entry.record.rows),
+        options=CreateMeta(
+            cols=record.cols,
+            rows=record.rows,
+            provider=record.provider,
+            resources=stored.resources,
+        ),
         attended=True,
+        is_removed_at_end=record.is_removed_at_end,
     )
+    launch.check()
     with _restarting(host.registry, entry):
         # Check while the old program still runs: it must not be ended if the directory is missing,
         # or if the provider cannot be used any more.
-        if not is_place(entry.record.provider):
-            await user.directories.check(request.cwd)
-        request.check_provider(entry.record.provider)
-        placement = _users_placement(
-            host, entry.record.provider, request.cwd, resources=launch.resources
-        )
-        _record_create(host, command, args, request.cwd, placement)
+        placement = await _placement(user, launch)
         host.registry.kill(entry, EndedBy.USER)
         with user.cancel_on_close():
             # The program and its children must have released their resources, such as a port.
@@ -186,12 +155,8 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
                 RESOURCE_NOT_FOUND,
                 f"terminal {entry.name or entry.id!r} was removed while it was being restarted",
             )
-        record = request.record(summary(command, args))
-        record.name = entry.name
-        record.is_removed_at_end = entry.record.is_removed_at_end
-        terminal = await request.start(host.pool, record, placement, host.state_writer)
-        created = TerminalEntry(terminal, record, host.state_writer, launch=launch)
-        host.add(created, request.env)
+        # The user may have renamed the terminal meanwhile.
+        created = await _start(user, replace(launch, name=entry.name), placement)
         if host.registry.get(entry.id) is entry:
             host.registry.remove(entry)
     return host.terminal_info(created)
@@ -199,12 +164,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
 
 @contextmanager
 def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[None]:
-    """Treat a terminal as being restarted during the block.
-
-    The terminal then counts as not over (`TerminalEntry.is_over`), so that no other terminal can
-    get its name. If the terminal is to be removed when its program ends, the terminal is removed
-    only after the block. Raises `RpcError` (-32602) if another terminal has the name already.
-    """
+    """Keep a terminal and its name during the block. Raises `RpcError` if its name is taken."""
     with registry.reserve_name(entry.name if entry.is_over else None):
         entry.is_restarting = True
     try:
@@ -233,11 +193,9 @@ def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectRespons
 
 
 def _launch_info(launch: LaunchRecord) -> LaunchInfo:
-    command, args = _words(launch)
-    inherited = {
-        unpack_text(name): unpack_text(value) for name, value in launch.context.env.items()
-    }
-    env = (inherited | _variables(launch)).items()
+    command, args = launch.words
+    inherited = launch.context.to_context().env
+    env = {**inherited, **launch.variables}.items()
     return LaunchInfo(
         command=_text(command),
         args=None if args is None else [_text(word) for word in args],
@@ -246,18 +204,6 @@ def _launch_info(launch: LaunchRecord) -> LaunchInfo:
     )
 
 
-def _words(launch: LaunchRecord) -> tuple[str, list[str] | None]:
-    args = None if launch.args is None else [unpack_text(word) for word in launch.args]
-    return unpack_text(launch.command), args
-
-
-def _variables(launch: LaunchRecord) -> dict[str, str | None]:
-    return {
-        unpack_text(name): None if value is None else unpack_text(value)
-        for name, value in launch.env
-    }
-
-
 def _text(text: str) -> str:
-    """Return `text` with `?` in place of lone surrogates, which JSON in UTF-8 cannot contain."""
+    # JSON in UTF-8 cannot contain lone surrogates.
     return text.encode(errors="replace").decode()

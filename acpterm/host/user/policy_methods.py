@@ -12,8 +12,8 @@ from acpterm.acp.user_review import (
     UserCheckRequest,
     UserCheckResponse,
 )
-from acpterm.host.checked_command import checked
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
+from acpterm.host.policy import checked
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.policy.rules import RulesError

@@ -29,7 +29,7 @@ from acpterm.acp.user_streams import (
 )
 from acpterm.host.access import Need
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.recording import asciicast
+from acpterm.host.recording.walk import export as cast_lines
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.attach import attach as attach_window
 from acpterm.host.user.connection import UserConnection
@@ -123,7 +123,7 @@ async def export(user: UserConnection, params: ExportRequest) -> Empty:
         await entry.terminal.caught_up()
         part: list[bytes] = []
         size = 0
-        for line in asciicast.export(entry.terminal, command=entry.command):
+        for line in cast_lines(entry.terminal, command=entry.command):
             part.append(line)
             size += len(line)
             await trio.lowlevel.checkpoint()

@@ -14,8 +14,8 @@ import trio
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import summary_line
 from acpterm.config import Settings
+from acpterm.host.launch.launch import Launch
 from acpterm.host.launch.placement import Placement
-from acpterm.host.launch.request import LaunchRequest
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.startup import embedded_keeper
 from acpterm.providers.local import LocalProvider
@@ -49,17 +49,15 @@ async def terminal(settings: Settings) -> list[CheckResult]:
     """Check that a terminal can be created, and that a program waiting for input is detected."""
     try:
         async with open_pool(settings) as (pool, trees):
-            request = LaunchRequest(
-                settings,
-                exec_context.current(),
+            launch = Launch(
+                settings=settings,
+                context=exec_context.current(),
                 command=_SHELL,
                 args=["-c", f"printf {_MARKER}; read x"],
-                env=[],
                 cwd="/",
-                size=(80, 24),
             )
             placement = Placement(LocalProvider(), workspace="/")
-            created = await request.start(pool, request.record(_SHELL), placement)
+            created, _ = await launch.start(pool, placement)
             waits = await _detect_prompt(created)
             has_output = created.ring.end >= len(_MARKER)
             created.kill(EndedBy.USER)

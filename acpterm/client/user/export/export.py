@@ -9,11 +9,11 @@ from typing import BinaryIO, Final, NamedTuple
 
 import msgspec
 
+from acpterm import asciicast
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import ExportedNotification, ExportRequest
-from acpterm.client import asciicast
-from acpterm.client.asciicast import Report
+from acpterm.asciicast import Report
 from acpterm.client.user.client import UserClient
 from acpterm.link.errors import LostError
 from acpterm.link.unanswered import unknown_outcome

@@ -25,8 +25,8 @@ from typing import Final
 
 import trio
 
-from acpterm.client import asciicast
-from acpterm.client.asciicast import OUTPUT, Cast, Event
+from acpterm import asciicast
+from acpterm.asciicast import OUTPUT, Cast, Event
 from acpterm.client.user.keyboard import has_keyboard, quiet_keys, read_keys
 from acpterm.client.user.output.trio_stdout import note, put, while_stdout_is_read
 from acpterm.runtime import stdio

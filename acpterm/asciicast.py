@@ -1,24 +1,31 @@
-"""Reads asciicasts, versions 2 and 3: parses the header and the events of a recording.
+"""Asciicasts, the recordings of asciinema: writes version 2, reads versions 2 and 3.
 
-The format is described at docs.asciinema.org/manual/asciicast. `user.export.player` plays the
-events, `host.recording.asciicast` writes asciicasts, and the page parses them in `js/cast.js`.
+The first line is an object that describes the terminal. Each other line is an event: `[TIME, CODE,
+DATA]`, with the time in seconds since the terminal's start. In version 3, times are relative to the
+previous event, and lines that begin with "#" are comments. (docs.asciinema.org/manual/asciicast)
 
-Any program may have written a cast, so it is parsed leniently: only the header, which is the first
-line, must be valid. Further lines that are not events are skipped and counted. In version 3, times
-are relative to the previous event, and lines that begin with "#" are comments.
+Any program may have written a cast, so it is read leniently: only the header must be valid. Other
+lines that are not events are skipped and counted. The page reads asciicasts in `js/cast.js`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Final, NamedTuple, TypeGuard
 
 import msgspec
 
+from acpterm.terminal.text.utf8 import Utf8
+
 OUTPUT: Final = "o"
 INPUT: Final = "i"
+RESIZE: Final = "r"
+MARKER: Final = "m"
+# A longer command is cut to this number of characters for the title.
+_TITLE_MAX: Final = 1000
 # Longer lines are skipped.
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 # Stands for a line that is too long. A line of a file is never empty: it has at least its newline.
 _TOO_LONG: Final = b""
+_encoder: Final = msgspec.json.Encoder()
 
 
 class CastError(Exception):
@@ -31,9 +38,17 @@ class Event(NamedTuple):
     time: float
     """Seconds since the start of the cast; never less than the time of the previous event."""
     code: str
-    """`o` output, `i` input, `r` resize, `m` marker, or a code that is unknown here."""
+    """`OUTPUT`, `INPUT`, `RESIZE` (`"120x40"`), `MARKER`, or a code that is unknown here."""
     data: str
-    """The text that was output or typed; for other codes, what the asciicast format defines."""
+
+
+class RawEvent(NamedTuple):
+    """An event to be written: its bytes may end within a character."""
+
+    time: float
+    """Seconds since the terminal's start."""
+    code: str
+    data: bytes
 
 
 class Report:
@@ -45,12 +60,12 @@ class Report:
         self._first = ""
 
     def add_unread(self, line: int, why: str) -> None:
-        """Count a skipped line; `why` completes "line N …"."""
+        """Count a line as skipped; `why` completes "line N …", such as `is no JSON`."""
         self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
     def summary(self, what: str) -> str:
-        """Say how many lines were skipped (`what`: "left out"), and why the first was."""
+        """Say how many lines were skipped, and why; `what` completes "N lines …"."""
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
         return f"{self.unread} lines {what}: the first is {self._first}"
@@ -81,7 +96,10 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read(lines: Iterable[bytes]) -> Cast:
-    """Return the cast that consists of `lines`; read only the header, which is the first line."""
+    """Return the cast that consists of `lines`, of which only the header is read yet.
+
+    Raises `CastError` if the header is invalid.
+    """
     rest = iter(lines)
     first = next(rest, None)
     if first is None:
@@ -139,10 +157,11 @@ def _events(lines: Iterable[bytes], report: Report, *, relative: bool) -> Iterat
 
 
 class _BadLineError(Exception):
-    """A line is not an event. The message completes "the line …": `is no JSON`, for example."""
+    """A line is not an event. The message completes "the line …"."""
 
 
 def _event(line: bytes) -> Event:
+    """Parse a line as an event, with the time as in the line. Raises `_BadLineError`."""
     if line == _TOO_LONG:
         raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")
     try:
@@ -162,3 +181,50 @@ def _event(line: bytes) -> Event:
 def _is_number(value: object) -> TypeGuard[float]:
     """Return whether a value can be a time in seconds: a number between -1e12 and 1e12."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+
+
+class Encoder:
+    """Encodes events as lines. Times never decrease, and invalid UTF-8 becomes U+FFFD.
+
+    A character that is split between two events with the same code comes with the later one.
+    """
+
+    def __init__(self) -> None:
+        self._time = 0.0
+        self._utf8: Final = {OUTPUT: Utf8(), INPUT: Utf8()}
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """How many bytes of output are held back until the rest of their character arrives."""
+        return self._utf8[OUTPUT].incomplete_bytes
+
+    def encode(self, event: RawEvent) -> bytes:
+        """Return an event as lines; empty if it has only a part of a character."""
+        self._time = max(self._time, event.time)
+        if event.code in self._utf8:
+            return self._line(event.code, self._utf8[event.code].feed(event.data))
+        # A character before a marker, such as one for missing output, cannot continue after it.
+        rest = self.finish() if event.code == MARKER else b""
+        return rest + self._line(event.code, event.data)
+
+    def finish(self) -> bytes:
+        """Return lines with U+FFFD in place of incomplete characters that are still held back."""
+        return b"".join(self._line(code, utf8.finish()) for code, utf8 in self._utf8.items())
+
+    def _line(self, code: str, text: bytes) -> bytes:
+        if not text:
+            return b""
+        return _encoder.encode((round(self._time, 6), code, text.decode())) + b"\n"
+
+
+def header(started: float, size: tuple[int, int], *, command: str, env: Mapping[str, str]) -> bytes:
+    """Return the first line; `started` is in seconds since 1970, `size` columns and rows."""
+    members = {
+        "version": 2,
+        "width": size[0],
+        "height": size[1],
+        "timestamp": int(started),
+        "title": command[:_TITLE_MAX].encode(errors="replace").decode(),
+        "env": {name: env[name] for name in ("TERM", "SHELL") if name in env},
+    }
+    return _encoder.encode(members) + b"\n"
