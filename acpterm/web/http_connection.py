@@ -129,8 +129,9 @@ class HttpConnection:
             request.http_version == b"1.1"
             and found.get(b"sec-websocket-version") == b"13"
             and (key := found.get(b"sec-websocket-key"))
-            and isinstance(self.http.next_event(), h11.EndOfMessage)
+            and not found.keys() & {b"content-length", b"transfer-encoding"}
         ):
+            self.http.next_event()  # the end of the request, which has no body
             exchange = _WebSocket(self, self._scope(request), key)
         else:
             await self.respond(400)

@@ -125,7 +125,7 @@ async def _first(
 ) -> tuple[Session, Ended | Ran]:
     """Wait for all sessions at once; return the first whose wait ends, and how.
 
-    The waits for the others go on if one fails, for example because its session was removed.
+    If one fails, for example because its session was removed, the others continue.
     """
     found: list[tuple[Session, Ended | Ran]] = []
     failures: list[AcptermError | ToolError] = []
