@@ -155,7 +155,7 @@ class KeeperClient:
             request = self._requests.new_number()
             fields = request, name, _to_wire(program), cols, rows, ring_size, record, encoding
             self._socket.send("spawn", *fields, fds=[] if cgroup is None else [cgroup])
-            return await self._requests.wait_spawned(request, make)
+            return await self._requests.wait(request, make)
         finally:
             self._spawning.release()
 
@@ -246,7 +246,7 @@ class KeeperClient:
         self._require_keeper()
         request = self._requests.new_number()
         self._socket.send("restart", request)
-        await self._requests.wait_restarted(request)
+        await self._requests.wait(request)
 
     def _require_keeper(self) -> None:
         if self._socket.lost is not None:
@@ -283,8 +283,8 @@ class KeeperClient:
 
     def _spawned(self, message: Message) -> None:
         request, name, pid, started, way, session = (*message.fields, None)[:6]
-        spawn = self._requests.pop_spawn(request)
-        if spawn is None:
+        spawn = self._requests.pop(request)
+        if spawn is None or spawn.make is None:
             self.forget(name)
             return
         if message.cut:
@@ -302,9 +302,7 @@ class KeeperClient:
 
     def _refused(self, message: Message) -> None:
         request, number, reason = message.fields[:3]
-        spawn = self._requests.pop_spawn(request)
-        if spawn is not None:
-            spawn.finish(outcome.Error(OSError(number, reason)))
+        self._fail(request, OSError(number, reason))
 
     def _exited(self, message: Message) -> None:
         report = exit_report(message.fields[1:7])
@@ -328,7 +326,11 @@ class KeeperClient:
 
     def _restart_failed(self, message: Message) -> None:
         request, reason = message.fields[:2]
-        self._requests.fail_restart(request, RestartError(reason))
+        self._fail(request, RestartError(reason))
+
+    def _fail(self, request: int, error: Exception) -> None:
+        if (pending := self._requests.pop(request)) is not None:
+            pending.finish(outcome.Error(error))
 
 
 def _to_wire(program: Program) -> tuple[object, ...]:

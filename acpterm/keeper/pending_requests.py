@@ -15,10 +15,14 @@ import trio
 from acpterm.keeper.reports import KeeperLostError, Spawned, TerminalEvents
 
 
-class PendingSpawn:
-    """A request to start a program. The task that creates it must also call `wait`."""
+class PendingRequest:
+    """A request without a response. The task that creates it must also call `wait`.
 
-    def __init__(self, make: Callable[[Spawned], TerminalEvents]) -> None:
+    `make` makes the result of a started program; None for the restart of the worker, which only
+    fails: on success the keeper kills this process.
+    """
+
+    def __init__(self, make: Callable[[Spawned], TerminalEvents] | None) -> None:
         self.make: Final = make
         self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
 
@@ -47,46 +51,26 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._count = 0
-        # A cancelled spawn stays here until its response comes.
-        self._spawns: Final[dict[int, PendingSpawn]] = {}
-        self._restarts: Final[dict[int, trio.lowlevel.Task]] = {}
+        # A cancelled one stays here until its response comes.
+        self._requests: Final[dict[int, PendingRequest]] = {}
 
     def new_number(self) -> int:
         self._count += 1
         return self._count
 
-    async def wait_spawned(
-        self, request: int, make: Callable[[Spawned], TerminalEvents]
+    async def wait(
+        self, number: int, make: Callable[[Spawned], TerminalEvents] | None = None
     ) -> TerminalEvents:
-        """Return what the task that receives the response gets from `make`."""
-        spawn = self._spawns[request] = PendingSpawn(make)
-        return await spawn.wait()
+        request = self._requests[number] = PendingRequest(make)
+        return await request.wait()
 
-    def pop_spawn(self, request: int) -> PendingSpawn | None:
-        """Remove a spawn request; None if it is unknown or cancelled."""
-        spawn = self._spawns.pop(request, None)
-        return None if spawn is None or spawn.is_cancelled else spawn
-
-    async def wait_restarted(self, request: int) -> None:
-        """Raise the error of `fail_restart`. On success the keeper kills this worker."""
-        self._restarts[request] = trio.lowlevel.current_task()
-
-        def abandon(_raise: object) -> trio.lowlevel.Abort:
-            self._restarts.pop(request, None)
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        await trio.lowlevel.wait_task_rescheduled(abandon)
-
-    def fail_restart(self, request: int, error: Exception) -> None:
-        task = self._restarts.pop(request, None)
-        if task is not None:
-            trio.lowlevel.reschedule(task, outcome.Error(error))
+    def pop(self, number: int) -> PendingRequest | None:
+        """Remove a request; None if it is unknown or cancelled."""
+        request = self._requests.pop(number, None)
+        return None if request is None or request.is_cancelled else request
 
     def fail_all(self, error: KeeperLostError) -> None:
         """Raise a copy of `error` in every waiting task."""
-        for spawn in self._spawns.values():
-            spawn.finish(outcome.Error(KeeperLostError(*error.args)))
-        for task in self._restarts.values():
-            trio.lowlevel.reschedule(task, outcome.Error(KeeperLostError(*error.args)))
-        self._spawns.clear()
-        self._restarts.clear()
+        for request in self._requests.values():
+            request.finish(outcome.Error(KeeperLostError(*error.args)))
+        self._requests.clear()

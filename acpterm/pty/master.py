@@ -67,7 +67,7 @@ class Master:
 
     @property
     def takes_input(self) -> bool:
-        """Whether input may be written; also after `close`, so that nobody waits any more."""
+        """Whether input may be written; also after `close`, so that no caller waits any more."""
         if self.closed:
             return True
         if self._waits_for_raw:

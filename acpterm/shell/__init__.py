@@ -1,13 +1,5 @@
 """Persistent shells in which each command has an exact beginning, end, exit code and directory.
 
-- `kind`: how each kind of shell is started, and how it is given a command;
-- `bash`, `zsh`, `fish`: rc file and command file of one kind; `posix`: what bash and zsh share;
-- `directory`: the private directory through which driver and shell exchange files; the only module
-  with I/O;
-- `command_marks`: finds the marks that a shell writes into its output;
-- `report`: parses the report that a shell writes to a file at the end of each command;
-- `tracker`: finds the boundaries of commands by comparing marks and reports.
-
 The driver, which runs a shell in a terminal, is `acpterm.api.shell`.
 
 A command is executed in these steps:

@@ -143,7 +143,7 @@ class SharedRing:
         return data
 
     def advance(self, count: int) -> None:
-        """Consume the next `count` bytes, and release the oldest that nobody keeps."""
+        """Consume the next `count` bytes, and release the oldest that no reader holds."""
         self.position += count
         if self._header[layout.REPLIED] > self.position >= self.replied_until:
             # `claim_reply` has recorded all queries in the peeked bytes as answered, but not all of

@@ -327,8 +327,8 @@ class Terminal:
 
     def waiting_process(self) -> int | None:
         """Return the pid of a process that waits for input, 0 for none, None if unknown."""
-        # 0 while output is not consumed: a client that is told that the program waits must be able
-        # to read all that it wrote before.
+        # 0 while output is not consumed: a client that is notified of the wait must be able to read
+        # all that the program wrote before.
         if self.remote is not None:
             return None
         last_output = self.timeline.last or self.timeline.start

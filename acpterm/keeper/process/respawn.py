@@ -64,7 +64,7 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        # A worker would do this. If nobody did, the manager would end the service with all
+        # A worker would do this. If no process did, the manager would end the service with all
         # programs.
         interval = self._notifier.watchdog_s
         if self.given_up and interval is not None:
