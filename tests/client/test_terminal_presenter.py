@@ -108,7 +108,7 @@ def test_lost_bytes_are_reported():
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
     (line,) = shown.it.on_output(T, b"x", 5)
-    assert "5 bytes are not shown" in update_in(line)["_meta"]["terminal_output"]["data"]
+    assert "5 bytes are missing" in update_in(line)["_meta"]["terminal_output"]["data"]
 
 
 def test_unknown_terminal_passes_unchanged():

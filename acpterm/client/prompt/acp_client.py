@@ -5,9 +5,6 @@ lasts for a turn. `cancel` ends the turn early: the agent still responds to `pro
 
 While `run` is running, the agent's requests are handled: `Files` reads and writes files in a
 thread, `Permissions` decides on permissions, and the host handles `terminal/*`.
-
-Longer than 300 lines because a client of ACP sends and handles about a dozen methods, each with its
-own params, errors and hints for the user, and all depend on the session and the capabilities here.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -35,7 +32,8 @@ from acpterm.acp.session import SessionNotification
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import Permissions
-from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
+from acpterm.client.prompt.printer import Printer
+from acpterm.client.prompt.tool_calls import ToolCalls
 from acpterm.client.prompt.turn import Turn
 from acpterm.client.session_sockets.sockets import SessionSockets
 from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
@@ -53,6 +51,7 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
+from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.threads import run_blocking
 
 # Identifies the request that opens the session.
@@ -73,15 +72,8 @@ class Workspace(NamedTuple):
 class AcpClient:
     """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
 
-    `files` handles the agent's requests for files; with `read_only`, the agent is not offered the
-    capability to write files. `permissions` decides on the agent's requests for permission, and
-    `calls` is the state of the tool calls. `turn` prints the updates of the open session and the
-    output of terminals. `drain` is awaited before more is printed; it waits until the queue of
-    printed data is no longer full. `before_question` is awaited with a tool call before the user is
-    asked to permit the call. `max_line` is the maximum length of a line from the agent, in bytes.
-    `on_invalid` is called for each line that is not a message. `exit_reason` is awaited when the
-    stream has ended, and returns why. With `sockets`, acpterm's MCP
-    server is added to the session, and connects to the host through a socket of `sockets`.
+    `printer` prints the turn into `out`. `exit_reason` is awaited when the stream has ended, and
+    returns why. With `sockets`, acpterm's MCP server is added to the session.
     """
 
     def __init__(
@@ -91,13 +83,12 @@ class AcpClient:
         nursery: trio.Nursery,
         *,
         max_line: int,
-        files: Files,
+        workspace: Workspace,
         read_only: bool,
         permissions: Permissions,
         calls: ToolCalls,
-        turn: Turn,
-        drain: Callable[[], Awaitable[None]],
-        before_question: Callable[[ToolCallState], Awaitable[None]],
+        printer: Printer,
+        out: SendQueue,
         on_invalid: Callable[[RpcError], None],
         exit_reason: Callable[[], Awaitable[str]],
         sockets: SessionSockets | None = None,
@@ -117,22 +108,24 @@ class AcpClient:
         )
         # The host's responses go to the agent: read no more of them than the agent does.
         host.throttle = self._agent.drain
+        self._turn = Turn(printer, calls)
         self.terminals = Terminals(
             host,
             nursery,
             respond=self._agent.respond_raw,
-            on_created=turn.on_created,
-            on_output=turn.on_output,
-            on_exit=turn.on_exit,
-            drain=drain,
+            on_created=self._turn.on_created,
+            on_output=self._turn.on_output,
+            on_exit=self._turn.on_exit,
+            drain=out.drain,
         )
         self._tasks = RequestTasks(self._agent, nursery)
-        self._files = files
+        roots = [workspace.cwd, *workspace.additional_directories]
+        self._workspace = workspace
+        self._files = Files(roots, read_only=read_only)
         self._read_only = read_only
         self._permissions = permissions
-        self._turn = turn
-        self._drain = drain
-        self._before_question = before_question
+        self._printer = printer
+        self._out = out
         self._sockets = sockets
         self._agent_info = InitializeResponse(0)
         self._calls = calls
@@ -162,8 +155,9 @@ class AcpClient:
                 "Protocol alone: acpterm speaks version 1"
             )
 
-    async def open(self, workspace: Workspace, *, resume: str | None, login: str | None) -> str:
-        """Open a session in `workspace`, or the one with the id `resume`; return its id."""
+    async def open(self, *, resume: str | None, login: str | None) -> str:
+        """Open a new session, or the one with the id `resume`; return its id."""
+        workspace = self._workspace
         if login is not None:
             await self._agent.request("authenticate", {"methodId": login})
         params: dict[str, Any] = {"cwd": workspace.cwd, "mcpServers": []}
@@ -239,7 +233,7 @@ class AcpClient:
         await self.terminals.settle(exited)
 
     async def _throttle(self) -> None:
-        await self._drain()
+        await self._out.drain()
         await self.terminals.drain()
 
     def _on_request(self, request: RequestReceived) -> None:
@@ -262,7 +256,11 @@ class AcpClient:
     async def _permit(self, request: RequestReceived) -> object:
         params = decode(request.params, RequestPermissionRequest)
         call = self._calls.update(params.tool_call)
-        show = partial(self._before_question, call)
+
+        async def show() -> None:
+            self._printer.before_question(call)
+            await self._out.flush()
+
         response = await self._permissions.decide(call.question, call.kind, params.options, show)
         if not self._permissions.is_cancelled:
             chosen = response["outcome"].get("optionId")
@@ -309,7 +307,6 @@ class AcpClient:
 
 
 def _auth_method_help(method: Any) -> str:
-    """Return a line that describes `method`, an authentication method of the agent."""
     line = f"  {method.id}: {method.name}"
     if method.description:
         line += f". {method.description}"
@@ -329,10 +326,9 @@ Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
 
 
 class RequestTasks:
-    """Runs handlers of the requests of `agent`, as tasks in `nursery`.
+    """Runs handlers of the agent's requests, as tasks, of which at most `PENDING_MAX` are pending.
 
-    At most `PENDING_MAX` requests are pending; further requests get an error response. If a handler
-    raises an error, only its own request fails.
+    If a handler raises an error, only its own request fails.
     """
 
     def __init__(self, agent: Endpoint, nursery: trio.Nursery) -> None:
@@ -342,7 +338,7 @@ class RequestTasks:
         self._scopes: dict[Id, trio.CancelScope] = {}
 
     def start(self, request: RequestReceived, handler: Handler) -> None:
-        """Run `handler` in a task; respond to `request` with the handler's result or error."""
+        """Respond to `request` with the result or the error of `handler`."""
         if self._pending >= PENDING_MAX:
             message = f"{PENDING_MAX} requests are pending: wait for some of them"
             self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))

@@ -18,50 +18,29 @@ import msgspec
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client.prompt.tool_calls import ToolCallState
+from acpterm.client.prompt.printer import Printer
 from acpterm.client.sanitize import escape_json
 
 _encoder: Final = msgspec.json.Encoder()
 
 
-class JsonPrinter:
-    """The `printer.Printer` that prints one JSON object per line, for programs.
-
-    `write` takes bytes for stdout.
-    """
+class JsonPrinter(Printer):
+    """Prints one JSON object per line, for programs: updates unchanged, and other events."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def session(self, identifier: str) -> None:
-        """Print a `session` event with the id of the agent's session."""
+        """Print a `session` event."""
         self._event("session", sessionId=identifier)
 
     def update(self, update: Raw) -> None:
-        """Print an `update` event with `update`, which is unchanged JSON of the agent."""
+        """Print an `update` event."""
         self._event("update", update=update)
 
-    def message(self, text: str) -> None:
-        """Print nothing: `update` has printed the message."""
-
-    def begin(self, call: ToolCallState) -> None:
-        """Print nothing: `update` has printed the tool call."""
-
-    def tool_call(self, call: ToolCallState) -> None:
-        """Print nothing: `update` has printed the tool call."""
-
-    def before_question(self, call: ToolCallState) -> None:
-        """Print nothing: programs read tool calls from the `update` events."""
-
-    def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print nothing: `update` has printed the plan."""
-
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print an `output` event with a terminal's next output, after `lost` missing bytes.
-
-        A character whose bytes are not complete yet is printed with the next output.
-        """
+        """Print an `output` event; hold back the incomplete character at its end."""
         if terminal not in self._decoders:
             self._decoders[terminal] = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._decoders[terminal].decode(data)
@@ -70,22 +49,18 @@ class JsonPrinter:
             self._event("output", terminalId=terminal, data=text, **missing)
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print an `exit` event.
-
-        If the output ended in the middle of a character, first print an `output` event with U+FFFD
-        in place of the character.
-        """
+        """Print an `exit` event, after the incomplete character at the end of the output."""
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
             self._event("output", terminalId=terminal, data=rest)
         self._event("exit", terminalId=terminal, exitCode=end.code, signal=end.signal)
 
     def notice(self, text: str) -> None:
-        """Print a `notice` event with a notice for the user."""
+        """Print a `notice` event."""
         self._event("notice", text=text)
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print an `end` event: how the turn ended, and the exit status."""
+        """Print an `end` event."""
         self._event("end", stopReason=stop_reason, status=status, error=error)
 
     def _event(self, name: str, **members: Any) -> None:

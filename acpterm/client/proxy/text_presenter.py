@@ -60,9 +60,8 @@ CALLS_MAX: Final = 1000
 class _Call:
     """A tool call that embeds terminals.
 
-    `content` has a `SessionKey` in place of each terminal. `sent` is the time at which the content
-    was last sent to the editor, by the presenter's clock. `rendered` is the content that was sent,
-    with the text of the terminals; None before the first time. `ended`: no more updates are sent.
+    `content` has a `SessionKey` in place of each terminal, and `rendered` their text; `sent` is
+    when it was sent last. If `ended`, no more updates are sent.
     """
 
     def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
@@ -72,7 +71,7 @@ class _Call:
         self.rendered: list[Any] | None = None
 
     def note_status(self, update: Update) -> bool:
-        """Set `ended` from the status in `update`, if any; return whether `update` is the end."""
+        """Set `ended` from the status in `update`, and return whether this is the end."""
         if "status" in update.fields:
             self.ended = update.ends_call
         return update.ends_call
@@ -81,13 +80,9 @@ class _Call:
 class TextPresenter:
     """The `presenter.Presenter` for an editor that can show only terminals that it runs itself.
 
-    `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when the terminal is first shown. `limit` and `lines` are those of `Display`. `clock` returns
-    the time in seconds. `editor_has_terminals` is true if the editor runs terminals for the agent.
-    In this case, a terminal that the host has not created and the agent has not reported is one
-    that the editor runs: the editor shows this terminal, and the presenter leaves it unchanged. All
-    other terminals are shown as text. `live` is false if the editor appends content: then terminals
-    are shown only once. `bare` is that of `Display`.
+    `live` is false if the editor appends content: then terminals are shown only once. With
+    `editor_has_terminals`, the editor runs the agent's terminals: those that neither the host has
+    created nor the agent has reported are left unchanged. The others are shown as text.
     """
 
     def __init__(
@@ -121,7 +116,7 @@ class TextPresenter:
         self._ours[terminal] = command, False
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send to the editor in place of `line`, the message with `update`."""
+        """Return the lines to send in place of `line`."""
         if update.kind in V2_KINDS:
             for change in from_v2(update.kind, update.fields):
                 self._apply(update.session, change)
@@ -182,12 +177,7 @@ class TextPresenter:
         return [], [item for item in content or () if not isinstance(item, Raw)]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Return an empty list, and `params` with the tool call's terminals replaced by text.
-
-        The list is empty because no line has to be sent before the request. The text is not updated
-        later. If the tool call embeds no terminal that is shown as text, return None in place of
-        the params.
-        """
+        """Return `params` with the tool call's terminals replaced by text, which stays as it is."""
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
         content = self._parse_content(session or "", tool.get("content"))
         if content is None:
@@ -198,14 +188,14 @@ class TextPresenter:
         }
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Record output of a terminal of the host. Return no lines: `render` returns them."""
+        """Record output, which `render` returns."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
             self._mark_dirty(terminal)
         return []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Record the exit of a terminal of the host. Return no lines: `render` returns them."""
+        """Record an exit, which `render` returns."""
         if display := self._displays.get(terminal):
             display.finish(end)
             self._mark_dirty(terminal)
@@ -213,7 +203,7 @@ class TextPresenter:
 
     @property
     def next_render_at(self) -> float:
-        """When to call `render` next, by `clock`; `math.inf` if no changed text is to be sent."""
+        """When to call `render` next, by `clock`."""
         if not self._live:
             return math.inf
         return min(
@@ -221,11 +211,7 @@ class TextPresenter:
         )
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return updates for the editor, for tool calls whose text differs from the text sent last.
-
-        A call whose last update was sent less than `RENDER_INTERVAL_S` ago is left for later,
-        unless it belongs to `session`. So is each call if the editor appends content.
-        """
+        """Return updates for the calls whose text has changed: those of `session`, and due ones."""
         now = self._clock()
         lines = []
         for key in list(self._dirty):
@@ -269,10 +255,7 @@ class TextPresenter:
         return display
 
     def _parse_content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
-        """Return the items of `content`; a `SessionKey` replaces each terminal to be shown as text.
-
-        Return None if `content` embeds no such terminal.
-        """
+        """Return `content` with a `SessionKey` for each terminal to show as text; None if none."""
         parsed: list[Raw | SessionKey] = []
         for item in items(content):
             terminal = embedded_terminal(item)
@@ -287,16 +270,13 @@ class TextPresenter:
         return parsed if any(not isinstance(item, Raw) for item in parsed) else None
 
     def _is_shown_here(self, terminal: SessionKey) -> bool:
-        """Return whether to show a terminal as text; False if the editor shows it itself."""
         known = terminal in self._ours or terminal in self._displays
         return known or not self._editor_has_terminals
 
     def _add_raw_output(self, call: _Call | None, update: Update) -> None:
-        """Add the `rawOutput` of `update` to the output of the terminal that `call` shows.
+        """Add the `rawOutput` of `update` to the agent's own terminal that `call` shows.
 
-        This is for a terminal that the agent runs itself. Do nothing if `call` is None, if the host
-        runs the terminal, or if `call` shows several terminals: then it is unknown which of them
-        printed the output.
+        If it shows several, it is unknown which of them printed the output.
         """
         keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
         if len(keys) != 1 or (output := from_raw_output(update.fields.get("rawOutput"))) is None:
