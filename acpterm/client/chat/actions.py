@@ -4,7 +4,6 @@ import re
 from typing import Final, NamedTuple, TypeAlias
 
 NAME: Final = "terminal"
-"""The name of the chat command."""
 DESCRIPTION: Final = "List, start and control your terminals"
 HINT: Final = (
     "list | start <command> | send <sessionId> <input> | output <sessionId> | stop <sessionId> | "
@@ -25,10 +24,7 @@ _WORD: Final = re.compile(r"\s*(\S*)[ \t]*(.*)", re.DOTALL)
 
 
 class UsageError(Exception):
-    """The text after `/terminal` is empty, is `help`, or is not a valid action.
-
-    The message has the usage of the command; for an invalid action, it begins with the reason.
-    """
+    """The action is not valid, or is `help`: the message is the usage, after the reason if any."""
 
 
 class ListTerminals(NamedTuple):
@@ -62,7 +58,7 @@ class Stop(NamedTuple):
 
 
 class ProviderGet(NamedTuple):
-    """Show the name of the selected provider."""
+    """Show the selected provider."""
 
 
 class ProviderSelect(NamedTuple):
@@ -85,10 +81,7 @@ Action: TypeAlias = TerminalAction | ProviderGet | ProviderSelect | ProviderSet 
 
 
 def parse(line: str) -> Action:
-    """Parse `line`, the text after `/terminal`, and return the action.
-
-    Raises `UsageError` if the text is empty, is `help`, or is not a valid action.
-    """
+    """Parse the text after `/terminal`. Raises `UsageError`."""
     action, rest = _split(line)
     argument, text = _split(rest)
     match action:
@@ -133,7 +126,6 @@ def _parse_provider(subaction: str, name: str) -> Action:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the first word of `text`, and the text after it without leading spaces."""
     found = _WORD.fullmatch(text)
     assert found is not None  # noqa: S101  the pattern matches every text
     return found[1], found[2]
