@@ -217,7 +217,7 @@ class Terminals:
         on_exit: Callable[[SessionKey, ProgramExit], None],
         drain: Callable[[], Awaitable[None]],
     ) -> None:
-        self._host = host
+        self.host: Final = host
         self._nursery = nursery
         self._respond = respond
         self._on_created = on_created
@@ -260,7 +260,7 @@ class Terminals:
                     self._take(create, (session, terminal_id), fields)
             self._respond(id_, response)
 
-        host_request_id = self._host.call(method, params, on_response)
+        host_request_id = self.host.call(method, params, on_response)
         if host_request_id is not None and id_ is not None:
             self._host_request_ids[id_] = host_request_id
 
@@ -278,35 +278,35 @@ class Terminals:
         """Cancel a request of the agent at the host; return whether it is pending there."""
         host_request_id = self._host_request_ids.get(id_)
         if host_request_id is not None:
-            self._host.cancel(host_request_id)
+            self.host.cancel(host_request_id)
         return host_request_id is not None
 
     async def drain(self) -> None:
         """Wait until the host has read most of what was sent."""
-        await self._host.drain()
+        await self.host.drain()
 
     def notify(self, method: str, params: Raw | UnsetType | dict[str, Any]) -> None:
         """Pass a notification on to the host."""
-        self._host.notify(method, params)
+        self.host.notify(method, params)
 
     def cancel_turn(self, session: str) -> None:
         """End the terminals that the turn has created: kill at once, release after two seconds."""
         meta = {OWN: CancelMeta(self._new.get(session, []))}
-        self._host.notify("session/cancel", {"sessionId": session, "_meta": meta})
+        self.host.notify("session/cancel", {"sessionId": session, "_meta": meta})
 
     def name_agent(self, info: dict[str, Raw]) -> None:
         """Send the host the agent's name, from the agent's `agentInfo`."""
         if name := text(info.get("name")):
-            self._host.call("initialize", initialize_params(name), _ignore)
+            self.host.call("initialize", initialize_params(name), _ignore)
 
     def open_session(self, session: str, cwd: str) -> None:
         """Send the host the directory of a session, in which its commands run by default."""
         self._session_cwds[session] = cwd
         params = {"sessionId": session, "cwd": cwd}
-        self._host.call("_acpterm/session/set", params, _ignore)
+        self.host.call("_acpterm/session/set", params, _ignore)
         # The host refuses this unless the client is an approver. A refusal leaves the directory the
         # default one of commands, but sandboxes do not use it.
-        self._host.call(SESSION_OPEN, params, _ignore)
+        self.host.call(SESSION_OPEN, params, _ignore)
 
     def close_session(self, session: str) -> list[SessionKey]:
         """Release the terminals of a session that is closed, and return them."""
@@ -318,7 +318,7 @@ class Terminals:
         for key in left:
             self._release(key)
         # For what commands have left running, whose terminals the agent has released.
-        self._host.notify("session/cancel", {"sessionId": session})
+        self.host.notify("session/cancel", {"sessionId": session})
         return left
 
     def follow(self, terminal: SessionKey) -> None:
@@ -326,7 +326,7 @@ class Terminals:
         if terminal in self._pollers:
             return
         poller = OutputPoller(
-            self._host,
+            self.host,
             terminal,
             self._on_output,
             self._on_exit,
@@ -358,7 +358,7 @@ class Terminals:
         if poller := self._pollers.get(key):
             poller.final_read()
         del self._held[key]
-        self._host.call("terminal/release", TerminalRequest(*key), _ignore)
+        self.host.call("terminal/release", TerminalRequest(*key), _ignore)
 
     async def _run(self, terminal: SessionKey, poller: OutputPoller) -> None:
         await poller.run()

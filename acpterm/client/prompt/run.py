@@ -23,8 +23,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -32,21 +30,18 @@ import trio
 
 from acpterm.acp.agent_api import AgentListRequest
 from acpterm.acp.user_api import ListResponse
-from acpterm.client.agent_process import EXIT_TIMEOUT_S, AgentProcess, AgentStartError
-from acpterm.client.agent_run import AgentOptions, Hosted, open_hosted_agent
+from acpterm.client.agent_process import AgentProcess, AgentStartError
+from acpterm.client.agent_run import Hosted, open_hosted_agent
 from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import Endpoint
 from acpterm.client.errors import root_error
-from acpterm.client.prompt.acp_client import AcpClient, AcpError, Workspace
+from acpterm.client.prompt.acp_client import AcpClient, AcpError, PromptOptions
 from acpterm.client.prompt.json_printer import JsonPrinter
-from acpterm.client.prompt.permissions import CommandQuestions, Permissions, Rule
 from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.text_printer import TextPrinter
-from acpterm.client.prompt.tool_calls import ToolCalls
-from acpterm.client.questions import Asker
 from acpterm.client.sanitize import strip_controls
+from acpterm.client.terminals import Terminals
 from acpterm.client.user.format import background, background_line
-from acpterm.client.wirelog import LoggedStream, WireLog, open_log
+from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime import exec_context
@@ -161,31 +156,6 @@ class Outcome:
 _SEND_TIMEOUT_S: Final = 2.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PromptOptions(AgentOptions):
-    """The options of `acpterm prompt`."""
-
-    text: str
-    """The prompt."""
-    place: Workspace
-    allow: Rule = "ask"
-    """The rule for the agent's requests for permission (`permissions`)."""
-    read_only: bool = False
-    """Whether to refuse to write files for the agent."""
-    resume: str | None = None
-    """The id of the session to resume; None for a new session."""
-    login: str | None = None
-    """The id of the authentication method to use first, if any."""
-    timeout: float = math.inf
-    """Maximum duration of the whole run, in seconds."""
-    start_timeout: float = 60.0
-    """Maximum duration of `initialize` and opening the session, in seconds."""
-    as_json: bool = False
-    colours: bool = False
-    verbose: bool = False
-    """Whether to print the agent's stderr and the session's id."""
-
-
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
     """Run one turn; return the exit status."""
     context = exec_context.current()
@@ -209,8 +179,9 @@ async def run_prompt(settings: Settings, options: PromptOptions) -> int:
             nursery.start_soon(outcome.expire, options.timeout)
             with outcome.scope:
                 await run.run(context, log)
-            if run.invalid_output is not None and outcome.error is None:
-                printer.notice(f"some of what the agent wrote is no message: {run.invalid_output}")
+            if run.client and run.client.invalid_output and outcome.error is None:
+                what = run.client.invalid_output
+                printer.notice(f"some of what the agent wrote is no message: {what}")
             printer.end(outcome.stop_reason, outcome.status, outcome.error)
             out.close()
             err.close()
@@ -235,8 +206,8 @@ class _Run:
         out: SendQueue,
         outcome: Outcome,
     ) -> None:
-        self.invalid_output: str | None = None
-        """The error of the first line on the agent's stdout that is not a message."""
+        self.client: AcpClient | None = None
+        """None until the agent has started."""
         self._outcome = outcome
         self._settings = settings
         self._options = options
@@ -259,74 +230,45 @@ class _Run:
             self._outcome.error = root_error(errors)
 
     async def _prompt(self, hosted: Hosted, log: WireLog, nursery: trio.Nursery) -> None:
-        options, agent, host = self._options, hosted.agent, hosted.host
-        assert host is not None  # noqa: S101  without `needs_host=False` there is one
-        calls, permissions = ToolCalls(), Permissions(options.allow, self._printer.notice)
-        client = AcpClient(
-            LoggedStream(agent.stream, log, ("client->agent", "agent->client")),
-            host,
+        client = self.client = AcpClient(
+            hosted,
             nursery,
-            max_line=self._settings.max_message_bytes,
-            workspace=options.place,
-            read_only=options.read_only,
-            permissions=permissions,
-            calls=calls,
+            self._options,
+            self._settings,
+            log=log,
             printer=self._printer,
             out=self._out,
-            on_invalid=self._on_invalid,
-            exit_reason=partial(self._exit_reason, agent),
-            sockets=hosted.sockets,
         )
-        face = CommandQuestions(permissions, calls, self._out.flush, self._printer.notice)
         nursery.start_soon(client.run)
-        nursery.start_soon(Asker(hosted.questions, host, face.ask, face.withdrawn).run)
-        session = await self._open(client, agent)
+        session = await self._open(client, hosted.agent)
         self._printer.session(session)
         self._outcome.cancel = client.cancel
-        reason = await client.prompt(options.text)
-        await self._report_background(host, session)
-        left = client.terminals.close_session(session)
-        await client.terminals.settle(left)
-        self._outcome.turn_ended(reason, refusals=0 if calls.acted else calls.refusals)
+        reason = await client.prompt()
+        await self._report_background(client.terminals, session)
+        await client.terminals.settle(client.terminals.close_session(session))
+        self._outcome.turn_ended(
+            reason, refusals=0 if client.calls.acted else client.calls.refusals
+        )
 
-    async def _report_background(self, host: Endpoint, session: str) -> None:
+    async def _report_background(self, terminals: Terminals, session: str) -> None:
         """Print what the session's commands have left running, which ends with the session."""
         params = AgentListRequest(session, user=False, left=True)
         with contextlib.suppress(RpcError):
-            answer = await host.request("_acpterm/terminal/list", params)
+            answer = await terminals.host.request("_acpterm/terminal/list", params)
             listed = msgspec.json.decode(answer, type=ListResponse)
             for process in itertools.chain.from_iterable(map(background, listed.terminals)):
                 self._printer.notice(f"ended with the session: {background_line(process)}")
 
     async def _open(self, client: AcpClient, agent: AgentProcess) -> str:
-        options = self._options
-        step = "initialize"
-        with trio.move_on_after(options.start_timeout):
+        step, seconds = "initialize", self._options.start_timeout
+        with trio.move_on_after(seconds):
             await client.initialize()
             step = "the session's beginning"
-            return await client.open(resume=options.resume, login=options.login)
+            return await client.open()
         self._outcome.decide(TIMED_OUT)
         raise AcpError(
-            f"the agent {agent.command!r} did not answer {step} within {options.start_timeout:g} s "
-            f"(--start-timeout){self._invalid_output_hint()}{agent.stderr_tail()}"
-        )
-
-    def _on_invalid(self, error: RpcError) -> None:
-        if self.invalid_output is None:
-            self.invalid_output = error.message
-
-    async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait for the agent to exit; return a message that says how the agent ended."""
-        with trio.move_on_after(EXIT_TIMEOUT_S):
-            await agent.exited.wait()
-        await agent.wait_stderr_closed()
-        return agent.exit_message() + self._invalid_output_hint()
-
-    def _invalid_output_hint(self) -> str:
-        return (
-            f"; what it wrote on stdout is no message: {self.invalid_output}"
-            if self.invalid_output
-            else ""
+            f"the agent {agent.command!r} did not answer {step} within {seconds:g} s "
+            f"(--start-timeout){client.hint()}{agent.stderr_tail()}"
         )
 
 

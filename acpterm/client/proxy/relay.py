@@ -32,15 +32,15 @@ from msgspec import UNSET, Raw
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import session_update
-from acpterm.client.endpoint import Endpoint, Response
+from acpterm.client.agent_run import Hosted
+from acpterm.client.endpoint import Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.chat import COMMANDS_UPDATE, Chat, OpenClient
 from acpterm.client.proxy.editor_requests import EditorRequests
 from acpterm.client.proxy.presenter import Presenter, new_presenter
-from acpterm.client.questions import Asker, Questions
-from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.questions import Asker
 from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.terminals import HOST_METHODS, Terminals
 from acpterm.client.wirelog import WireLog
@@ -96,8 +96,8 @@ class LineReader:
 class Relay:
     """Relays messages between one editor and one agent; `editor` and `agent` are their queues.
 
-    `host` runs the agent's terminals if `ours`; else only what `sockets`, the sockets of acpterm's
-    MCP server, need. Without `open_user`, prompts that begin with `/terminal` go to the agent.
+    With `ours`, the host runs the agent's terminals, if there is one. Without `open_user`, prompts
+    that begin with `/terminal` go to the agent.
     """
 
     def __init__(
@@ -108,14 +108,13 @@ class Relay:
         editor_capabilities: Capabilities,
         settings: Settings,
         log: WireLog,
-        host: Endpoint | None,
-        questions: Questions,
+        hosted: Hosted,
         nursery: trio.Nursery,
         ours: bool = True,
-        sockets: SessionSockets | None = None,
         open_user: OpenClient | None = None,
         config: str | None = None,
     ) -> None:
+        host = hosted.host
         self._editor = editor
         self._agent = agent
         self._log = log
@@ -127,7 +126,7 @@ class Relay:
         self._is_v2 = False
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
         self._changed: Final = trio.lowlevel.ParkingLot()
-        self._sockets = sockets
+        self._sockets = hosted.sockets
         self._requests: Final = EditorRequests(self._to_editor, editor.drain)
         self._chat: Chat | None = None
         if open_user is not None:
@@ -140,7 +139,7 @@ class Relay:
                 nursery=nursery,
             )
         if host is not None:
-            nursery.start_soon(Asker(questions, host, self._requests.ask).run)
+            nursery.start_soon(Asker(hosted.questions, host, self._requests.ask).run)
             self._terminals = Terminals(
                 host,
                 nursery,

@@ -166,11 +166,9 @@ class _Run:
                 editor_capabilities=editor_capabilities,
                 settings=settings,
                 log=self._log,
-                host=hosted.host,
-                questions=hosted.questions,
+                hosted=hosted,
                 nursery=nursery,
                 ours=ours,
-                sockets=hosted.sockets,
                 open_user=open_user if options.chat else None,
                 config=options.config,
             )
