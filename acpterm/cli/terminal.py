@@ -9,7 +9,7 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import absolute, at_daemon, fail, settings
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import terminal_argument
-from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
+from acpterm.client.chat.actions import Action
 from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, steps
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
@@ -52,7 +52,7 @@ def list_terminals(config: str | None, socket: str | None) -> None:
     A session is a terminal, yours or an agent's. It stays in the list after its program has ended,
     until it is removed.
     """
-    _perform(ListTerminals(), config, socket)
+    _perform(Action("list"), config, socket)
 
 
 @command.command("start", context_settings={"allow_interspersed_args": False})
@@ -69,7 +69,7 @@ def start(words: tuple[str, ...], config: str | None, socket: str | None) -> Non
     waits for input, or has printed nothing for 2 seconds. It ends at once when the program ends.
     The settings tool_min_interval, tool_max_interval and tool_settle_interval change these times.
     """
-    _perform(Start(words[0], list(words[1:]) or None), config, socket)
+    _perform(Action("start", text=words[0], args=list(words[1:]) or None), config, socket)
 
 
 @command.command("send", context_settings={"ignore_unknown_options": True})
@@ -81,7 +81,7 @@ def send(terminal: str, words: tuple[str, ...], config: str | None, socket: str 
 
     If INPUT is the name of a key, such as C-c or Up, that key is pressed instead.
     """
-    _perform(Send(terminal, " ".join(words)), config, socket)
+    _perform(Action("send", terminal, " ".join(words)), config, socket)
 
 
 @command.command("output")
@@ -89,7 +89,7 @@ def send(terminal: str, words: tuple[str, ...], config: str | None, socket: str 
 @at_daemon
 def output(terminal: str, config: str | None, socket: str | None) -> None:
     """Print all retained output of a terminal session."""
-    _perform(Output(terminal), config, socket)
+    _perform(Action("output", terminal), config, socket)
 
 
 @command.command("stop")
@@ -97,25 +97,18 @@ def output(terminal: str, config: str | None, socket: str | None) -> None:
 @at_daemon
 def stop(terminal: str, config: str | None, socket: str | None) -> None:
     """End a terminal session's program, and remove the session if it is yours."""
-    _perform(Stop(terminal), config, socket)
+    _perform(Action("stop", terminal), config, socket)
 
 
-def _perform(action: TerminalAction, config: str | None, socket: str | None) -> None:
-    for text in _texts(action):
+def _perform(action: Action, config: str | None, socket: str | None) -> None:
+    for text in (action.target, action.text, *(action.args or ())):
         if not is_utf8_encodable(text):
             fail(f"{text!r} is not UTF-8: it cannot be sent to the daemon")
     loaded = settings(config)
     work = steps(action, Place(_directory(), loaded.provider), Intervals.of(loaded))
-    starts = isinstance(action, Start)
+    starts = action.name == "start"
     text = call(config, socket, lambda client: _run(client, work), start=starts)
     echo_once(escape_invisible_text(text) if os.isatty(1) else text)
-
-
-def _texts(action: TerminalAction) -> list[str]:
-    found: list[str] = []
-    for value in action:
-        found += value if isinstance(value, list) else [value] if value is not None else []
-    return found
 
 
 def _directory() -> str | None:

@@ -30,7 +30,7 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     UserWriteRequest,
 )
-from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
+from acpterm.client.chat.actions import Action
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import ended, reason, title
 from acpterm.config import Settings
@@ -91,23 +91,23 @@ _Ask: TypeAlias = Generator[Request | Pause, Any, Any]
 
 
 def steps(
-    action: TerminalAction,
+    action: Action,
     place: Place,
     intervals: Intervals = Intervals(),  # noqa: B008  it is immutable
     clock: Callable[[], float] = time.monotonic,
 ) -> Steps:
-    """Return the generator of the steps of `action`."""
-    match action:
-        case ListTerminals():
+    """Return the generator of the steps of an action on terminals."""
+    match action.name:
+        case "list":
             return _list()
-        case Start():
+        case "start":
             return _start(action, place, intervals, clock)
-        case Send():
+        case "send":
             return _send(action, intervals, clock)
-        case Output(terminal):
-            return _output(terminal)
-        case Stop(terminal):
-            return _stop(terminal)
+        case "output":
+            return _output(action.target)
+        case _:
+            return _stop(action.target)
 
 
 def _list() -> Steps:
@@ -115,9 +115,9 @@ def _list() -> Steps:
     return list_text(response.terminals, time.time())
 
 
-def _start(action: Start, place: Place, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+def _start(action: Action, place: Place, intervals: Intervals, clock: Callable[[], float]) -> Steps:
     params = UserCreateRequest(
-        command=action.command,
+        command=action.text,
         args=action.args,
         cwd=place.cwd,
         name=_NAME,
@@ -125,30 +125,30 @@ def _start(action: Start, place: Place, intervals: Intervals, clock: Callable[[]
     )
     created: TerminalInfo = yield Request("terminal/create", params, TerminalInfo)
     output = yield from _collect(created, 0, intervals, clock)
-    command = command_line(action.command, action.args)
+    command = command_line(action.text, action.args)
     return (
         f"Terminal Session Started\nTerminal Id: {title(created)}\nSent Command: {command}\n\n"
         f"Output:\n{output}"
     )
 
 
-def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Steps:
-    info = yield from _get(action.terminal)
+def _send(action: Action, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+    info = yield from _get(action.target)
     data = f"{action.text}\r"
     if looks_like_key(action.text):
         data = yield from _key(info, action)
     params = UserWriteRequest(info.terminal_id, data)
-    yield from _request(info, action.terminal, "write", params, WriteResponse)
+    yield from _request(info, action.target, "write", params, WriteResponse)
     output = yield from _collect(info, info.position, intervals, clock)
     return f"Terminal Session: {title(info)}\n\nOutput:\n{output}"
 
 
-def _key(info: TerminalInfo, action: Send) -> _Ask:
+def _key(info: TerminalInfo, action: Action) -> _Ask:
     application = False
     if depends_on_cursor_mode(action.text):
         params = UserTerminalRequest(info.terminal_id)
         screen: ScreenResponse = yield from _request(
-            info, action.terminal, "screen", params, ScreenResponse
+            info, action.target, "screen", params, ScreenResponse
         )
         application = screen.application_cursor
     return key_bytes(action.text, application=application).decode()

@@ -35,8 +35,7 @@ from acpterm.client.agent_run import Hosted, open_hosted_agent
 from acpterm.client.daemon import DaemonError
 from acpterm.client.errors import root_error
 from acpterm.client.prompt.acp_client import AcpClient, AcpError, PromptOptions
-from acpterm.client.prompt.json_printer import JsonPrinter
-from acpterm.client.prompt.printer import Printer
+from acpterm.client.prompt.printer import JsonPrinter, Printer
 from acpterm.client.prompt.text_printer import TextPrinter
 from acpterm.client.sanitize import strip_controls
 from acpterm.client.terminals import Terminals

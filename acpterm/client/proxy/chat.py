@@ -28,21 +28,7 @@ from msgspec import Raw
 from acpterm.acp.agent import PermissionOption
 from acpterm.acp.raw_json import items, members, text
 from acpterm.client import provider_choice
-from acpterm.client.chat.actions import (
-    DESCRIPTION,
-    HINT,
-    NAME,
-    Action,
-    ListTerminals,
-    ProviderGet,
-    ProviderList,
-    ProviderSelect,
-    ProviderSet,
-    Start,
-    TerminalAction,
-    UsageError,
-    parse,
-)
+from acpterm.client.chat.actions import DESCRIPTION, HINT, NAME, Action, UsageError, parse
 from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, list_text, steps
 from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.envelope import Envelope, cancelled_id
@@ -217,30 +203,30 @@ class Chat:
         return answer
 
     async def _do(self, action: Action, session: str) -> str:
-        match action:
-            case ProviderGet():
+        match action.name, action.target:
+            case "provider", "get":
                 return f"Current provider: {load(self._config).provider}"
-            case ProviderList():
+            case "provider", "list":
                 settings = load(self._config)
                 rows = await provider_rows(settings, settings.provider)
                 return f"Available Providers:\n{text_of(rows)}"
-            case ProviderSet(name):
-                return await self._select(name)
-            case ProviderSelect():
+            case "provider", "set":
+                return await self._select(action.text)
+            case "provider", _:
                 return await self._ask_for_provider(session)
             case _:
                 return await self._use_terminals(action, self._cwds.get(session))
 
-    async def _use_terminals(self, action: TerminalAction, cwd: str | None) -> str:
+    async def _use_terminals(self, action: Action, cwd: str | None) -> str:
         settings = load(self._config)
         place = Place(cwd, settings.provider)
         action_steps = steps(action, place, Intervals.of(settings))
         answer = ""
         try:
-            async with self._open_client(isinstance(action, Start)) as client:
+            async with self._open_client(action.name == "start") as client:
                 answer = await run_steps(client, action_steps)
         except* NotRunningError:
-            if not isinstance(action, ListTerminals):
+            if action.name != "list":
                 raise
             answer = list_text([], 0)
         return answer
