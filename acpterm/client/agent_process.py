@@ -98,8 +98,12 @@ class AgentProcess:
         """The exit code as in `subprocess`: -N if signal N ended the agent; None while it runs."""
         return self._process.returncode if self.exited.is_set() else None
 
-    def exit_message(self) -> str:
-        """Return a message that says how the agent ended, with the last lines of its stderr."""
+    async def exit_message(self) -> str:
+        """Wait a little for the exit; return how the agent ended, and its last lines of stderr."""
+        with trio.move_on_after(EXIT_TIMEOUT_S):
+            await self.exited.wait()
+        with trio.move_on_after(STDERR_TAIL_TIMEOUT_S):
+            await self._stderr_closed.wait()
         code = self.returncode
         if code is None:
             ending = "has closed its stdout"
@@ -113,11 +117,6 @@ class AgentProcess:
         """Return the last lines of stderr to append to a message; "" if there are none."""
         lines = [line for line in self._stderr_lines if line]
         return "; its last words: " + "\n".join(lines) if lines else ""
-
-    async def wait_stderr_closed(self) -> None:
-        """Wait until stderr has been read to its end, for at most `STDERR_TAIL_TIMEOUT_S`."""
-        with trio.move_on_after(STDERR_TAIL_TIMEOUT_S):
-            await self._stderr_closed.wait()
 
     async def close_stdin(self) -> None:
         """Close the agent's stdin, which asks the agent to exit. Idempotent."""

@@ -31,7 +31,6 @@ from acpterm.acp.initialize import ClientCapabilities, FileSystemCapabilities, I
 from acpterm.acp.lenient import decode
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import SessionNotification
-from acpterm.client.agent_process import EXIT_TIMEOUT_S
 from acpterm.client.agent_run import AgentOptions, Hosted
 from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
@@ -253,10 +252,7 @@ class AcpClient:
         return f"; what it wrote on stdout is no message: {found}" if found else ""
 
     async def _exit_reason(self) -> str:
-        with trio.move_on_after(EXIT_TIMEOUT_S):
-            await self._process.exited.wait()
-        await self._process.wait_stderr_closed()
-        return self._process.exit_message() + self.hint()
+        return await self._process.exit_message() + self.hint()
 
     # Messages from the agent
 

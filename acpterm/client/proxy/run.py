@@ -213,10 +213,7 @@ class _Run:
                 await agent.close_stdin()
                 await agent_done.wait()
             return 0
-        with trio.move_on_after(agents.EXIT_TIMEOUT_S):
-            await agent.exited.wait()
-        await agent.wait_stderr_closed()
-        relay.fail(RpcError(INTERNAL_ERROR, agent.exit_message()))
+        relay.fail(RpcError(INTERNAL_ERROR, await agent.exit_message()))
         return exit_status(agent.returncode)
 
     async def _refuse(self, first: list[bytes], why: str) -> None:
