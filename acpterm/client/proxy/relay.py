@@ -240,13 +240,13 @@ class Relay:
             self._to_editor(before)
             if params is not None:
                 line = encode_request(message.key, "session/request_permission", params)
-        elif await self._pass_to_host(line, message):
+        elif self._pass_to_host(line, message):
             return
         self._to_editor([line])
         if opened is not None and self._chat is not None and not self._is_v2:
             self._chat.announce(opened)
 
-    async def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
+    def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
         """Pass a message of the agent on to the host; return whether it is for the host."""
         if self._terminals is None or not self._ours:
             return False
