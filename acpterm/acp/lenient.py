@@ -22,11 +22,10 @@ _MEMORY_PER_BYTE: Final = 16
 
 
 def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -> S:
-    """Decode the JSON `raw` as the Struct type `into`, and return the Struct.
+    """Decode the JSON `raw` as the Struct type `into`; errors name it `where`.
 
-    `where` is the name of the value in error messages. Raises RpcError (-32602) if `raw` is UNSET
-    or null, if a required value is missing, or if a value is invalid and must not be ignored (see
-    `base`). `Raw` fields of the result are slices of `raw` and keep its memory alive.
+    Raises RpcError (-32602) for a missing or invalid value that must not be ignored (see `base`).
+    `Raw` fields of the result are slices of `raw` and keep its memory alive.
     """
     schema = schema_of_struct(into)
     if isinstance(raw, UnsetType) or bytes(memoryview(raw)[:5]) == b"null":
@@ -43,10 +42,7 @@ def decode(raw: Raw | UnsetType | bytes, into: type[S], where: str = "params") -
 
 
 def _read(raw: Raw, schema: FieldSchema, where: str) -> Any:
-    """Decode `raw` without the invalid parts that `schema` tolerates.
-
-    Raises RpcError, which names the value by `where`, for any other invalid part.
-    """
+    """Decode `raw` without the invalid parts that `schema` tolerates; raise RpcError for others."""
     try:
         return schema.decoder.decode(raw)
     except DECODE_ERRORS:
@@ -65,11 +61,6 @@ def _read(raw: Raw, schema: FieldSchema, where: str) -> Any:
 
 
 def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> Struct:
-    """Decode the members of an object as `struct`; omit invalid members that the schema tolerates.
-
-    `where` is the object's name in errors. Raises RpcError if any other member is invalid, if a
-    required member is missing, or if `struct` forbids unknown members and `members` has one.
-    """
     if struct.__struct_config__.forbid_unknown_fields:
         known = [field.wire_name for field in fields_of(struct)]
         for name in members:
@@ -93,11 +84,6 @@ def _read_members(members: dict[str, Raw], struct: type[Struct], where: str) -> 
 
 
 def _read_items(raws: list[Raw], schema: FieldSchema, items: FieldSchema, where: str) -> list[Any]:
-    """Decode the items of an array; omit invalid items if the array's `schema` tolerates them.
-
-    `items` is the schema of one item, and `where` the array's name in errors. Raises RpcError if an
-    item is invalid and `schema` does not tolerate invalid items.
-    """
     values = []
     for index, raw in enumerate(raws):
         try:

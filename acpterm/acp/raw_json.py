@@ -11,9 +11,8 @@ from msgspec import Raw, UnsetType
 MEMBERS_DECODER: Final = msgspec.json.Decoder(dict[str, Raw])
 ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
+# For a value of the wrong type, for half a surrogate pair or no UTF-8, for too deep nesting.
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors that a decoder raises: for a value of the wrong type, for a string that has half a
-surrogate pair or is not UTF-8, and for nesting that is too deep for the current stack."""
 
 
 def members(raw: Raw | UnsetType | None) -> dict[str, Raw]:

@@ -24,25 +24,17 @@ _SIMPLE: Final[dict[Any, str]] = {
 
 
 class FieldSchema(NamedTuple):
-    """How to decode one value, which invalid values in it to ignore, and how errors describe it."""
+    """How to decode one value, and which invalid values in it to ignore."""
 
-    decoder: msgspec.json.Decoder[Any]
-    """Decodes a value that is completely valid."""
-    structs: tuple[type[Struct], ...]
-    """The Struct types that the value may have; empty if none of its types is a Struct."""
-    items: "FieldSchema | None"
-    """The schema of each item, if the value may be an array of any length; otherwise None."""
-    default_on_error: bool
-    """Whether an invalid value is treated as absent."""
-    skip_invalid_items: bool
-    """Whether invalid items of the array are skipped."""
-    expected: str
-    """A description of a valid value, to follow "it must be" in messages."""
+    decoder: msgspec.json.Decoder[Any]  # of a value that is completely valid
+    structs: tuple[type[Struct], ...]  # the Struct types that the value may have
+    items: "FieldSchema | None"  # of each item, if it may be an array of any length
+    default_on_error: bool  # an invalid value is treated as absent
+    skip_invalid_items: bool  # of the array
+    expected: str  # follows "it must be" in messages
 
 
 class Field(NamedTuple):
-    """One field of a Struct: its names in Python and on the wire, and the schema of its value."""
-
     name: str
     wire_name: str
     required: bool
@@ -51,13 +43,11 @@ class Field(NamedTuple):
 
 @functools.cache
 def schema_of_struct(struct: type[Struct]) -> FieldSchema:
-    """Return the schema of a value that is decoded as `struct`."""
     return _schema_of(struct)
 
 
 @functools.cache
 def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
-    """Return the fields of the type `struct`, in the order of their definition."""
     return tuple(
         Field(field.name, field.encode_name, field.required, _schema_of(field.type))
         for field in msgspec.structs.fields(struct)
@@ -65,11 +55,7 @@ def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def struct_for(structs: tuple[type[Struct], ...], members: dict[str, msgspec.Raw]) -> Any:
-    """Return the first type of `structs` that fits a JSON object with these members, or None.
-
-    A type fits if the object has the type's tag (such as `"type": "diff"`), or if the type has no
-    tag. If there is only one type, the object may omit the tag.
-    """
+    """Return the first type that fits an object: by its tag, without one, or as the only type."""
     for struct in structs:
         config = struct.__struct_config__
         if config.tag_field is None:
@@ -99,10 +85,7 @@ def _schema_of(annotation: Any) -> FieldSchema:
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """Yield the types of the union `annotation`, or the type itself if it is no union.
-
-    Types are yielded without `Annotated`, and UnsetType is omitted.
-    """
+    """Yield the types of a union, without `Annotated` and UnsetType."""
     if get_origin(annotation) is Annotated:
         yield from _members(get_args(annotation)[0])
     elif get_origin(annotation) in {Union, types.UnionType}:
@@ -113,7 +96,7 @@ def _members(annotation: Any) -> Iterator[Any]:
 
 
 def _metas(annotation: Any) -> Iterator[Meta]:
-    """Yield the `msgspec.Meta` objects that annotate a type, but not those of an array's items."""
+    """Yield the `Meta` of a type, but not those of an array's items."""
     if get_origin(annotation) is Annotated:
         yield from (meta for meta in annotation.__metadata__ if isinstance(meta, Meta))
         yield from _metas(get_args(annotation)[0])
@@ -127,11 +110,7 @@ def _is_struct(annotation: Any) -> bool:
 
 
 def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
-    """Return a description of the values of the type `plain`, such as "a string".
-
-    `plain` is neither a union nor `Annotated`. `metas` are the `Meta` objects that annotated it;
-    they have the range of an integer.
-    """
+    """Describe the values of a type that is neither a union nor `Annotated`, such as "a string"."""
     origin, arguments = get_origin(plain), get_args(plain)
     words = _SIMPLE.get(plain, "a JSON value")
     if plain is int:
@@ -152,7 +131,7 @@ def _words(plain: Any, metas: tuple[Meta, ...] = ()) -> str:
 
 
 def _expected(annotation: Any) -> str:
-    """Return a description of the values of the type `annotation`, except null."""
+    """Describe the values of a type, except null."""
     metas = tuple(_metas(annotation))
     plain = [member for member in _members(annotation) if member is not type(None)]
     return " or ".join(_words(member, metas) for member in plain)

@@ -10,8 +10,6 @@ from msgspec import Raw
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
-from acpterm.api.agent_role import AgentRole
-from acpterm.api.connection import Connection
 from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
@@ -19,13 +17,11 @@ from acpterm.api.roles import Launch, Role
 from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
-from acpterm.api.transport import (
-    Opened,
-)
-from acpterm.api.user_role import UserRole
-from acpterm.client.user.requests import token_of
+from acpterm.api.transport import Opened
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import token_of
 from acpterm.runtime.command_line import command_line
 
 if TYPE_CHECKING:
@@ -64,27 +60,27 @@ class Client:
         asks: Asks | None = None,
     ) -> None:
         self.settings: Final = settings
-        self._connection = Connection(
-            opened.connected, opened.name, opened.recovery, self._notified, self._recovered
+        self._endpoint = Endpoint(
+            opened.connected,
+            opened.name,
+            recovery=opened.recovery,
+            on_notification=self._notified,
+            on_recovered=self._recovered,
         )
-        self._role: Role = (
-            UserRole(self._connection, settings, place.profile)
-            if place.session is None
-            else AgentRole(self._connection, place.session)
-        )
+        self._role: Final = Role(self._endpoint, place.session, settings, place.profile)
         self.role: Final[Literal["user", "agent"]] = self._role.kind
         self._cwd = None if place.cwd is None else os.path.abspath(place.cwd)
         self.directory: Final = place.directory
         self._provider = place.provider
         self._tokens = 0
         self._streams: dict[str, EventStream] = {}
-        self._questions = None if asks is None else Questions(self._connection, asks)
+        self._questions = None if asks is None else Questions(self._endpoint, asks)
         self._tasks: TaskGroup | None = None
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection has ended, so that every request raises `ClosedError`."""
-        return self._connection.is_closed
+        return self._endpoint.closed is not None
 
     async def create(
         self,
@@ -199,7 +195,7 @@ class Client:
         """
         self._tokens += 1
         token = f"events-{self._tokens}"
-        stream = self._streams[token] = EventStream(self._connection, token)
+        stream = self._streams[token] = EventStream(self._endpoint, token)
         try:
             stream.start(self._role.events(token))
             try:
@@ -221,10 +217,10 @@ class Client:
     def _notified(self, notification: NotificationReceived) -> None:
         if self._questions is not None and self._tasks is not None:
             self._questions.on_notification(self._tasks, notification)
-        if isinstance(params := notification.params, Raw):
-            stream = self._streams.get(token_of(params) or "")
-            if stream is not None:
-                stream.put(params)
+        params = notification.params
+        stream = self._streams.get(token_of(params) or "")
+        if stream is not None and isinstance(params, Raw):
+            stream.put(params)
 
     def _recovered(self) -> None:
         for stream in self._streams.values():
@@ -240,11 +236,11 @@ class Client:
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                tasks.start_soon(self._connection.run)
+                tasks.start_soon(self._endpoint.run)
                 try:
                     yield self
                 finally:
-                    await self._connection.goodbye()
+                    await self._endpoint.goodbye()
                     tasks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             # Raise the exception of the block itself, not in a group: no other task raises.

@@ -18,7 +18,7 @@ from acpterm.api.transport import (
     Introduction,
     Opened,
     open_agent,
-    open_path,
+    open_host,
     open_stream,
     open_user,
 )
@@ -67,7 +67,7 @@ async def connect(
     is_agent = agent is not None or socket is not None
     introduced = Introduction(agent or DEFAULT_AGENT, profile, elicits=asks is not None)
     if socket is not None:
-        opened = await open_path(socket, settings, introduced)
+        opened = await open_host(socket, settings, introduced)
     elif is_agent:
         opened = await open_agent(settings, introduced)
     else:

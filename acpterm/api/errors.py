@@ -4,9 +4,10 @@ from typing import Any, Final
 
 from msgspec import UNSET
 
-from acpterm.client.daemon import DaemonError
-from acpterm.client.errors import AcptermError
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.errors import AcptermError
 
 __all__ = [
     "AcptermError",
@@ -49,8 +50,10 @@ class CommandRefused(RequestError):  # noqa: N818  reads as what has happened
         self.level: Final = level
 
 
-def request_error(error: RpcError) -> RequestError:
-    """Return the exception for the error response `error`."""
+def request_error(endpoint: Endpoint, error: RpcError) -> RequestError | ClosedError:
+    """Return the exception for a request that got the response `error`, or none."""
+    if error is endpoint.closed:
+        return ClosedError(error.message)
     return RequestError(error.code, error.message, error.data)
 
 

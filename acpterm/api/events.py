@@ -15,7 +15,10 @@ from msgspec import Raw, ValidationError, structs
 from msgspec.json import decode
 
 from acpterm.acp.user_streams import EventNotification
-from acpterm.api.connection import Connection
+from acpterm.api.errors import request_error
+from acpterm.jsonrpc import RpcError
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import Response
 
 _QUEUED_MAX: Final = 1000
 RECONNECTED: Final = "reconnected"
@@ -33,9 +36,11 @@ class EventStream(AsyncIterator[EventNotification]):
     ended.
     """
 
-    def __init__(self, connection: Connection, token: str) -> None:
+    def __init__(self, endpoint: Endpoint, token: str) -> None:
         self.token: Final = token
-        self._connection = connection
+        self._endpoint = endpoint
+        self._id: int | None = None
+        self._answer: Response | None = None
         self._queue: deque[EventNotification] = deque()
         self._lost = 0
         self._changed = anyio.Event()
@@ -45,13 +50,21 @@ class EventStream(AsyncIterator[EventNotification]):
 
         `params` must contain the `token`. Raises `ClosedError` if the connection is closed.
         """
-        self._id, self._call = self._connection.start(
-            "_acpterm/events", params, on_done=self._notify
-        )
+        self._id = self._endpoint.call("_acpterm/events", params, self._end)
+        self._check()
 
     def close(self) -> None:
         """Cancel the request for events."""
-        self._connection.abandon(self._id, self._call)
+        if self._id is not None:
+            self._endpoint.cancel(self._id)
+
+    def _end(self, answer: Response) -> None:
+        self._answer = answer
+        self._changed.set()
+
+    def _check(self) -> None:
+        if isinstance(self._answer, RpcError):
+            raise request_error(self._endpoint, self._answer)
 
     def put(self, params: Raw) -> None:
         """Append the event of a notification with these params; ignore an unknown event."""
@@ -68,16 +81,13 @@ class EventStream(AsyncIterator[EventNotification]):
         self._queue.append(event)
         if len(self._queue) > _QUEUED_MAX:
             self._lost += 1 + self._queue.popleft().lost
-        self._notify()
-
-    def _notify(self) -> None:
         self._changed.set()
 
     async def __anext__(self) -> EventNotification:
         """Wait for the next event, and return it."""
         while not self._queue:
-            if self._call.done.is_set():
-                self._call.result()
+            if self._answer is not None:
+                self._check()
                 raise StopAsyncIteration
             self._changed = anyio.Event()
             await self._changed.wait()

@@ -31,9 +31,8 @@ from acpterm.acp.approvals import (
     PendingNotification,
     WithdrawnNotification,
 )
-from acpterm.api.connection import Connection
-from acpterm.api.errors import AcptermError
-from acpterm.jsonrpc import NotificationReceived
+from acpterm.jsonrpc import NotificationReceived, RpcError
+from acpterm.link.endpoint import Endpoint
 
 Asks: TypeAlias = Callable[[ApprovalInfo], Awaitable[Decision | None]]
 """Asks the user whether a command may run; returns None if the user did not decide."""
@@ -42,13 +41,10 @@ _DECLINED: Final = "the MCP client has no answer of the user"
 
 
 class Questions:
-    """Calls `asks` with each question of the host, and sends the answer to the host.
+    """Calls `asks` with each question of `host`, and sends the answer to the host."""
 
-    `connection` is the connection to the host.
-    """
-
-    def __init__(self, connection: Connection, asks: Asks) -> None:
-        self._connection: Final = connection
+    def __init__(self, host: Endpoint, asks: Asks) -> None:
+        self._host: Final = host
         self._asks: Final = asks
         self._pending: Final[dict[str, anyio.CancelScope]] = {}
 
@@ -88,11 +84,11 @@ class Questions:
         identifier = info.approval_id
         with scope:
             decision = await self._asks(info)
-            with suppress(AcptermError):  # another answer came first
+            with suppress(RpcError):  # another answer came first
                 if decision is None:
                     declined = DeclineRequest(identifier, _DECLINED)
-                    await self._connection.request(DECLINE, declined)
+                    await self._host.request(DECLINE, declined)
                 else:
-                    await self._connection.request(ANSWER, AnswerRequest(identifier, decision))
+                    await self._host.request(ANSWER, AnswerRequest(identifier, decision))
         if self._pending.get(identifier) is scope:
             del self._pending[identifier]

@@ -8,11 +8,12 @@ request is then cancelled, and the terminal is not changed, except that a part o
 """
 
 import base64
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import anyio
 from msgspec import UnsetType
 
+from acpterm.acp.agent_api import ReadResponse
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.api import waiting
 from acpterm.api.results import Exit, Output, RawOutput, RetainedOutput, Screen, Waited
@@ -82,16 +83,7 @@ class Terminal:
         To follow a terminal, read again from `position` until `exit` is set and `text` is empty.
         """
         found = await self._role.read(self.id, Read(since, max_bytes, wait, "text", until_input))
-        waits = found.waiting_for_input
-        return Output(
-            found.data,
-            found.position,
-            found.lost,
-            exit_of_status(found.exit_status),
-            None if isinstance(waits, UnsetType) else waits,
-            stopped_of(found.stopped),
-            found.waiting_program or None,
-        )
+        return Output(found.data, **_state(found))
 
     async def read_raw(
         self,
@@ -106,16 +98,7 @@ class Terminal:
         The parameters have the same meaning as those of `read`.
         """
         found = await self._role.read(self.id, Read(since, max_bytes, wait, "raw", until_input))
-        waits = found.waiting_for_input
-        return RawOutput(
-            base64.b64decode(found.data),
-            found.position,
-            found.lost,
-            exit_of_status(found.exit_status),
-            None if isinstance(waits, UnsetType) else waits,
-            stopped_of(found.stopped),
-            found.waiting_program or None,
-        )
+        return RawOutput(base64.b64decode(found.data), **_state(found))
 
     async def output(self) -> RetainedOutput:
         """Return all retained output as text; lines that were overwritten are left out.
@@ -236,3 +219,15 @@ class Terminal:
         stays when the agent's connection ends.
         """
         return await self._role.promote(self.id)
+
+
+def _state(found: ReadResponse) -> dict[str, Any]:
+    waits = found.waiting_for_input
+    return {
+        "position": found.position,
+        "lost": found.lost,
+        "exit": exit_of_status(found.exit_status),
+        "waiting_for_input": None if isinstance(waits, UnsetType) else waits,
+        "stopped": stopped_of(found.stopped),
+        "waiting_program": found.waiting_program or None,
+    }

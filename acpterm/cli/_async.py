@@ -10,10 +10,10 @@ import trio
 
 from acpterm.cli._daemon import note_questions
 from acpterm.cli._options import fail, settings
-from acpterm.client.daemon import DaemonError
-from acpterm.client.errors import root_error
 from acpterm.client.user.client import UserClient, open_user_client
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.errors import root_error
 
 T = TypeVar("T")
 

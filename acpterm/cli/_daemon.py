@@ -13,11 +13,11 @@ import click
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import UserTerminalRequest
 from acpterm.cli._options import fail, settings
-from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
 from acpterm.client.user.format import waiting_questions
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError, NotRunningError
 
 T = TypeVar("T")
 

@@ -146,7 +146,7 @@ def settings(config: str | None, **flags: object) -> Settings:
     """
     found = loaded(config, flags=flags).settings
     if "socket" in flags:
-        from acpterm.client.daemon import note_other_daemon  # noqa: PLC0415  only for the daemon
+        from acpterm.link.daemon import note_other_daemon  # noqa: PLC0415  only for the daemon
 
         note_other_daemon(found.socket)
     return found

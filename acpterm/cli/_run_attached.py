@@ -12,7 +12,6 @@ from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
 from acpterm.cli._options import fail, settings
 from acpterm.cli.attach import detach_filter, report
-from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, pass_stdin
 from acpterm.client.user.attach.tty import Tty
@@ -26,6 +25,7 @@ from acpterm.client.user.format import (
 )
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
 from acpterm.runtime.named_pipe import named_pipe
 
 

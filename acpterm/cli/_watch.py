@@ -20,7 +20,6 @@ from acpterm.cli._async import call_async
 from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_line
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
 from acpterm.cli.attach import detach_filter
-from acpterm.client.errors import root_error
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
@@ -33,6 +32,7 @@ from acpterm.client.user.list_view import Action, ListView, Part
 from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.client.user.output.trio_stdout import put
 from acpterm.jsonrpc import RpcError
+from acpterm.link.errors import root_error
 from acpterm.pty import linux
 from acpterm.runtime.threads import run_blocking
 

@@ -1,6 +1,6 @@
 """`acpterm kill`: kill the programs of terminals.
 
-In the daemon, `host.user.terminal_methods` handles the requests.
+In the daemon, `host.verbs` handles the requests.
 """
 
 import signal
@@ -20,8 +20,8 @@ from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, Slow
 from acpterm.client.user.format import background, background_line, ended, reason
 from acpterm.client.user.output.blocking_stdout import note
-from acpterm.client.user.requests import W
 from acpterm.jsonrpc import RpcError
+from acpterm.link.session import W
 from acpterm.pty.signals import name_of, number_of
 
 _NUMBERS: Final = frozenset(str(int(number)) for number in signal.valid_signals())

@@ -232,7 +232,7 @@ def main() -> None:
     try:
         sys.exit(group(prog_name="acpterm"))
     except* OSError as errors:
-        from acpterm.client.errors import root_error  # noqa: PLC0415  only for a failure
+        from acpterm.link.errors import root_error  # noqa: PLC0415  only for a failure
 
         os._exit(_report(root_error(errors)))
 

@@ -7,10 +7,10 @@ from acpterm.cli._daemon import call
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.client.daemon import DaemonError
 from acpterm.client.user.daemon_control import RestartResult, Worker, restart_worker
 from acpterm.client.user.format import summary_line
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
 
 
 @click.command("restart")

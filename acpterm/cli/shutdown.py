@@ -4,9 +4,9 @@ import click
 
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once
-from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.user.daemon_control import end_daemon
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError, NotRunningError
 
 
 @click.command("shutdown")

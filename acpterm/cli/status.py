@@ -7,10 +7,10 @@ import click
 from acpterm.acp.user_api import StatusResponse
 from acpterm.cli._options import at_daemon, fail, settings
 from acpterm.cli._output import echo_once, json_text
-from acpterm.client.daemon import DaemonError
 from acpterm.client.user.daemon_control import NoWorker, daemon_status, source
 from acpterm.client.user.format import duration, memory, summary_line, waiting_questions
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
 
 _NAME_WIDTH: Final = 16
 

@@ -7,10 +7,10 @@ import click
 
 from acpterm.cli._async import run
 from acpterm.cli._options import common, fail, settings
-from acpterm.client.daemon import DaemonError
 from acpterm.client.stdio import relay_stdio
 from acpterm.host.daemon import serve_stdio
 from acpterm.keeper.reports import KeeperLostError
+from acpterm.link.daemon import DaemonError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio
 from acpterm.runtime.blocking_io import take_descriptors

@@ -4,6 +4,6 @@
 the MCP server (`acpterm.mcp`) use some of its modules too.
 
 A command of the user speaks to the user's socket (`user`). A command for agents (`proxy`, `prompt`,
-`stdio`) has a connection to the host of their terminals (`host_connection`), and an `endpoint` for
-each JSON-RPC stream.
+`stdio`) has a connection to the host of their terminals (`host_connection`). All connections are
+those of `acpterm.link`.
 """

@@ -1,21 +1,19 @@
 """Starts an agent whose terminals a host runs, for `acpterm proxy` and `acpterm prompt`."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import trio
-
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
 from acpterm.client.agent_process import AgentProcess, StderrFilter, open_agent
-from acpterm.client.endpoint import Endpoint
-from acpterm.client.host_connection import connect_daemon, open_host_connection
+from acpterm.client.host_connection import ConnectUser, connect_daemon, open_host_connection
 from acpterm.client.questions import Questions
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions
 from acpterm.client.session_sockets.sockets import SessionSockets, open_session_sockets
 from acpterm.config import Settings
+from acpterm.link.endpoint import Endpoint
 from acpterm.pty.tracking.trees import open_trees
 from acpterm.runtime.command_line import command_line
 from acpterm.runtime.exec_context import ExecContext
@@ -45,7 +43,7 @@ class Hosted(NamedTuple):
     agent: AgentProcess
     questions: Questions
     host: Endpoint | None = None
-    connect_user: Callable[[], trio.abc.Stream] | None = None
+    connect_user: ConnectUser | None = None
     """Connects to the user's API of a host in this process; None if the daemon is the host."""
     sockets: SessionSockets | None = None
     """The sockets of acpterm's MCP server, with `--mcp`."""
@@ -70,7 +68,7 @@ async def open_hosted_agent(
     # Before the trees, which make us a subreaper: the daemon must not become our child.
     daemon = None
     if needs_host and not options.embedded:
-        daemon = await connect_daemon(settings, options.config, questions, routes.on_notification)
+        daemon = await connect_daemon(settings, options.config, questions)
     async with AsyncExitStack() as stack:
         trees = await stack.enter_async_context(open_trees(settings.tracking))
         host = connect_user = sockets = None

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.daemon import DaemonError
 from acpterm.client.user.daemon_control import daemon_status
 from acpterm.client.user.format import columns
 from acpterm.config import (
@@ -27,6 +26,7 @@ from acpterm.config import (
 from acpterm.config.edit import set_value
 from acpterm.config.providers import Isolation, isolation_of
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
 from acpterm.providers.provider import NAMES, ProviderError, is_place
 from acpterm.providers.registry import make
 from acpterm.runtime.threads import run_blocking

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 import trio
+from anyio.abc import ByteStream
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.agent import PermissionOption
@@ -35,12 +36,13 @@ from acpterm.acp.approvals import (
     Scope,
     WithdrawnNotification,
 )
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect_running
-from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.sanitize import one_line
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import Connected, connect_running
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import ignore
 from acpterm.runtime.command_line import command_line
 
 _TOKEN_TIMEOUT_S: Final = 10.0
@@ -128,15 +130,11 @@ class Asker:
             try:
                 decision, how_long = CHOICES[await self._ask(info)]
                 answer = AnswerRequest(identifier, decision, how_long)
-                self._host.call(ANSWER, answer, _ignore)
+                self._host.call(ANSWER, answer, ignore)
             except CannotAskError as error:
-                self._host.call(DECLINE, DeclineRequest(identifier, str(error)), _ignore)
+                self._host.call(DECLINE, DeclineRequest(identifier, str(error)), ignore)
         if scope.cancelled_caught:
             self._on_withdrawn(info)
-
-
-def _ignore(response: Response) -> None:
-    del response
 
 
 async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
@@ -154,11 +152,9 @@ async def request_token(settings: Settings, request: ApproverRequest) -> str | N
     return token
 
 
-async def _request_token(
-    stream: trio.abc.Stream, request: ApproverRequest
-) -> tuple[str | None, str]:
+async def _request_token(stream: ByteStream, request: ApproverRequest) -> tuple[str | None, str]:
     token, refusal = None, f"the daemon does not answer within {_TOKEN_TIMEOUT_S:g} s"
-    endpoint = Endpoint(stream, "the daemon")
+    endpoint = Endpoint(Connected(stream), "the daemon")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
         with trio.move_on_after(_TOKEN_TIMEOUT_S):

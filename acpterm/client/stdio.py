@@ -6,22 +6,20 @@ agent does not see the response. Then `stdio_relay` passes on all messages betwe
 daemon, in both directions.
 """
 
-import socket
 from typing import Final
 
 import structlog
 import trio
 
-from acpterm.client.daemon import DaemonError, read_lock
-from acpterm.client.daemon_stream import connect, shake_hands
-from acpterm.client.handshake import HandshakeError, Welcome, initialize_params
 from acpterm.client.stdio_relay import (
     GONE_MESSAGE,
     UNANSWERED_BYTES_MAX,
     StdioRelay,
-    blocking_socket,
 )
 from acpterm.config import Settings, agent_socket
+from acpterm.link.daemon import DaemonError, read_lock
+from acpterm.link.daemon_stream import Answered, connect, shake_hands
+from acpterm.link.handshake import HandshakeError, initialize_params
 from acpterm.runtime import exec_context, logs
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
@@ -48,14 +46,11 @@ async def relay_stdio(
 ) -> None:
     """Relay messages between the agent and the daemon until one of them ends or a signal comes.
 
-    The agent is at the descriptors `stdin_fd` and `stdout_fd`. The daemon is started if it is not
-    running; `config` is the path of the settings file given on the command line, if any.
-    `connect_timeout_s` is how long the daemon may take to respond to our `initialize`, and
-    `close_timeout_s` how long pending requests may take after stdin has ended, in seconds. While
-    the total size of the requests without a response is more than `unanswered_bytes_max` bytes,
-    nothing is read from the agent. The descriptors stay open, since a thread may still be reading
-    from `stdin_fd`. Raises `DaemonError` if the daemon cannot be started or used, or ends before
-    the agent.
+    The daemon is started if it is not running; `config` is the path of the settings file given on
+    the command line, if any. `connect_timeout_s` is how long the daemon may take to respond to our
+    `initialize`. The descriptors of the agent stay open, since a thread may still be reading from
+    `stdin_fd`. Raises `DaemonError` if the daemon cannot be started or used, or ends before the
+    agent.
     """
     context = exec_context.current()
     restore_signal_defaults()
@@ -65,13 +60,8 @@ async def relay_stdio(
         nursery.start_soon(_cancel_when, shutdown, starting)
         relay: StdioRelay | None = None
         with starting:
-            sock, welcome, received = await _connect(
-                path, settings, config, context, connect_timeout_s
-            )
             relay = StdioRelay(
-                sock,
-                welcome,
-                received,
+                await _connect(path, settings, config, context, connect_timeout_s),
                 settings,
                 stdin_fd=stdin_fd,
                 stdout_fd=stdout_fd,
@@ -92,28 +82,20 @@ async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
 
 async def _connect(
     path: str, settings: Settings, config: str | None, context: ExecContext, timeout_s: float
-) -> tuple[socket.socket, Welcome, bytes]:
-    """Connect to the daemon, and send our `initialize` with the execution context `context`.
-
-    `path` is only used in messages of errors: it is the path of the daemon's socket. Return a
-    blocking socket, the parsed response, and the bytes received after it. Raises `DaemonError` if
-    the daemon cannot be started, refuses `initialize`, or has not responded after `timeout_s`
-    seconds.
-    """
+) -> Answered:
     try:
         stream = await connect(settings, config)
     except DaemonError as error:
         if "--embedded" in str(error):
             raise
         raise DaemonError(f"{error}; put that right, or {_USE_EMBEDDED}") from error
-    async with stream:
+    params = initialize_params(context=context, relay=True)
+    failure = f"it does not answer within {timeout_s:g} s"
+    with trio.move_on_after(timeout_s):
         try:
-            params = initialize_params(context=context, relay=True)
-            welcome, received = await shake_hands(stream, params, timeout_s)
+            return await shake_hands(stream, params)
         except HandshakeError as error:
-            message = read_lock(settings).message
-            why = f"{error}; end it" if message is None else f"{error}: {message}"
-            raise DaemonError(
-                f"the daemon at {path} cannot be used: {why}, or {_USE_EMBEDDED}"
-            ) from error
-        return blocking_socket(stream), welcome, received
+            failure = str(error)
+    message = read_lock(settings).message
+    why = f"{failure}; end it" if message is None else f"{failure}: {message}"
+    raise DaemonError(f"the daemon at {path} cannot be used: {why}, or {_USE_EMBEDDED}")

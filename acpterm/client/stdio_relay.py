@@ -44,13 +44,13 @@ import structlog
 import trio
 from msgspec import UNSET, Raw
 
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import Reconnected, reconnect
 from acpterm.client.envelope import cancelled_id, parse_envelope
-from acpterm.client.handshake import Welcome, initialize_params, read_welcome
-from acpterm.client.unanswered import Unanswered
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, LineSplitter, Oversized, RpcError, encode_error
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import Answered, Connected, raw_socket, reconnect
+from acpterm.link.handshake import initialize_params, read_welcome
+from acpterm.link.unanswered import Unanswered
 from acpterm.runtime import blocking_io
 
 
@@ -148,9 +148,11 @@ _in_thread: Final = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
 _log = structlog.get_logger("acpterm.stdio")
 
 
-def blocking_socket(stream: trio.SocketStream) -> socket.socket:
-    """Take the socket out of a stream; return it as a blocking socket."""
-    sock = socket.socket(fileno=stream.socket.detach())
+def _blocking_socket(connected: Connected) -> socket.socket:
+    """Take the socket out of the stream; return it as a blocking socket."""
+    raw = raw_socket(connected.stream)
+    assert raw is not None  # noqa: S101  it is the daemon's
+    sock = socket.socket(fileno=raw.detach())
     sock.setblocking(True)
     return sock
 
@@ -158,18 +160,14 @@ def blocking_socket(stream: trio.SocketStream) -> socket.socket:
 class StdioRelay:
     """Relays between one agent and the daemon: two threads, and a task that supervises them.
 
-    `sock` is the connection to the daemon, `welcome` the daemon's response to our `initialize`, and
-    `received` the bytes received after it. The agent is at `stdin_fd` and `stdout_fd`. Once
-    stdin has ended or a signal was received, the daemon has `close_timeout_s` seconds to respond to
-    pending requests. While requests of more than `unanswered_bytes_max` bytes in all have no
-    response, nothing is read from the agent.
+    The agent is at `stdin_fd` and `stdout_fd`. Once stdin has ended or a signal was received, the
+    daemon has `close_timeout_s` seconds to respond to pending requests. While requests of more than
+    `unanswered_bytes_max` bytes in all have no response, nothing is read from the agent.
     """
 
     def __init__(
         self,
-        sock: socket.socket,
-        welcome: Welcome,
-        received: bytes,
+        daemon: Answered,
         settings: Settings,
         *,
         stdin_fd: int,
@@ -184,7 +182,7 @@ class StdioRelay:
         self._stdout_fd = stdout_fd
         self._changed = threading.Condition()
         # The connection to the daemon; None while there is none.
-        self._sock: socket.socket | None = sock
+        self._sock: socket.socket | None = _blocking_socket(daemon.connected)
         self._sending = False
         self._repeating = False
         self._ending = False
@@ -192,9 +190,9 @@ class StdioRelay:
         # The error for all further requests, once there is no daemon any more.
         self._gone: RpcError | None = None
         self._requests = RequestLog(settings.max_message_bytes)
-        self._requests.secret = welcome.secret
+        self._requests.secret = daemon.welcome.secret
         # The bytes that `_pump_to_agent` passes on first, before it receives.
-        self._unread = received
+        self._unread = daemon.connected.received
         # The beginning of the daemon's last line, until the rest of the line arrives.
         self._partial_line: list[bytes] = []
 
@@ -250,7 +248,7 @@ class StdioRelay:
             except DaemonError as error:
                 why = str(error)
             else:
-                sock = blocking_socket(resumed.stream)
+                sock = _blocking_socket(resumed.connected)
                 if resumed.welcome.resumed:
                     self._use_connection(sock, resumed, nursery)
                     return None
@@ -276,7 +274,7 @@ class StdioRelay:
         return self._requests.secret is not None and self._settings.resume_timeout > 0
 
     def _use_connection(
-        self, sock: socket.socket, resumed: Reconnected, nursery: trio.Nursery
+        self, sock: socket.socket, resumed: Answered, nursery: trio.Nursery
     ) -> None:
         """Send the unanswered messages again on the connection `sock`, and relay over it."""
         with self._changed:
@@ -284,7 +282,7 @@ class StdioRelay:
             self._requests.secret = resumed.welcome.secret or self._requests.secret
             self._sock = sock
             self._sending = self._repeating = True
-        self._unread = errors + resumed.received
+        self._unread = errors + resumed.connected.received
         # In a separate thread: the daemon may respond before it has read all lines, and would block
         # if nothing received its responses.
         nursery.start_soon(_in_thread, self._repeat, sock, b"".join(lines))

@@ -37,10 +37,11 @@ from acpterm.acp.terminal import (
     WaitForTerminalExitResponse,
 )
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client.endpoint import Endpoint, Response
-from acpterm.client.handshake import initialize_params
 from acpterm.client.session_update import SessionKey
 from acpterm.jsonrpc import Id, RpcError
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.handshake import initialize_params
+from acpterm.link.session import Response, ignore
 from acpterm.runtime.command_line import command_line
 
 # Without events: the host's notifications are not passed on to the agent.
@@ -297,16 +298,16 @@ class Terminals:
     def name_agent(self, info: dict[str, Raw]) -> None:
         """Send the host the agent's name, from the agent's `agentInfo`."""
         if name := text(info.get("name")):
-            self.host.call("initialize", initialize_params(name), _ignore)
+            self.host.call("initialize", initialize_params(name), ignore)
 
     def open_session(self, session: str, cwd: str) -> None:
         """Send the host the directory of a session, in which its commands run by default."""
         self._session_cwds[session] = cwd
         params = {"sessionId": session, "cwd": cwd}
-        self.host.call("_acpterm/session/set", params, _ignore)
+        self.host.call("_acpterm/session/set", params, ignore)
         # The host refuses this unless the client is an approver. A refusal leaves the directory the
         # default one of commands, but sandboxes do not use it.
-        self.host.call(SESSION_OPEN, params, _ignore)
+        self.host.call(SESSION_OPEN, params, ignore)
 
     def close_session(self, session: str) -> list[SessionKey]:
         """Release the terminals of a session that is closed, and return them."""
@@ -358,7 +359,7 @@ class Terminals:
         if poller := self._pollers.get(key):
             poller.final_read()
         del self._held[key]
-        self.host.call("terminal/release", TerminalRequest(*key), _ignore)
+        self.host.call("terminal/release", TerminalRequest(*key), ignore)
 
     async def _run(self, terminal: SessionKey, poller: OutputPoller) -> None:
         await poller.run()
@@ -371,7 +372,3 @@ def _command(params: dict[str, Raw]) -> str:
     command = text(params.get("command")) or ""
     args = [arg for item in items(params.get("args")) if (arg := text(item)) is not None]
     return command_line(command, args)
-
-
-def _ignore(response: Response) -> None:
-    del response

@@ -6,12 +6,8 @@ from contextlib import suppress
 
 
 def set_value(path: str, name: str, value: str) -> None:
-    """Set the setting `name` at the top level of the settings file at `path`.
-
-    Creates the file if it does not exist. Otherwise replaces the file as a whole by a new file with
-    the same mode. Raises `OSError` if a file cannot be read or written, and `ValueError` if the
-    file is not TOML.
-    """
+    """Set a setting in the file at `path`, which need not exist. Raises `OSError`, `ValueError`."""
+    # A new file replaces the whole, with the same mode.
     import tomlkit  # noqa: PLC0415  slow to import, and only commands that change settings need it
 
     # Replace the target of a symbolic link, not the link.

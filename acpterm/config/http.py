@@ -38,10 +38,7 @@ class HttpAddress(NamedTuple):
 
 
 def parse_address(text: str) -> HttpAddress:
-    """Parse `ADDRESS:PORT`, such as `127.0.0.1:8080`, `localhost:0` or `[::1]:8080`.
-
-    Raises `ValueError` if `text` has another form.
-    """
+    """Parse `127.0.0.1:8080`, `localhost:0` or `[::1]:8080`. Raises `ValueError`."""
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
@@ -60,10 +57,8 @@ def parse_address(text: str) -> HttpAddress:
 
 
 def check_origins(origins: list[str]) -> None:
-    """Raise `ValueError` if one of `origins` differs from what a browser sends as `Origin`.
-
-    A browser sends the scheme and the host in small letters, and no port if it is the default.
-    """
+    """Raise `ValueError` if one of `origins` differs from what a browser sends as `Origin`."""
+    # The scheme and the host in small letters, and no port if it is the default.
     from urllib.parse import urlsplit  # noqa: PLC0415  slow to import, and commands need no server
 
     for origin in origins:
@@ -84,12 +79,9 @@ def check_origins(origins: list[str]) -> None:
 
 
 def check_exposure(settings: "Settings", address: HttpAddress) -> None:
-    """Raise `ValueError`, which says what to do, if the server must not listen on `address`.
-
-    An address that other machines can reach needs `http_remote`, and TLS files or the origin of a
-    proxy with TLS. An address that means all addresses needs `http_origins` too. The two TLS files,
-    `http_certificate` and `http_key`, must be set together.
-    """
+    """Raise `ValueError`, which says what to do, if the server must not listen on `address`."""
+    # Other machines can reach it only with `http_remote`, and TLS files or the origin of a proxy;
+    # all addresses need `http_origins` too. The TLS files must be set together.
     if bool(settings.http_certificate) != bool(settings.http_key):
         raise ValueError("http_certificate and http_key belong together: set both, or neither")
     if address.is_loopback:

@@ -7,11 +7,8 @@ from acpterm.config.settings import Settings
 
 
 def default_socket() -> str:
-    """Return the default path of the socket for agents.
-
-    The path is the same for all processes of a user, also for those that an editor, cron or a
-    service manager starts without `XDG_RUNTIME_DIR`.
-    """
+    """Return the default path of the socket for agents."""
+    # The same for all processes of a user, also those without XDG_RUNTIME_DIR.
     if chosen := _chosen_dir():
         return os.path.join(chosen, "acpterm", "agent.sock")
     first, *others = (os.path.join(directory, "agent.sock") for directory in default_dirs())
@@ -22,21 +19,15 @@ def default_socket() -> str:
 
 
 def default_dirs() -> list[str]:
-    """Return the directories of sockets that need no environment variable, the usual one first.
-
-    These are a directory in the user's runtime directory, if there is one, and one in `/tmp` whose
-    name has the user's id, as with tmux. The listener refuses a directory of another user.
-    """
+    """Return the directories of sockets that need no environment variable, the usual one first."""
+    # In /tmp as with tmux; the listener refuses a directory of another user.
     runtime = _usual_runtime_dir()
     usual = [os.path.join(runtime, "acpterm")] if _is_ours(runtime) else []
     return [*usual, f"/tmp/acpterm-{os.getuid()}"]  # noqa: S108  the listener checks it
 
 
 def _chosen_dir() -> str | None:
-    """Return the directory in `XDG_RUNTIME_DIR`, unless it is the usual one or another user's.
-
-    `su` and `sudo` may leave the variable as it was for the other user.
-    """
+    # `su` and `sudo` may leave the variable as it was for the other user.
     named = os.environ.get("XDG_RUNTIME_DIR", "")
     if not os.path.isabs(named) or named == _usual_runtime_dir():
         return None
@@ -79,10 +70,7 @@ def setup_dir() -> str:
 
 
 def web_dir(agents: str) -> str:
-    """Return the directory of the HTTP server's logins, shares and tokens.
-
-    Each daemon has a directory of its own; `agents` is the path of the daemon's socket for agents.
-    """
+    """Return the directory of logins, shares and tokens of the daemon with the socket `agents`."""
     import hashlib  # noqa: PLC0415  slow to import, and only the daemon needs it
 
     name = hashlib.sha256(os.fsencode(agents)).hexdigest()[:16]
@@ -107,11 +95,7 @@ def agent_socket(settings: Settings) -> str:
 
 
 def user_socket(settings: Settings, agents: str | None = None) -> str:
-    """Return the absolute path of the socket for the user's commands.
-
-    If `settings` has no such path, the socket is in the same directory as the socket for agents.
-    `agents` is the path of the socket for agents; by default `agent_socket(settings)`.
-    """
+    """Return the absolute path of the socket for the user's commands, beside that for agents."""
     if settings.user_socket:
         return os.path.abspath(settings.user_socket)
     directory, name = os.path.split(agents or agent_socket(settings))

@@ -185,10 +185,7 @@ def _check_paths(place: Place) -> None:
 
 
 def check_places(places: Mapping[str, Place]) -> None:
-    """Raise `ValueError` if a place has an invalid name or an invalid value in its table.
-
-    `places` maps names to places, all of one kind.
-    """
+    """Raise `ValueError` if a place has an invalid name or an invalid value in its table."""
     for name, place in places.items():
         if not _NAME.fullmatch(name):
             raise ValueError(

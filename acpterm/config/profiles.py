@@ -250,12 +250,8 @@ def lowest(limits: Iterable[Limits]) -> Limits:
 
 
 def resolve(tables: Mapping[str, ProfileTable]) -> dict[str, Profile]:
-    """Return all profiles by name: the built-in ones, and those of the settings file.
-
-    A table with the name of a built-in profile replaces that profile. Its `base` may have the same
-    name, which then means the built-in profile. Raises `ValueError` for an unknown base, for bases
-    that form a circle, and for an invalid pattern.
-    """
+    """Return all profiles by name. Raises `ValueError` for a bad base or pattern."""
+    # A table may replace a built-in profile, and have it as its base by the same name.
     found: dict[str, Profile] = {}
     for name in (*BUILTIN, *tables):
         found[name] = _resolve(name, tables, ())

@@ -12,10 +12,7 @@ Isolation: TypeAlias = Literal["none", "sandbox", "container"]
 
 
 class ProviderKind(NamedTuple):
-    """A provider of this machine.
-
-    An agent may request a provider of a higher `rank` than the one that the user has selected.
-    """
+    """A provider of this machine; an agent may request one of a higher `rank`."""
 
     factory: str
     """Module below `acpterm.providers`, and the class or function in it that makes the provider."""
@@ -47,10 +44,7 @@ def isolation_of(name: str) -> Isolation:
 
 
 def stricter_than(name: str, *, network: bool) -> list[str]:
-    """Return the names of the providers that are stricter than the provider `name`.
-
-    `network` says whether programs may use the network. Nothing is stricter than a place.
-    """
+    """Return the names of the providers that are stricter; none is stricter than a place."""
     rank = attrgetter("rank_with_network" if network else "rank")
     if name not in PROVIDERS:
         return []

@@ -37,10 +37,7 @@ def _check_shell(path: str) -> None:
 
 
 def _parse_variables(value: str | Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables, given as a mapping or as text such as `A=1 B=2`.
-
-    Raises `ValueError` if a name or value is invalid.
-    """
+    """Return variables, given as a mapping or as text such as `A=1 B=2`. Raises `ValueError`."""
     variables = dict(value) if isinstance(value, Mapping) else {}
     for word in shlex.split(value) if isinstance(value, str) else ():
         name, equals, text = word.partition("=")

@@ -33,10 +33,7 @@ _ON_DEMAND: Final = ("socket", "user_socket", "log_level", "log_format", "idle_e
 
 
 class ConfigError(Exception):
-    """A setting is invalid or unknown, or the settings file cannot be read.
-
-    The message has the setting, its value and its source, or says why the file cannot be read.
-    """
+    """A setting is invalid or unknown, or the settings file cannot be read."""
 
 
 class Loaded(NamedTuple):
@@ -61,14 +58,9 @@ def load_with_sources(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """Return the settings from all sources, and the source of each.
-
-    Raises `ConfigError` if a setting is invalid or unknown, or the file cannot be read.
-
-    Later sources override earlier ones: the settings file, the environment, the flags. `file` is
-    the value of `--config`, and `environ` defaults to this process's environment. `flags` maps a
-    setting's name to the value of its flag, or to None if the flag was not given.
-    """
+    """Return the settings, and the source of each. Raises `ConfigError`."""
+    # Later sources override earlier ones: the settings file, the environment, the flags that are
+    # given.
     environ = os.environ if environ is None else environ
     values: dict[str, _SourcedValue] = {}
 
@@ -103,11 +95,7 @@ def on_demand_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def valid_places(file: str | None = None) -> dict[str, Any]:
-    """Return the valid places in the settings file, even if `load` refuses other parts of the file.
-
-    The result has one dict for each kind of place, such as `ssh`; the dict maps names to places.
-    `file` is the value of `--config`.
-    """
+    """Return the valid places by kind and name, even if `load` refuses other parts of the file."""
     found: dict[str, Any] = {kind: {} for kind in PLACE_TYPES}
     path = file or os.environ.get(f"{ENV_PREFIX}CONFIG") or default_file()
     with contextlib.suppress(ConfigError):
@@ -143,24 +131,15 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _extra(name: str, function: str) -> Callable[[Any], Any] | None:
-    """Return a function that `Settings` attaches to the setting `name`; None if there is none.
-
-    `function` says which function: `check` raises `ValueError` for an invalid value, and
-    `read` converts the text of an environment variable.
-    """
+    """Return the `function`, `check` or `read`, that `Settings` attaches to a setting."""
     return (Settings.__annotations__[name].__metadata__[0].extra or {}).get(function)
 
 
 def _resolve_path(name: str, value: Any) -> Any:
-    """Return the `value` of setting `name`, as an absolute path if the setting is a path."""
     return os.path.abspath(value) if value and _extra(name, "check") is require_absolute else value
 
 
 def _convert(name: str, sourced: _SourcedValue) -> Any:
-    """Return the value of setting `name`, converted to its type.
-
-    Raises `ConfigError` if the setting is unknown or the value is invalid.
-    """
     value, source, is_text = sourced
     if name not in Settings.__struct_fields__:
         known = ", ".join(Settings.__struct_fields__)
@@ -183,10 +162,6 @@ def _convert(name: str, sourced: _SourcedValue) -> Any:
 
 
 def _convert_place(kind: str, name: str, table: Any, source: str) -> Place:
-    """Return the place that the table `[KIND.NAME]` defines.
-
-    Raises `ConfigError` if the table is invalid; the message names `source`, such as the file.
-    """
     where, keys = f"{source}: [{kind}.{name}]", PLACE_TYPES[kind].__struct_fields__
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: {table!r} is not a table")
@@ -208,10 +183,6 @@ def _convert_place(kind: str, name: str, table: Any, source: str) -> Place:
 
 
 def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
-    """Raise `ConfigError` if a setting names a profile that does not exist.
-
-    `values` has the source of each setting, for the error message.
-    """
     known = {*BUILTIN, *settings.profiles}
     named = [("profile", settings.profile)]
     named += [("profile_for", entry.profile) for entry in settings.profile_for]
@@ -224,10 +195,6 @@ def _check_profiles(settings: Settings, values: Mapping[str, "_SourcedValue"]) -
 
 
 def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
-    """Raise `ConfigError` if a setting names a provider that does not exist.
-
-    `values` has the source of each setting, for the error message.
-    """
     known = (*PROVIDERS, *settings.places)
     named = [("provider", settings.provider, "provider")]
     named += [
@@ -247,10 +214,6 @@ def _check_providers(settings: Settings, values: Mapping[str, "_SourcedValue"]) 
 
 
 def _check_http(settings: Settings, values: Mapping[str, "_SourcedValue"]) -> None:
-    """Raise `ConfigError` if the HTTP server must not listen on the address in `settings`.
-
-    `values` has the source of each setting, for the error message.
-    """
     if settings.http is None:
         return
     try:

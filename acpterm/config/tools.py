@@ -20,11 +20,7 @@ Characters = Annotated[int, Meta(ge=100, le=10_000_000)]
 
 
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """The settings of the terminal tools that apply to one agent.
-
-    `config.settings.Settings` describes these settings; their names there begin with `tool_`. If
-    `provider` is None, the agent's terminals have the provider of its profile.
-    """
+    """The settings `tool_…` that apply to one agent; the profile's provider if None."""
 
     min_interval: float = 1.0
     settle_interval: float = 2.0
@@ -74,11 +70,7 @@ class ToolsFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def resolve_tools(default: ToolSettings, tables: Iterable[ToolsFor], agent: str) -> ToolSettings:
-    """Return the settings of the tools for the agent with the name `agent`.
-
-    Each setting comes from the first table in `tables` that matches the agent and sets the setting.
-    If there is no such table, the setting comes from `default`.
-    """
+    """Return the settings of the tools for `agent`, each from the first table that sets it."""
     values = asdict(default)
     unset = set(values)
     for table in tables:

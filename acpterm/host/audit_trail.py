@@ -22,7 +22,6 @@ from acpterm.pty.background import Background
 Value: TypeAlias = str | int | list[str] | None
 
 COMMAND_CHARS_MAX: Final = 16 * 1024
-"""Maximum characters of a command, with its arguments, in the audit log."""
 _CUT: Final = "…"
 _BY_BUS_EVENT: Final = {event.bus: name for name, event in EVENTS.items() if event.bus}
 # Reports of the focus, and answers to queries. CSI 1;2R to 1;8R are F3 with modifiers. No answer
@@ -36,10 +35,6 @@ _SENT_BY_WINDOW: Final = re.compile(
 def open_audit_log(
     settings: Settings, writer: StateWriter, previous: AuditRecord | None
 ) -> AuditLog | None:
-    """Return the audit log of the settings; None if it is disabled.
-
-    `previous` is the record of the previous worker's log, and `writer` stores that of this one.
-    """
     if not settings.audit:
         return None
 
@@ -62,7 +57,6 @@ class AuditTrail:
         self._log: Final = log
 
     def record(self, event: str, terminal: TerminalEntry | None = None, /, **fields: Value) -> None:
-        """Record an event, one of `EVENTS`; leave out fields that are None."""
         if self._log is not None:
             who = {} if terminal is None else _identity(terminal)
             self._log.record(event, **who, **fields)
@@ -70,7 +64,6 @@ class AuditTrail:
     def on_bus_event(
         self, kind: str, entry: TerminalEntry, by: str | None, share: str | None = None
     ) -> None:
-        """Record an event of the event bus, such as `killed`, if it is audited."""
         name = _BY_BUS_EVENT.get(kind)
         if self._log is None or name is None:
             return
@@ -93,22 +86,15 @@ class AuditTrail:
         self.record(name, entry, **fields)
 
     def input(self, entry: TerminalEntry, by: str, data: bytes, share: str | None = None) -> None:
-        """Record that `data` was typed into a terminal, by `agent`, `user` or `share`.
-
-        `share` is the id of the share that the typing visitor uses; None for others. What a window
-        sends by itself is not recorded.
-        """
+        """Record that `data` was typed, unless a window sent it by itself."""
         if by == "agent" or not _SENT_BY_WINDOW.fullmatch(data):
             self.record("input", entry, by=by, bytes=len(data), share=share)
 
 
 def command_fields(command: str, args: list[str] | None) -> dict[str, Value]:
-    """Return the fields of an entry that describe a command: `command` and `args`.
-
-    Together they have about `COMMAND_CHARS_MAX` characters at most. A word that does not fit is
-    left out as a whole, since a part of a secret would not be recognised as a secret, and would not
-    be redacted.
-    """
+    """Return `command` and `args` for an entry, with some `COMMAND_CHARS_MAX` characters."""
+    # A word that does not fit is left out as a whole: a part of a secret would not be recognised
+    # and redacted.
     room = COMMAND_CHARS_MAX - len(command)
     if room < 0:
         command = f"{command[:COMMAND_CHARS_MAX].rpartition(' ')[0]} {_CUT}"

@@ -43,7 +43,6 @@ class BackgroundMonitor:
         self._added: Final = trio.lowlevel.ParkingLot()
 
     def watch(self, entry: TerminalEntry) -> None:
-        """Watch a terminal whose program has exited, until nothing runs on."""
         self._watched[entry.id] = _Watched(entry)
         self._added.unpark_all()
 
@@ -65,10 +64,7 @@ class BackgroundMonitor:
                     return
 
     async def of_running(self, entry: TerminalEntry) -> Background:
-        """Return what runs beside the foreground of a terminal whose program has not exited.
-
-        Nothing is recorded.
-        """
+        """Return what runs beside the foreground of a terminal whose program has not exited."""
         found: Background | None = NO_BACKGROUND
         with suppress(OSError):  # no descriptor is free just now
             found = await entry.terminal.background()
@@ -78,11 +74,9 @@ class BackgroundMonitor:
         return found or NO_BACKGROUND
 
     async def check_all(self) -> None:
-        """Check now all terminals whose exited program may have left something running."""
         await self._for_each(lambda watched: self._settle(watched.entry))
 
     async def run(self) -> None:
-        """Check all watched terminals periodically, until cancelled."""
         while True:
             while not self._watched:
                 await self._added.park()

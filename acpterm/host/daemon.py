@@ -37,7 +37,6 @@ from acpterm.runtime.shutdown_signals import restore_signal_defaults, shutdown_e
 from acpterm.runtime.unix_socket import ListenError
 
 FIRST_REQUEST_TIMEOUT_S: Final = 10.0
-"""How long a daemon waits for its first connection. During this time it does not count as idle."""
 
 _ALIVE_PERIOD_S: Final = 1.0
 _BOUND_CHECK_S: Final = 2.0
@@ -51,16 +50,9 @@ class WebServer(WebInterface, Protocol):
     """The daemon's HTTP server, with the methods by which `serve` runs it."""
 
     def restore(self, entry: StoredEntry | None) -> None:
-        """Take over the listening socket of the previous worker, before `run`.
+        """Take over the listening socket of the previous worker, before `run`."""
 
-        `entry` is what the previous worker's server has stored; None if it has stored nothing.
-        """
-
-    async def run(self, host: Host) -> None:
-        """Serve requests to `host` until cancelled.
-
-        If the server cannot listen, the error is logged and reported by `status`, not raised.
-        """
+    async def run(self, host: Host) -> None: ...
 
 
 async def serve(
@@ -71,20 +63,9 @@ async def serve(
     idle_exit_s: float = math.inf,
     web: WebServer | None = None,
 ) -> None:
-    """Serve agents and the user as a worker of `keeper`, until a shutdown is requested.
-
-    The daemon also ends after `idle_exit_s` seconds in which there was no connection and all
-    terminals were released. `web` is the daemon's HTTP server; None if it has none. `sources` says
-    where the settings come from, for `status`.
-
-    Raises `ListenError` if a socket cannot be opened, and `TrackingError` if the processes of
-    terminals cannot be tracked as the settings require. Raises `StateVersionError`, before anything
-    is restored, if the previous worker was a newer version of acpterm.
-
-    If the keeper dies, end all terminals, and then raise `KeeperLostError`. But if the service
-    manager stores the terminals for the next keeper, exit at once instead; the programs keep
-    running.
-    """
+    """Serve as a worker of `keeper`, until a shutdown or `idle_exit_s` idle seconds."""
+    # Raises `ListenError`, `TrackingError`, `KeeperLostError`, and `StateVersionError` before
+    # anything is restored.
     context = exec_context.current()
     raise_open_files()
     reserve.keep()
@@ -144,11 +125,6 @@ async def _serve_until(
     *,
     web: WebServer | None,
 ) -> None:
-    """Accept and serve connections on `sockets` until `end_requested` is set; then close `host`.
-
-    After `idle_exit_s` idle seconds, set `end_requested`. `keeper` is the worker's client for the
-    keeper. `web` is the daemon's HTTP server, which this function runs; None if there is none.
-    """
     accepting = trio.CancelScope()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_accept, accepting, host, sockets, keeper)
@@ -168,16 +144,13 @@ async def _serve_until(
 
 
 def _exit_at_once(error: BaseException) -> None:
-    """Log `error`, and exit without cleaning up: a clean-up would end the programs.
-
-    The next worker adopts the programs.
-    """
+    # A clean-up would end the programs; the next worker adopts them.
     _log.critical("the worker failed, another one takes over", exc_info=error)
     os._exit(_EXIT_FAILED)
 
 
 async def _report_alive(keeper: KeeperClient) -> None:
-    """Reset the service manager's watchdog periodically, to show that the event loop is running."""
+    """Reset the service manager's watchdog, to show that the event loop runs."""
     while True:
         keeper.alive()
         await trio.sleep(_ALIVE_PERIOD_S)
@@ -191,11 +164,6 @@ async def _end_when_idle(
     *,
     first_request_timeout_s: float = FIRST_REQUEST_TIMEOUT_S,
 ) -> None:
-    """Set `end_requested` once `host.is_needed()` was false for `idle_exit_s` seconds.
-
-    `has_queued` returns whether connections are waiting to be accepted. At first, wait up to
-    `first_request_timeout_s` seconds for a connection; this time does not count as idle.
-    """
     # The process that started the daemon has not connected yet.
     with trio.move_on_after(first_request_timeout_s):
         while not host.is_needed():
@@ -236,11 +204,8 @@ async def _accept(
 
 
 async def _rotate_log(path: str, pid: int) -> None:
-    """Rotate the log periodically, so that it does not grow without limit.
-
-    The log at `path` exists only if an acpterm command has started the daemon. After a rotation,
-    the first line of the log is `pid`, the keeper's pid, as in the log of a new daemon.
-    """
+    # There is a log only if an acpterm command started the daemon. Its first line is the keeper's
+    # pid.
     while True:
         with contextlib.suppress(OSError):
             logs.rotate(path, pid)
@@ -250,12 +215,7 @@ async def _rotate_log(path: str, pid: int) -> None:
 async def _keep_bound(
     kinds: Iterable[tuple[Listening, Acceptor]], keeper: KeeperClient, nursery: trio.Nursery
 ) -> None:
-    """Bind each socket of `kinds` again whenever its file was removed, so that clients can connect.
-
-    `kinds` has the agents' and the user's sockets, each with its acceptor. Sockets that were
-    removed together are bound in the order of `kinds`. A new socket is stored in `keeper`, and its
-    acceptor accepts connections in a task of `nursery`.
-    """
+    """Bind sockets again whose files were removed, in the order of `kinds`."""
     while True:
         await trio.sleep(_BOUND_CHECK_S)
         for kind, acceptor in kinds:
@@ -271,10 +231,7 @@ async def _keep_bound(
 
 
 async def serve_stdio(settings: Settings, stream: trio.abc.Stream) -> None:
-    """Serve the agent at the other end of `stream`, until it disconnects or a signal arrives.
-
-    Raises `TrackingError`, `KeeperLostError` and `OSError` in the same cases as `open_host`.
-    """
+    """Serve the agent at the other end of `stream`, until it disconnects or a signal arrives."""
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
@@ -296,9 +253,6 @@ async def _close_when(end_requested: trio.Event, host: Host) -> None:
 
 
 def freeze() -> None:
-    """Exempt the objects that exist now from garbage collection.
-
-    A collection blocks the event loop for a time that grows with the number of objects.
-    """
+    """Exempt the objects that exist now from garbage collection, which blocks the event loop."""
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
 """A terminal's entry in the registry: its owner, the session that created it, and its record."""
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
@@ -17,75 +17,42 @@ if TYPE_CHECKING:
     from acpterm.pty.input_wait.detect import Stopped
 
 TOOL_CALLS_MAX: Final = 64
-"""The maximum number of tool calls in a terminal's record and in its description. If more tool
-calls show the terminal, only the newest ones are named."""
+"""How many tool calls a terminal's record and description name: the newest ones."""
 TOOL_CALL_ID_MAX: Final = 512
-"""The maximum length of a tool call's id, in characters. A tool call with a longer id is left out
-of a terminal's description."""
+"""Characters of a tool call's id."""
 
 
 class AgentInfo:
-    """The agent that a session or terminal belongs to: its name, process and connection's id."""
-
     def __init__(self, connection: str) -> None:
         self.connection_id: Final = connection
         self.name: str | None = None
-        """The name that the agent sent in `initialize`; None if it sent none."""
         self.process: tuple[int, float] | None = None
-        """The pid and the start time of the agent's process; None if it is not known."""
 
     @property
     def identity(self) -> tuple[int, float] | str:
-        """What identifies the agent: `process`, or `connection_id` if the process is not known.
-
-        So all connections of one process count as connections of one agent.
-        """
+        """What identifies the agent: all connections of a process are of one agent."""
         return self.process or self.connection_id
 
 
-class Session(Protocol):
-    """The session that created a terminal. `agent.session.Session` implements it."""
-
-    @property
-    def id(self) -> str:
-        """The session's id."""
-
-    @property
-    def agent(self) -> AgentInfo:
-        """The agent that the session belongs to."""
-
-    def calls_showing(self, identifier: str) -> list[str]:
-        """Return the ids of the tool calls that show the terminal with this id."""
-
-    def release(self, identifier: str) -> "TerminalEntry | None":
-        """Make the id of a terminal invalid for the agent, and return the terminal's entry.
-
-        Return None if the id was released before. Raises `RpcError` (-32002) for an unknown id.
-        """
-
-
 class Origin:
-    """Stands in for the ended session of a restored terminal: has the session's id and agent."""
+    """The session that created a terminal; this base class stands in for one that has ended."""
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
         self.id: Final = identifier
         self.agent: Final = agent
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return an empty list: `TerminalEntry.tool_calls` then uses the terminal's record."""
+        """Return the ids of the tool calls that show a terminal: those in its record, if none."""
         del identifier
         return []
 
-    def release(self, identifier: str) -> None:
-        """Do nothing: no agent can use the terminal's id any more."""
+    def release(self, identifier: str) -> "TerminalEntry | None":
+        del identifier
+        return None
 
 
 class InputWait(NamedTuple):
-    """Whether a program waits for input, and which (`pty.input_wait.waiter`); None if unknown.
-
-    `stopped` is a program that is stopped. `is_idle` says that the program
-    that waits asks nothing: a shell at its prompt, an editor or a pager.
-    """
+    """Whether a program waits for input, and which; None if unknown. `is_idle`: it asks nothing."""
 
     is_waiting: bool | None = None
     program: str | None = None
@@ -109,115 +76,89 @@ class InputWait(NamedTuple):
 
 
 class TerminalEntry:
-    """One terminal in the registry: the terminal, its owner and session, and its record.
-
-    The next worker restores the terminal from the record. A method that changes the record also
-    schedules the record to be stored (`mark_changed`).
-    """
+    """One terminal: its owner, its session, and the record that the next worker gets."""
 
     def __init__(
         self,
         terminal: Terminal,
         record: TerminalRecord,
         writer: StateWriter,
-        session: Session | None = None,
+        session: Origin | None = None,
         launch: LaunchRecord | None = None,
     ) -> None:
         self.terminal: Final = terminal
         self.record: Final = record
         self.session: Final = session
-        """The session that created the terminal; None if the user did."""
         self.cwd: Final = unpack_text(record.cwd)
         self.exited_at: float | None = None
         """When the program exited, in seconds since 1970; None while it runs."""
         self.waiting = InputWait()
         self.asked_at = 0.0
         """When the last event `waiting` was published, on the clock `time.monotonic`."""
-        """Whether the program waited for input at the input monitor's last check."""
         self.background = NO_BACKGROUND
         """What the exited program has left running, as of the last check."""
         self.background_end: float | None = None
-        """When the program and its background had ended, on the boot clock; None until a check has
-        found that nothing runs on."""
+        """When the program and its background had ended, on the boot clock; else None."""
         self.window_count = 0
-        """How many windows are attached; kept up to date by `Windows`."""
         self.write_token: str | None = None
-        """The token of the last write request that contained one; None if there was none. A request
-        with the same token is a repetition, and is not executed again."""
+        """The token of the last write request that had one: the same token means a repetition."""
         self.launch: Final = launch
-        """What the user created the terminal with; None if an agent created the terminal, or if the
-        environment was too large to store."""
+        """What the user created the terminal with; None for an agent's, or if too large."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
-        """The cancel scope of each running `follow` request that names its reader, by that name
-        (`FollowRequest.holder`). Another request of the same reader cancels the earlier one."""
+        """The `follow` request of each named reader, which its next request cancels."""
         self.is_restarting = False
-        """Whether the program is ended only to be started again. Then the terminal is not removed
-        when the program exits, even if it was created to be removed at the end."""
+        """Whether the program ends only to start again: its end removes nothing then."""
         self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
 
     @property
     def id(self) -> str:
-        """The terminal's id."""
         return self.terminal.id
 
     @property
     def command(self) -> str:
-        """The command as one line of limited length, for lists."""
         return self.record.command
 
     @property
     def name(self) -> str | None:
-        """The name that its creator or the user gave to the terminal; None if it has none."""
         return self.record.name
 
     @property
     def is_users(self) -> bool:
-        """Whether the user owns the terminal."""
         return self.record.is_users
 
     @property
     def is_given(self) -> bool:
-        """Whether the user owns the terminal only because its agent has given it to the user."""
         return self.record.is_given
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the user has created the terminal, or has taken it over from an agent.
-
-        False for a terminal that an agent has given to the user: an agent chose what runs in it.
-        """
+        """Whether the user created it or took it over; False for what an agent gave."""
         return self.is_users and not self.is_given
 
     @property
     def is_created_by_user(self) -> bool:
-        """Whether the user created the terminal; False for a promoted one."""
         return self.connection_id is None
 
     @property
     def connection_id(self) -> str | None:
-        """The id of the agent's connection that created the terminal; None if the user did."""
         return self.record.connection
 
     @property
     def retained_bytes(self) -> int:
-        """The memory that the terminal's retained output takes, in bytes."""
         return self.terminal.retained_bytes
 
     @property
     def created_at(self) -> float:
-        """When the terminal was created, in seconds since 1970."""
         return self.record.created_time
 
     @property
     def released_at(self) -> float | None:
-        """When the terminal was released, in seconds since 1970; None if it was not released."""
         return self.record.released_time
 
     @property
     def is_ending(self) -> bool:
-        """Whether the program has been killed and has not exited yet."""
         return self.record.killed_at is not None and self.terminal.exit is None
 
     @property
@@ -227,7 +168,6 @@ class TerminalEntry:
 
     @property
     def recording(self) -> str | None:
-        """The path of the terminal's recording; None if there is none."""
         return self.record.recording
 
     @property
@@ -239,23 +179,16 @@ class TerminalEntry:
 
     @property
     def is_over(self) -> bool:
-        """Whether only the terminal's output is left.
-
-        This is so if the terminal is released, or if the user owns it, its program has exited and
-        nothing runs on. A terminal that is being restarted is not over, so no other terminal can
-        get its name.
-        """
+        """Whether only the output is left: released, or the user's and nothing runs on."""
+        # While it is restarted, no other terminal can get its name.
         has_exited = self.terminal.exit is not None and not self.is_restarting
         has_ended = has_exited and not self.background.number
         return self.released_at is not None or (self.is_users and has_ended)
 
     @property
     def over_since(self) -> float:
-        """The time since which the terminal is over (`is_over`), in seconds of the boot clock.
-
-        While the program of an unreleased terminal runs, this is the terminal's start. The boot
-        clock cannot be set, so that correcting the time of day does not change a terminal's age.
-        """
+        """Since when the terminal is over, on the boot clock; the start while its program runs."""
+        # The boot clock cannot be set: correcting the time of day does not change a terminal's age.
         if self.record.released_at is not None:
             return self.record.released_at
         if self.background_end is not None:
@@ -264,16 +197,11 @@ class TerminalEntry:
         return self.record.started_at + (0 if exit_ is None else exit_.wall)
 
     def mark_changed(self) -> None:
-        """Schedule the record to be stored before the next response is sent."""
         if not self._is_forgotten:
             self._writer.changed(self._key, self.record.encode)
 
     def forget(self) -> None:
-        """Stop storing the record, since the keeper deletes it together with the terminal.
-
-        If processes of the terminal are still running, first store pending changes, so that the
-        next worker sees that the terminal was released.
-        """
+        """Stop storing the record, since the keeper deletes it together with the terminal."""
         if self.launch is not None:
             self._writer.removed(launch_key(self.id))
         if self.terminal.is_closed:
@@ -283,48 +211,35 @@ class TerminalEntry:
         self._is_forgotten = True
 
     def set_recording(self, path: str | None) -> None:
-        """Record the path of the recording; None means that there is no recording any more."""
         self.record.recording = path
         self.mark_changed()
 
     def set_recorded(self, progress: RecordingRecord | None) -> None:
-        """Record how far the recording has got; None means that the recording has ended."""
         self.record.recorded = progress
         self.mark_changed()
 
     def store_launch(self) -> None:
-        """Schedule the create request (`launch`), if any, to be stored for `acpterm restart`."""
         if self.launch is not None:
             self._writer.changed(launch_key(self.id), self.launch.encode)
 
     def record_size(self, cols: int, rows: int) -> None:
-        """Record the size, in cells, that the terminal has while no window is attached."""
         self.record.cols, self.record.rows = cols, rows
         self.mark_changed()
 
     def record_kill(self, by: EndedBy) -> None:
-        """Record that the terminal's processes are killed: when, and why (`by`).
-
-        Only the first kill is recorded.
-        """
+        """Record when and why the processes are killed; only the first kill counts."""
         if self.record.killed_by is None:
             self.record.killed_by, self.record.killed_at = by, boot_time()
             self.mark_changed()
 
     def record_answer(self) -> None:
-        """Record that the agent has received the response to its create request.
-
-        A later request with the same JSON-RPC id then creates another terminal (`agent.creates`).
-        """
+        """Record that the agent has the response to its create request (`agent.creates`)."""
         if self.record.request is not None:
             self.record.request = None
             self.mark_changed()
 
     def record_id_release(self) -> None:
-        """Record that the agent has released the terminal's id, which is invalid from now on.
-
-        Also record which tool calls show the terminal. The terminal itself is not released here.
-        """
+        """Record that the agent has released the id, and which tool calls show the terminal."""
         self._store_tool_calls()
         self.record.is_held = False
         self.mark_changed()
@@ -335,7 +250,6 @@ class TerminalEntry:
         self.mark_changed()
 
     def record_release(self, by: EndedBy) -> None:
-        """Record the terminal's release: when, why (`by`), and which tool calls show it."""
         self.record_kill(by)
         self._store_tool_calls()
         self.record.released_by = by

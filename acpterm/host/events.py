@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import msgspec
 import trio
-from msgspec import Raw
+from msgspec import Raw, UnsetType
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import EventNotification
@@ -27,105 +28,69 @@ QUEUE_BYTES_MAX: Final = 4 * 1024 * 1024
 UPDATE_BYTES_MAX: Final = 16 * 1024
 
 
-class Event:
-    """Something that happened in the host, at the time `at` in seconds since 1970.
-
-    `event` is the event's kind. For the kinds and their members, see
-    `acp.user_streams.EventNotification`. `update` is the session update of a `tool_call` event;
-    None for other kinds, and if it has more than `UPDATE_BYTES_MAX` bytes. `size` is the
-    approximate memory of the event, in bytes.
-    """
-
-    def __init__(
-        self,
-        event: str,
-        *,
-        terminal: TerminalInfo | None = None,
-        by: str | None = None,
-        connection: str | None = None,
-        agent: str | None = None,
-        session: str | None = None,
-        update: Raw | None = None,
-    ) -> None:
-        self.event: Final = event
-        self.at: Final = time.time()
-        self.terminal: Final = terminal
-        self.by: Final = by
-        self.connection: Final = connection
-        self.agent: Final = agent
-        self.session: Final = session
+def new_event(
+    kind: str,
+    *,
+    terminal: TerminalInfo | None = None,
+    by: str | None = None,
+    connection: str | None = None,
+    agent: str | None = None,
+    session: str | None = None,
+    update: Raw | None = None,
+) -> EventNotification:
+    """Return an event that happens now; its token is that of each subscription."""
+    if terminal is not None:
+        connection, agent, session = terminal.connection, terminal.agent, terminal.session_id
+    event = EventNotification("", kind, round(1000 * time.time()), terminal)
+    event.connection, event.agent, event.session_id, event.by = connection, agent, session, by
+    if update is not None and len(bytes(update)) <= UPDATE_BYTES_MAX:
         # Copied, since a `Raw` keeps the whole message that it is a slice of in memory.
-        self.update: Final = (
-            update.copy() if update and len(bytes(update)) <= UPDATE_BYTES_MAX else None
-        )
-        self.size: Final = len(repr(terminal)) + len(bytes(self.update or b""))
+        event.update = update.copy()
+    return event
+
+
+def _size(event: EventNotification) -> int:
+    update = 0 if isinstance(event.update, UnsetType) else len(bytes(event.update))
+    return len(repr(event.terminal)) + update
 
 
 class Subscription:
-    """A subscription to the event bus: the queue of the events that were not read yet.
+    """The queue of the events that were not read yet, of those that `is_wanted`."""
 
-    Only events for which `is_wanted` returns true are queued.
-    """
-
-    def __init__(self, is_wanted: Callable[[Event], bool]) -> None:
+    def __init__(self, is_wanted: Callable[[EventNotification], bool]) -> None:
         self._is_wanted: Final = is_wanted
-        self._queue: deque[Event] = deque()
+        self._queue: deque[tuple[EventNotification, int]] = deque()
         self._bytes = 0
         self._dropped = 0
         self._has_events: Final = trio.lowlevel.ParkingLot()
 
-    def put(self, event: Event) -> None:
-        """Queue an event, if it is wanted; drop the oldest ones if the queue is full."""
+    def put(self, event: EventNotification) -> None:
         if not self._is_wanted(event):
             return
-        self._queue.append(event)
-        self._bytes += event.size
+        size = _size(event)
+        self._queue.append((event, size))
+        self._bytes += size
         while len(self._queue) > QUEUE_MAX or self._bytes > QUEUE_BYTES_MAX:
             self._take()
             self._dropped += 1
         self._has_events.unpark_all()
 
-    async def next(self) -> tuple[Event, int]:
-        """Wait for the next event. Return it, and the number of events dropped just before it."""
+    async def next(self) -> EventNotification:
+        """Wait for the next event; its `lost` is the number of events dropped just before it."""
         while not self._queue:
             await self._has_events.park()
         dropped, self._dropped = self._dropped, 0
-        return self._take(), dropped
+        # Other subscriptions have the same object.
+        return msgspec.structs.replace(self._take(), lost=dropped)
 
-    def _take(self) -> Event:
-        event = self._queue.popleft()
-        self._bytes -= event.size
+    def _take(self) -> EventNotification:
+        event, size = self._queue.popleft()
+        self._bytes -= size
         return event
 
 
-def event_notification(token: str, event: Event, dropped: int) -> EventNotification:
-    """Return the notification of an event, for the client of a subscription.
-
-    `token` is the token that the client has chosen for its subscription. `dropped` is how many
-    events just before this one were dropped, because the client did not keep up.
-    """
-    terminal = event.terminal
-    notification = EventNotification(
-        token=token,
-        event=event.event,
-        at=round(1000 * event.at),
-        terminal=terminal,
-        connection=terminal.connection if terminal else event.connection,
-        agent=terminal.agent if terminal else event.agent,
-        session_id=terminal.session_id if terminal else event.session,
-        by=event.by,
-        lost=dropped,
-    )
-    if event.update is not None:
-        notification.update = event.update
-    return notification
-
-
 class EventBus:
-    """The event bus of one host, with its subscriptions.
-
-    Events about terminals are also written to the audit log, by `trail`.
-    """
+    """The event bus of one host. Events about terminals are also written to the audit log."""
 
     def __init__(self, trail: AuditTrail) -> None:
         self._trail: Final = trail
@@ -133,14 +98,12 @@ class EventBus:
 
     @property
     def has_subscribers(self) -> bool:
-        """Whether the event bus has any subscription."""
         return bool(self._subscriptions)
 
     @contextmanager
     def subscribe(
-        self, is_wanted: Callable[[Event], bool] = lambda _: True
+        self, is_wanted: Callable[[EventNotification], bool] = lambda _: True
     ) -> Iterator[Subscription]:
-        """Subscribe to the wanted events, by default all, for the duration of the block."""
         subscription = Subscription(is_wanted)
         self._subscriptions.add(subscription)
         try:
@@ -148,28 +111,20 @@ class EventBus:
         finally:
             self._subscriptions.discard(subscription)
 
-    def publish(self, event: Event) -> None:
-        """Queue an event for every subscription."""
+    def publish(self, event: EventNotification) -> None:
         for subscription in self._subscriptions:
             subscription.put(event)
 
     def publish_terminal(
         self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
     ) -> None:
-        """Publish an event about a terminal, and record it in the audit log.
-
-        `event` is the event's kind, such as `killed`. `by` is the cause, such as `user`; None if no
-        cause is given. `share`, for the audit log only, is the id of the share if a visitor is the
-        cause; otherwise None. The event describes the terminal as it is now. Whether the program
-        waits for input is taken from the input monitor's last check.
-        """
+        """Publish an event about a terminal as it is now, and record it in the audit log."""
         self.record_terminal(event, entry, by, share)
         if self.has_subscribers:
             info = terminal_info(entry, waiting=entry.waiting)
-            self.publish(Event(event, terminal=info, by=by))
+            self.publish(new_event(event, terminal=info, by=by))
 
     def record_terminal(
         self, event: str, entry: TerminalEntry, by: str | None = None, share: str | None = None
     ) -> None:
-        """Record an event in the audit log only; the arguments are as in `publish_terminal`."""
         self._trail.on_bus_event(event, entry, by, share)

@@ -51,7 +51,6 @@ class Hooks:
         self._directory: Final = os.path.expanduser("~")
 
     async def run(self) -> None:
-        """Run hooks until cancelled."""
         commands = {"waiting": self._settings.on_waiting, "exited": self._settings.on_end}
         async with trio.open_nursery() as self._nursery:
             with self._approvals.subscribe(self):
@@ -59,7 +58,7 @@ class Hooks:
                     await trio.sleep_forever()
                 with self._bus.subscribe(lambda event: bool(commands.get(event.event))) as events:
                     while True:
-                        event, _ = await events.next()
+                        event = await events.next()
                         info, command = event.terminal, commands[event.event]
                         if info is not None and command:
                             does = info.waiting_program or "waits for input"
@@ -85,8 +84,7 @@ class Hooks:
                 text = f"{html.escape(_sentence(asks))}\nacpterm approvals -f"
                 self._start([program, "--app-name=acpterm", "--", title, text], b"")
 
-    def closed(self, question: Question, answer: Answer) -> None:
-        """Do nothing: a notification is not taken back."""
+    def closed(self, question: Question, answer: Answer) -> None: ...
 
     def _start_hook(self, command: str, sentence: str, info: Wire) -> None:
         """Start a hook: `$1` is the sentence, and stdin has `info` as JSON."""

@@ -14,11 +14,11 @@ from acpterm.acp.approvals import ApproverRequest
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.methods import AGENT_METHODS
 from acpterm.host.agent.resumption import Resumption
-from acpterm.host.agent.session import Session
 from acpterm.host.host_state import HostState
 from acpterm.host.server.connection import Connection
 from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.server.peer import PeerProcess
+from acpterm.host.sessions.session import Session
 from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.methods import USER_METHODS, refusing
@@ -32,8 +32,7 @@ from acpterm.runtime.unix_socket import peer_of
 # How long closing a host may take, before the last clean-ups of the providers.
 _END_TIMEOUT_S: Final = 4.6
 HIGH_WATER_BYTES: Final = 64 * 1024
-"""High-water mark of the send queue to a client of the user: low, so that a slow client does not
-show an old screen."""
+"""Low, so that a slow client of the user does not show an old screen."""
 # When a connection closes that has received more bytes, unused memory is returned to the system.
 _LARGE_BYTES: Final = 4 * 1024 * 1024
 
@@ -41,11 +40,7 @@ _log = structlog.get_logger("acpterm.host")
 
 
 class Host:
-    """Serves connections until it is closed. `open_host` creates it.
-
-    `state` has the objects that all connections share, `trees` the process trees of terminals, and
-    `resumption` the agents' connections. `context` is the default execution context of terminals.
-    """
+    """Serves connections until it is closed. `open_host` creates it."""
 
     def __init__(
         self, state: HostState, context: ExecContext, trees: Trees, resumption: Resumption
@@ -77,12 +72,7 @@ class Host:
         *,
         approver: ApproverRequest | None = None,
     ) -> None:
-        """Serve one agent until it disconnects or the host is closed.
-
-        `context` is the execution context of the agent's terminals. `holders` are the processes
-        that use the other end of `stream`, as pid and start time; empty if not known. `approver`
-        makes the agent's client an approver at once; None: the client needs a token for that.
-        """
+        """Serve one agent until it disconnects or the host is closed."""
         name = self.state.new_connection_name()
         # A connection is stored with its first request: a peer that sends nothing may be no agent.
         agent = AgentConnection(context, self.state, name, self._resumption, holders=holders)
@@ -107,13 +97,7 @@ class Host:
         process: tuple[int, float] | None = None,
         answers_as: AnsweredBy = "approvals",
     ) -> None:
-        """Serve one client of the user until it disconnects or the host is closed.
-
-        `context` is the execution context of the client. `methods` are the methods that the client
-        may call. `terminals` are the ids of the terminals that the client runs in. `process` is the
-        pid and the start time of the client; None if they are not known. `answers_as` is recorded
-        as the origin of the client's answers to questions about commands.
-        """
+        """Serve one client of the user until it disconnects or the host is closed."""
         name = f"p{next(self._user_names)}"
         self.state.users += 1
         try:
@@ -139,12 +123,7 @@ class Host:
 
     @contextmanager
     def local_user(self) -> Iterator[UserConnection]:
-        """Yield the state of a client of the user that has no connection of its own.
-
-        The HTTP server calls handlers with it. The client counts as connected during the block. It
-        gets no notifications. When the block ends, its requests that are still waiting are
-        cancelled.
-        """
+        """Yield the state of a user's client without a connection, for the HTTP server."""
         user = UserConnection(self.context, self.state, self._sessions)
         self.state.users += 1
         self.state.changed.unpark_all()
@@ -169,15 +148,11 @@ class Host:
                 release_memory()
 
     def is_needed(self) -> bool:
-        """Return whether the host has any connection, or any terminal that is not released.
-
-        An agent's connection counts even if its client has yet to resume it after a take-over.
-        """
+        """Return whether there is a connection, open or unresumed, or a terminal."""
         is_connected = self._connections or self.state.users or self._resumption.unresumed
         return bool(is_connected) or self.state.registry.is_busy
 
     async def wait_changed(self) -> None:
-        """Wait until the result of `is_needed` may have changed."""
         await self.state.changed.park()
 
     def _sessions(self) -> Iterator[Session]:
@@ -185,7 +160,6 @@ class Host:
             yield from list(agent.sessions.values())
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the agents' socket; close it if its peer has another uid."""
 
         async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
             with PeerProcess(stream) as peer:
@@ -196,11 +170,7 @@ class Host:
         await self._serve_socket(stream, serve)
 
     async def serve_user_socket(self, stream: trio.SocketStream) -> None:
-        """Serve a connection to the user's socket; close it if its peer has another uid.
-
-        If the process that connected may be an agent's, the connection stays open, but every
-        request fails with an error that says why (`user.admission`).
-        """
+        """Serve a connection to the user's socket; refuse each request of an agent."""
 
         async def serve(stream: trio.SocketStream, context: ExecContext) -> None:
             verdict = await self._admission.judge(stream)
@@ -240,7 +210,6 @@ class Host:
             _log.error("a connection failed", exc_info=error)
 
     async def close(self) -> None:
-        """Close all connections, and each one that is opened later; wait until they have ended."""
         if not self._ending:
             self._ending = True
             self.state.close_by(trio.current_time() + _END_TIMEOUT_S)
@@ -252,22 +221,14 @@ class Host:
             await self.wait_changed()
 
     async def expire_unresumed(self) -> None:
-        """Wait for the previous worker's clients to reconnect; then clean up after the others.
-
-        After `resume_timeout` seconds, each agent's connection that no client has resumed is
-        closed, and each terminal to which no window has reattached is resized (`Windows.settle`).
-        """
+        """Wait `resume_timeout`, then clean up after clients and windows that are gone."""
         await trio.sleep(self.settings.resume_timeout)
         self._resumption.expire()
         self.state.windows.settle()
         self.state.changed.unpark_all()
 
     async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
-        """Receive the keeper's reports; call `on_terminate` when the keeper requests a shutdown.
-
-        If the keeper dies, end all terminals, and call `on_terminate`. But if the service manager
-        stores the terminals' descriptors, end nothing, and raise `KeeperLostError`.
-        """
+        """Receive the keeper's reports; call `on_terminate` when the keeper requests a shutdown."""
         try:
             await self.state.keeper.run(on_terminate=on_terminate)
         except KeeperLostError as error:
@@ -280,7 +241,6 @@ class Host:
             on_terminate()
 
     async def end_terminals(self) -> None:
-        """End all terminals, since the keeper has died; wait a limited time for their exits."""
         _log.error("the keeper is lost: all terminals are ended")
         self.pool.lose_keeper()
         with trio.move_on_after(_END_TIMEOUT_S):
@@ -289,10 +249,6 @@ class Host:
 
 
 def release_memory() -> None:
-    """Collect garbage, and return the heap's free memory to the system.
-
-    This takes about 1 ms, and another 1 ms for each thousand terminals and connections. Objects
-    that `daemon.freeze` has exempted from garbage collection cost no time.
-    """
+    """Return free memory to the system: 1 ms, and 1 ms per thousand terminals."""
     gc.collect()
     linux.trim_memory()

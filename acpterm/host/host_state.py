@@ -18,10 +18,9 @@ from acpterm.host.background import BackgroundMonitor
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.events import EventBus
 from acpterm.host.hooks import Hooks
-from acpterm.host.idle_terminal import IdleTerminal
 from acpterm.host.input_monitor import InputMonitor, input_wait
 from acpterm.host.launch.placement import CLEAN_UP_TIMEOUT_S
-from acpterm.host.limit_monitor import LimitMonitor
+from acpterm.host.limit_monitor import IdleTerminal, LimitMonitor
 from acpterm.host.memory import SessionMemory
 from acpterm.host.policy import HostPolicy
 from acpterm.host.quotas import Quotas
@@ -51,7 +50,6 @@ def _nothing() -> None:
 
 
 def _own_paths(settings: Settings, daemon_info: "DaemonInfo") -> list[str]:
-    """Return the paths of acpterm's own files, which programs in a sandbox must not reach."""
     sockets = (daemon_info.agent_socket, daemon_info.user_socket)
     return [
         *(path for path in sockets if path is not None),
@@ -74,39 +72,20 @@ async def _run_guarded(
 
 
 class DaemonInfo(NamedTuple):
-    """What a host knows about its daemon: its sockets, when and how it ends, and its HTTP server.
-
-    The default values are for a host that is not in a daemon.
-    """
+    """What a host knows about its daemon; the defaults are for a host that is not in a daemon."""
 
     agent_socket: str | None = None
-    """The path of the socket for agents; None without a daemon."""
     user_socket: str | None = None
-    """The path of the socket for the user's clients; None without a daemon."""
     idle_exit_s: float | None = None
-    """After how many idle seconds the daemon ends; None means never."""
     end: Callable[[], None] = _nothing
-    """Request the end of the daemon, and return at once. The daemon closes its host, then exits."""
     reaches_user: bool = True
-    """Whether a user may connect and answer questions. If not (in CI, or without a daemon), a
-    question that no client can ask is refused at once."""
+    """Whether a user may come and answer; if not, unattended questions are refused."""
     web: WebInterface | None = None
-    """The daemon's HTTP server; None if there is none."""
     sources: Mapping[str, str] = MappingProxyType({})
     """Where the settings come from, by name; settings with their default value are absent."""
 
 
 class HostState:
-    """The objects that all connections of one host share.
-
-    The code that creates a `HostState` must also run its `pool`, `policy`, `state_writer`, monitors
-    and audit log (see `open_host`). Tasks that outlive a connection, such as recordings, run in
-    `nursery`; see also `start_task`. `keeper` is the worker's client for the keeper. `trees` has
-    the process trees of terminals. `record` is the host's own record, new or from the previous
-    worker. `audit` is the record of the previous worker's audit log. `daemon_info` describes the
-    daemon that the host belongs to.
-    """
-
     def __init__(
         self,
         settings: Settings,
@@ -130,11 +109,8 @@ class HostState:
         """The deadline for closing the host, on trio's clock; infinite until it is closed."""
         self._clean_ups: Final[set[trio.CancelScope]] = set()
         self.tracking: Final = trees.tracking
-        """How the processes of terminals are tracked: `cgroup` or `subreaper`."""
         self.agents = 0
-        """The number of open connections of agents."""
         self.users = 0
-        """The number of open connections of the user's clients."""
         self.session_memory: Final = SessionMemory()
         self.approvals: Final = Approvals()
         self.approval_records: Final = ApprovalRecords(self.state_writer)
@@ -143,7 +119,6 @@ class HostState:
         self.changed: Final = trio.lowlevel.ParkingLot()
         """Unparked whenever the result of `Host.is_needed` may have changed."""
         self.audit_log: Final = open_audit_log(settings, self.state_writer, audit)
-        """The audit log; None if the settings disable it."""
         self.trail: Final = AuditTrail(self.audit_log)
         self.events: Final = EventBus(self.trail)
         self.pool: Final = Pool(keeper, trees, grace=settings.kill_grace, on_exit=self._record_exit)
@@ -169,7 +144,6 @@ class HostState:
 
     @property
     def uptime(self) -> float:
-        """Seconds since the daemon's first worker started."""
         return boot_time() - self._record.started_at
 
     def new_connection_name(self) -> str:
@@ -179,16 +153,12 @@ class HostState:
         return f"c{self._record.connections}"
 
     def reserve_connection(self, name: str) -> None:
-        """Prevent `name`, the id of a restored connection, from being used again."""
         number = name.removeprefix("c")
         if number.isdigit():
             self._record.connections = max(self._record.connections, int(number))
 
     def add(self, entry: TerminalEntry, env: Mapping[str, str]) -> None:
-        """Register a terminal that was just created, and start its recording if enabled.
-
-        `env` is the environment of the terminal's program, for the header of the recording.
-        """
+        """Register a terminal that was just created, and start its recording if enabled."""
         if self.settings.record:
             path = self._recorder.start(
                 entry.terminal,
@@ -202,14 +172,11 @@ class HostState:
             entry.set_recording(path)
         entry.store_launch()
         self.registry.add(entry)
-        self.clean_up_later(entry)
         self._watch(entry)
-        self._watch_queue(entry)
         if entry.record.limits is not None and entry.record.limits.unenforced:
             entry.mark_changed()
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Register a terminal of the previous worker, and resume its recording, if any."""
         record = entry.record
         if record.recorded is not None and record.recording is not None:
             self._recorder.resume(
@@ -220,32 +187,18 @@ class HostState:
                 on_progress=entry.set_recorded,
             )
         self.registry.restore(entry)
-        self.clean_up_later(entry)
         self._watch(entry)
-        self._watch_queue(entry)
 
     def clean_up_later(self, entry: TerminalEntry) -> None:
-        """Start a task that waits for the end of a terminal, then removes what the provider left.
-
-        Do nothing if the terminal has no clean-up token: the provider leaves nothing then.
-        """
         if entry.record.clean_up_token is not None:
             self.start_task(self._clean_up, entry)
 
     def start_task(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
-        """Start a task that runs `work(*arguments)`, and that outlives connections.
-
-        If `work` raises an exception, the exception is logged, and the host's other tasks continue.
-        """
+        """Start a task that outlives connections; an error of it is only logged."""
         self.nursery.start_soon(_run_guarded, work, arguments)
 
     async def _clean_up(self, entry: TerminalEntry) -> None:
-        """Wait until a terminal's processes have ended; remove what the provider has left of it.
-
-        If the host is closed during the wait, end the wait and do the removal at once. If the
-        removal fails, the terminal's record keeps the clean-up token, with which the next worker
-        tries again.
-        """
+        # If the removal fails, the record keeps the token, with which the next worker tries again.
         token = entry.record.clean_up_token
         try:
             await entry.terminal.wait_closed()
@@ -258,20 +211,8 @@ class HostState:
                     entry.mark_changed()
             self._clean_ups.discard(scope)
 
-    def _watch_queue(self, entry: TerminalEntry) -> None:
-        """Start a task that records the name of the other host on which a program runs.
-
-        Do nothing if the program runs here, or if the host's name is recorded already.
-        """
-        if entry.terminal.remote is not None and entry.record.host is None:
-            self.start_task(self._await_start, entry)
-
     async def _await_start(self, entry: TerminalEntry) -> None:
-        """Wait until the program has started on another host: on a cluster, it may be queued first.
-
-        Then record the host's name, and publish the event `started`. A short program may have ended
-        before its start was noticed: then only its end is published.
-        """
+        # On a cluster, the program may be queued first.
         terminal = entry.terminal
         while terminal.is_queued:
             await terminal.wait_changed()
@@ -282,16 +223,15 @@ class HostState:
                 self.events.publish_terminal("started", entry)
 
     def close_by(self, deadline: float) -> None:
-        """Set the deadline for closing the host, on trio's clock.
-
-        Clean-ups of terminals by their providers are cancelled `_CLEAN_UP_RESERVE_S` seconds later.
-        """
+        """Set the deadline for closing the host, on trio's clock; clean-ups get a little more."""
         self.end_by = deadline
         for scope in self._clean_ups:
             scope.deadline = min(scope.deadline, deadline + _CLEAN_UP_RESERVE_S)
 
     def _watch(self, entry: TerminalEntry) -> None:
-        """Start to watch a terminal for its background, and for its limit `idle` if it has one."""
+        self.clean_up_later(entry)
+        if entry.terminal.remote is not None and entry.record.host is None:
+            self.start_task(self._await_start, entry)
         if entry.terminal.exit is not None:
             self.background.watch(entry)
         limits = entry.record.limits
@@ -299,8 +239,5 @@ class HostState:
             self.limit_monitor.watch(IdleTerminal(entry, self.registry, limits.idle))
 
     def terminal_info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Describe a terminal for the wire.
-
-        Checks whether the terminal's program waits for input, which takes some 100 µs.
-        """
+        """Describe a terminal for the wire. Takes some 100 µs, to check for an input wait."""
         return terminal_info(entry, waiting=input_wait(entry))

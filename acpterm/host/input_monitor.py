@@ -40,20 +40,14 @@ def input_wait(entry: TerminalEntry) -> InputWait:
 
 
 class InputMonitor:
-    """Publishes an event on `bus` when a program begins or stops waiting for input.
-
-    The programs are those of the terminals in `registry`.
-    """
+    """Publishes an event when a program begins or stops waiting for input."""
 
     def __init__(self, registry: TerminalRegistry, bus: EventBus) -> None:
         self._registry: Final = registry
         self._bus: Final = bus
 
     def check(self, entry: TerminalEntry) -> None:
-        """Publish an event if a program began or stopped waiting for input since the last check.
-
-        A program that is stopped waits, too.
-        """
+        """Publish an event if a program has begun or stopped waiting, or was stopped."""
         before, entry.waiting = entry.waiting, input_wait(entry)
         now = entry.waiting
         if now.asks and before.asks and entry.terminal.keyboard.last_line > entry.asked_at:
@@ -72,7 +66,6 @@ class InputMonitor:
         self._bus.publish_terminal("waiting", entry)
 
     async def run(self) -> None:
-        """Check all running terminals periodically, while the event bus has subscriptions."""
         while True:
             await trio.sleep(PERIOD_S)
             if not self._bus.has_subscribers:

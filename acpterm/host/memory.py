@@ -9,21 +9,12 @@ takes more. The session whose message is being handled is never shrunk.
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Final
+
+from acpterm.host.sessions.session import Session
 
 CONNECTION_BYTES: Final = 32 * 1024 * 1024
 TOTAL_BYTES: Final = 128 * 1024 * 1024
-
-
-class Counted(Protocol):
-    """A session whose memory `SessionMemory` and `ConnectionMemory` count and limit."""
-
-    @property
-    def size(self) -> int:
-        """About how many bytes of memory the session takes."""
-
-
-C = TypeVar("C", bound=Counted)
 
 
 class SessionMemory:
@@ -31,15 +22,11 @@ class SessionMemory:
 
     def __init__(self) -> None:
         self.total = 0
-        self.connections: Final[set[ConnectionMemory[Any]]] = set()
+        self.connections: Final[set[ConnectionMemory]] = set()
 
-    def limit(self, counting: "ConnectionMemory[Any]") -> None:
-        """Shrink sessions until all of them together take at most `TOTAL_BYTES`.
-
-        To shrink a session is to free some or all of the memory that it takes. The sessions of the
-        connection that takes the most memory are shrunk first. `counting` is the connection whose
-        message is being handled: the session that this connection used last is not shrunk.
-        """
+    def limit(self, counting: "ConnectionMemory") -> None:
+        """Shrink sessions, of the largest connection first, to `TOTAL_BYTES`."""
+        # The session that `counting` used last is spared: its message is being handled.
         if self.is_within_limit():
             return
         for connection in sorted(self.connections, key=lambda one: -one.total):
@@ -48,54 +35,38 @@ class SessionMemory:
                 return
 
     def is_within_limit(self) -> bool:
-        """Return whether all sessions together take at most `TOTAL_BYTES`."""
         return self.total <= TOTAL_BYTES
 
 
-class ConnectionMemory(Generic[C]):
-    """Counts the memory of one connection's sessions, until `close`.
+class ConnectionMemory:
+    """Counts the memory of one connection's sessions; `shrink` frees some."""
 
-    The constructor gets a function `shrink(session)`, which frees some or all of the session's
-    memory. The function must then call `recount`, or `remove` if it has dropped the session.
-    """
-
-    def __init__(self, memory: SessionMemory, shrink: Callable[[C], None]) -> None:
+    def __init__(self, memory: SessionMemory, shrink: Callable[[Session], None]) -> None:
         self.total = 0
         self._memory: Final = memory
         self._shrink = shrink
         # The least recently used session first.
-        self._sizes: Final[OrderedDict[C, int]] = OrderedDict()
+        self._sizes: Final[OrderedDict[Session, int]] = OrderedDict()
         memory.connections.add(self)
 
-    def count(self, session: C) -> None:
-        """Count the memory of a session that was just used.
-
-        If `CONNECTION_BYTES` or `TOTAL_BYTES` is exceeded, free memory of other sessions.
-        """
+    def count(self, session: Session) -> None:
+        """Count a session that was just used; shrink others if a limit is exceeded."""
         self._add(session.size - self._sizes.get(session, 0))
         self._sizes[session] = session.size
         self._sizes.move_to_end(session)
         self.shrink(lambda: self.total <= CONNECTION_BYTES, spare_last=True)
         self._memory.limit(self)
 
-    def recount(self, session: C) -> None:
-        """Count the memory of a session again after it was shrunk.
-
-        The session keeps its place in the order of last use.
-        """
+    def recount(self, session: Session) -> None:
+        """Count a shrunk session again; it keeps its place in the order of last use."""
         self._add(session.size - self._sizes[session])
         self._sizes[session] = session.size
 
-    def remove(self, session: C) -> None:
-        """Stop counting the memory of a session."""
+    def remove(self, session: Session) -> None:
         self._add(-self._sizes.pop(session, 0))
 
     def shrink(self, is_enough: Callable[[], bool], *, spare_last: bool) -> None:
-        """Shrink the connection's sessions, one by one, until `is_enough()` returns True.
-
-        The least recently used session is first. If `spare_last` is true, the session that was used
-        last is not shrunk.
-        """
+        """Shrink sessions, the least recently used first, until `is_enough()`."""
         # Called for each message: copy the list only if a session must be shrunk.
         if is_enough():
             return
@@ -106,7 +77,6 @@ class ConnectionMemory(Generic[C]):
                 return
 
     def close(self) -> None:
-        """Stop counting the memory of the connection's sessions."""
         self._add(-self.total)
         self._sizes.clear()
         self._memory.connections.discard(self)

@@ -36,20 +36,10 @@ _JOINERS: Final = re.compile(
 
 
 def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> TerminalEntry:
-    """Return the entry that `name` means; `entries` are in order of creation.
-
-    `name` is a terminal's name, an unambiguous prefix of an id, or @last for the newest terminal.
-
-    With `own`, the user's terminals are preferred: those that the user has created or taken over.
-    @last is then the newest of them. A name means an agent's terminal only if no terminal of the
-    user has the name, not even one that is over.
-
-    Set `own` if the user is going to type into the terminal, perhaps a password. Otherwise an agent
-    could get the password: by creating a terminal just before the user types into @last, or by
-    giving its terminal the name of a terminal of the user that is over.
-
-    Raises `RpcError`: -32002 if no terminal matches, -32602 if the prefix is ambiguous.
-    """
+    """Return the entry that `name` means: a name, a unique prefix of an id, or @last."""
+    # With `own`, because the user is going to type, perhaps a password: the user's terminals come
+    # first, even over ones, and @last is the user's. Otherwise an agent could get what is typed, by
+    # creating a terminal just before, or by taking the name of one that is over.
     if name == LAST_NAME:
         return _find_last(entries, own=own)
     users = [entry for entry in entries if entry.is_trusted] if own else []
@@ -73,11 +63,7 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
 
 
 def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
-    """Return the entry with this name; None if there is none.
-
-    If several entries have the name, return the one whose terminal is not over; if all of their
-    terminals are over, return the newest entry.
-    """
+    """Return the entry with this name: the one that is not over, or else the newest."""
     found = [entry for entry in entries if entry.name == name]
     return max(found, key=lambda entry: (not entry.is_over, entry.created_at), default=None)
 
@@ -89,18 +75,13 @@ class Numbers:
         self._last: Final[BoundedDict[str, int]] = BoundedDict(_STEMS_MAX)
 
     def record(self, name: str) -> None:
-        """Record the name of a terminal, whose number is then never given again."""
         if found := _NUMBERED.fullmatch(name):
             stem, number = found[1], int(found[2])
             self._last[stem] = max(number, self._last.get(stem, 0))
             self._last.move_to_end(stem)
 
     def numbered(self, name: str, taken: Collection[str]) -> str:
-        """Replace the `#` at the end of a name that ends with `-#`; return the new name.
-
-        The number is higher than all that were recorded with the same beginning, and the new name
-        is not in `taken`. A name with another end is returned unchanged.
-        """
+        """Replace the `#` of a final `-#` by a number that was never used."""
         if not name.endswith(_NUMBER_MARK):
             return name
         stem = name[:-1]
@@ -122,10 +103,7 @@ def _find_last(entries: Sequence[TerminalEntry], *, own: bool) -> TerminalEntry:
 
 
 def check_name(name: str) -> None:
-    """Raise `RpcError` (-32602) if a terminal may not have this name.
-
-    A name must be printable, short and not empty. It must not look like an option, an id or @last.
-    """
+    """Raise `RpcError` (-32602) if a terminal may not have this name."""
     is_reserved = name.startswith(("@", "-", "term_")) or _ID_PREFIX.fullmatch(name)
     if not name or is_reserved or not _is_printable(name) or len(name) > _NAME_MAX:
         raise RpcError(
@@ -137,7 +115,6 @@ def check_name(name: str) -> None:
 
 
 def _is_printable(name: str) -> bool:
-    """Return whether a name is printable and does not begin with a combining mark."""
     return not unicodedata.category(name[:1] or " ").startswith("M") and (
         _JOINERS.sub("", name).isprintable()
     )

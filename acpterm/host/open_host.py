@@ -38,17 +38,13 @@ _CLOSE_TIMEOUT_S: Final = DISCONNECT_GRACE_S + 0.5
 # The time between two searches for terminals that are too old.
 _EXPIRY_PERIOD_S: Final = 60.0
 ALONE: Final = DaemonInfo(reaches_user=False)
-"""Describes a host that serves one agent in its own process, without a daemon."""
 
 
 class Supervision:
-    """The callbacks by which a host ends its process.
+    """How a host ends its process, on request or on failure."""
 
-    `on_terminate` is called when the keeper requests a shutdown, and when the keeper dies.
-    `on_failure` is called with the error of a failed task of the host, before the other tasks are
-    cancelled: the worker of a daemon then exits, and leaves the programs to the next worker. If
-    `on_failure` is None, or if it returns, the error propagates.
-    """
+    # The worker of a daemon exits in `on_failure`, and leaves the programs to the next worker. If
+    # it returns or is None, the error propagates.
 
     def __init__(
         self,
@@ -76,10 +72,7 @@ class Supervision:
     async def start(
         self, work: Callable[..., Awaitable[object]], *, task_status: trio.TaskStatus[None]
     ) -> None:
-        """Run `work(task_status=task_status)`, a task of the host; call `on_failure` if it raises.
-
-        Unlike `run`, this can be passed to `trio.Nursery.start`, which supplies `task_status`.
-        """
+        """Like `run`, for `trio.Nursery.start`."""
         with self.guarding():
             await work(task_status=task_status)
 
@@ -94,19 +87,7 @@ async def open_host(
     *,
     daemon_info: DaemonInfo = DaemonInfo(),  # noqa: B008  it is immutable
 ) -> AsyncIterator[Host]:
-    """Run a host during the block; at the end of the block close it, which ends its terminals.
-
-    `context` is the default execution context of terminals. `keeper` is the worker's client for the
-    keeper, already connected; this function calls `keeper.ready`. Without `keeper`, start a keeper
-    as a child of this process. `snapshot` has the previous worker's records; None if there was no
-    previous worker. `supervision` has the callbacks by which the host ends its process; None for no
-    callbacks. `daemon_info` describes the daemon that the host belongs to. If an earlier daemon
-    with the same agents' socket was killed, end the processes of its terminals that still run.
-
-    Raises `TrackingError` if the processes of terminals cannot be tracked as the settings require.
-    Without `keeper`, raises `OSError` if no keeper can be started, and `KeeperLostError` if it
-    dies.
-    """
+    """Run a host during the block; at the end of the block close it, which ends its terminals."""
     async with AsyncExitStack() as stack:
         snapshot, supervision = snapshot or Snapshot(), supervision or Supervision()
         is_embedded = keeper is None
@@ -179,7 +160,6 @@ async def open_host(
 
 
 def _handover(keeper: KeeperClient) -> Handover | None:
-    """Return what the previous worker stored about process trees; None if it stored nothing."""
     entry = keeper.entries.get(TREES_KEY)
     return None if entry is None else Handover(entry.value, entry.fds)
 
@@ -189,10 +169,6 @@ def _new_host(context: ExecContext) -> HostRecord:
 
 
 async def _expire_periodically(state: HostState) -> None:
-    """Forget terminals that are too old, periodically.
-
-    A request that lists terminals does the same first, so no list has a terminal that is too old.
-    """
     while True:
         await trio.sleep(_EXPIRY_PERIOD_S)
         state.registry.expire()

@@ -32,40 +32,27 @@ _RELAY: Final = "acpterm"
 
 
 class Profiles:
-    """The profiles of the settings, by name, and the tables of `profile_for` that select one."""
-
     def __init__(self, settings: Settings) -> None:
         self.by_name: Final = resolve(settings.profiles)
         self._default: Final = self.by_name[settings.profile]
         self._selectors: Final = [(one, _patterns(one)) for one in settings.profile_for]
 
     def check_known(self, name: str) -> None:
-        """Raise `RpcError` (-32602) if there is no profile of this name."""
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name))
             raise RpcError(INVALID_PARAMS, f"there is no profile {quote(name)}; there are {known}")
 
     def choose(self, name: str | None, directory: str) -> Profile:
-        """Return the profile with this name.
-
-        If `name` is None, return the profile of an agent that works in `directory`; the tables of
-        `profile_for` that name an agent are skipped. Raises `RpcError` (-32602) if there is no
-        profile of this name.
-        """
+        """Return the profile `name`; None: that of any agent which works in `directory`."""
+        # Raises `RpcError` (-32602) if there is no such profile.
         if name is None:
             return self.select(None, directory)
         self.check_known(name)
         return self.by_name[name]
 
     def select(self, programs: Collection[str] | None, directory: str) -> Profile:
-        """Return the profile of an agent: that of the first matching table, or the default.
-
-        `programs` are the names of the agent's program (`programs_of`). None means that the caller
-        has no particular agent in mind; then the tables that name an agent are skipped. `directory`
-        is the absolute path of the directory that the agent works in. Raises `RpcError` (-32603) if
-        `programs` is not None, but does not say which program the agent is (for example, because it
-        is empty: see `_are_known`), and the first table that applies in `directory` names an agent.
-        """
+        """Return the profile of the first matching table, or the default."""
+        # Raises `RpcError` (-32603) if a table names an agent and the agent's program is not known.
         for selector, patterns in self._selectors:
             if not _is_in(directory, patterns):
                 continue
@@ -84,12 +71,8 @@ class Profiles:
 
 
 def _patterns(selector: ProfileFor) -> list[str] | None:
-    """Return patterns of the directories in which `selector` applies; None if it applies in all.
-
-    `selector` is a table of `profile_for`. The first pattern is that of the table. The second is
-    the same path with its symbolic links resolved, since the kernel reports the directory of a
-    process in this form.
-    """
+    """Return patterns of the directories of a table of `profile_for`; None if it applies in all."""
+    # Also with symbolic links resolved, as the kernel reports the directory of a process.
     if selector.directory is None:
         return None
     pattern = os.path.expanduser(selector.directory).rstrip("/") or "/"
@@ -97,10 +80,7 @@ def _patterns(selector: ProfileFor) -> list[str] | None:
 
 
 def _is_in(directory: str, patterns: list[str] | None) -> bool:
-    """Return whether a directory, or any directory above it, matches one of `patterns`.
-
-    If `patterns` is None, return True.
-    """
+    """Return whether a directory, or any above it, matches one of `patterns`; None matches."""
     if patterns is None:
         return True
     parents = [directory]
@@ -110,11 +90,7 @@ def _is_in(directory: str, patterns: list[str] | None) -> bool:
 
 
 def _are_known(programs: Collection[str]) -> bool:
-    """Return whether `programs`, the names of an agent's program, say which program the agent is.
-
-    Return False if there are no names, or only those of acpterm and its interpreter: acpterm then
-    relays the messages of an agent that is not known.
-    """
+    # acpterm and its interpreter alone relay the messages of an agent that is not known.
     if _RELAY in programs:
         return not all(name == _RELAY or _is_any([name], _INTERPRETERS) for name in programs)
     return bool(programs)
@@ -125,11 +101,8 @@ def _is_any(names: Iterable[str], patterns: Collection[str]) -> bool:
 
 
 def programs_of(pids: Iterable[int]) -> list[str]:
-    """Return the names of the programs that the processes `pids` run, each name once.
-
-    A program may have two names (see `program_names`): that of the interpreter and that of the
-    script. A process whose executable cannot be read is skipped.
-    """
+    """Return the names of the programs that the processes `pids` run, each once."""
+    # A process whose arguments cannot be read has no name.
     found: dict[str, None] = {}
     for pid in pids:
         if path := linux.executable_of(pid):
@@ -140,10 +113,7 @@ def programs_of(pids: Iterable[int]) -> list[str]:
 
 
 def program_names(words: Iterable[str]) -> list[str]:
-    """Return the names of the program that an argv runs, without directories.
-
-    They are the name of the executable and, if that is an interpreter, the name of the script.
-    """
+    """Return the executable's name and, if that is an interpreter, also the script's."""
     found: list[str] = []
     for word in words:
         if found and word.startswith("-"):

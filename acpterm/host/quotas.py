@@ -35,52 +35,30 @@ from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.pty.processes import now as boot_time
 
 WINDOW_S: Final = 60.0
-"""The length of the period in which starts are counted: the minute of `starts_per_minute`."""
 
 
 Identity: TypeAlias = tuple[int, float] | str
-"""What identifies an agent: see `AgentInfo.identity`."""
 
 
 class Key(NamedTuple):
-    """The agent, the connection and the session for which a terminal counts.
-
-    `identity` identifies the agent; `connection` and `session` are ids.
-    """
-
     identity: Identity
     connection: str
     session: str
 
 
 class Starter(Protocol):
-    """What `Quotas` needs of an agent's connection: its agent, and its recent starts of terminals.
-
-    `agent.connection.AgentConnection` implements this protocol.
-    """
-
     @property
-    def agent(self) -> AgentInfo:
-        """The agent that uses the connection."""
+    def agent(self) -> AgentInfo: ...
 
     @property
     def starts(self) -> list[float]:
-        """When the agent started its latest terminals over this connection, oldest first.
+        """When the agent's latest terminals were started; `Quotas.starting` changes it."""
 
-        The times are in seconds of the boot clock. `Quotas.starting` changes this list: it appends
-        the time of each start for which a profile has the limit `starts_per_minute`, and removes
-        the oldest times if there are more than this limit.
-        """
-
-    def mark_changed(self) -> None:
-        """Schedule the connection's record to be stored."""
+    def mark_changed(self) -> None: ...
 
 
 class Quotas:
-    """Checks the limits on agents' terminals.
-
-    `registry` has all terminals of the host. `clock` returns the time of the boot clock in seconds.
-    """
+    """Checks the limits on agents' terminals; `clock` is the boot clock."""
 
     def __init__(self, registry: TerminalRegistry, clock: Callable[[], float] = boot_time) -> None:
         self._registry: Final = registry
@@ -91,10 +69,7 @@ class Quotas:
         self._starts: Final[dict[Identity, list[float]]] = {}
 
     def check(self, profile: Profile, connection: Starter, session_id: str) -> None:
-        """Raise `RpcError` (-32603) if a limit of `profile` does not allow one more terminal now.
-
-        The terminal is for the session `session_id` of `connection`.
-        """
+        """Raise `RpcError` (-32603) if a limit does not allow one more terminal now."""
         self._check_rate(profile, connection)
         limits = profile.limits
         limited = limits.terminals, limits.session_terminals, limits.agent_terminals
@@ -120,11 +95,7 @@ class Quotas:
     def starting(
         self, profiles: Sequence[Profile], connection: Starter, session_id: str
     ) -> Iterator[None]:
-        """Check the limits of all `profiles`, then count a terminal that the block starts.
-
-        The caller adds the terminal to the registry in the block. If the block raises, the start
-        does not count. The other arguments, and the errors, are as in `check`.
-        """
+        """Check the limits of all `profiles`, and count a terminal that the block starts."""
         for profile in profiles:
             self.check(profile, connection, session_id)
         key = _key(connection.agent, session_id)

@@ -16,7 +16,7 @@ An entry's states:
 A terminal is owned by its creator: an agent or the user. The user can become the owner of an
 agent's terminal (`promote`), which cannot be undone. A terminal that the user owns outlives every
 connection. If an agent created it, that agent can only read its output and release its id (see
-`agent.session`).
+`sessions.session`).
 
 Memory is bounded. A terminal is *over* when it is released, or when the user owns it and its
 program has exited. Terminals that are over are forgotten, the oldest first, when there are too
@@ -42,11 +42,7 @@ from acpterm.terminal.terminal import Terminal
 
 
 class TerminalRegistry:
-    """All terminals of one host, by id.
-
-    Events about terminals are published on `bus`. `on_change` is called whenever `is_busy` may have
-    changed, and `on_forget` with the id of each terminal that is forgotten.
-    """
+    """All terminals of one host, by id. `on_change`: `is_busy` may have changed."""
 
     def __init__(
         self,
@@ -72,7 +68,6 @@ class TerminalRegistry:
         self._numbers: Final = names.Numbers()
 
     def __iter__(self) -> Iterator[TerminalEntry]:
-        """Iterate over a copy of the entries, in order of creation."""
         return iter(list(self._entries.values()))
 
     def __len__(self) -> int:
@@ -80,7 +75,6 @@ class TerminalRegistry:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any terminal has not been released."""
         return any(entry.released_at is None for entry in self._entries.values())
 
     @property
@@ -89,28 +83,19 @@ class TerminalRegistry:
         return iter(self._running.values())
 
     def get(self, identifier: str) -> TerminalEntry | None:
-        """Return the entry with this id; None if there is none."""
         return self._entries.get(identifier)
 
     def find(self, name: str, *, own: bool = False) -> TerminalEntry:
-        """Return the entry that `name` means: an id, a prefix of an id, a name, or @last.
-
-        @last means the newest terminal. With `own`, the user's terminals are preferred, and @last
-        means the newest of the user's terminals (see `names.find`). Raises `RpcError`: -32002 if no
-        terminal matches, -32602 if the prefix is ambiguous.
-        """
+        """Return the entry with the id `name`, or that `name` means (`names.find`)."""
         if entry := self._entries.get(name):
             return entry
         return names.find(list(self._entries.values()), name, own=own)
 
     @contextmanager
     def reserve_name(self, name: str | None) -> Iterator[str | None]:
-        """Reserve a name for a terminal that is created in the block, and yield the name.
-
-        None reserves nothing. If `name` ends with `-#`, the `#` is replaced by a number, so that no
-        terminal has had the name (see `names.Numbers`). Raises `RpcError` (-32602) if the name is
-        not allowed, is reserved already, or is the name of another terminal that is not over.
-        """
+        """Reserve a name (see `names.Numbers`) for a terminal created in the block."""
+        # Raises `RpcError` (-32602) if it is not allowed, reserved, or of a terminal that is not
+        # over.
         if name is None:
             yield None
             return
@@ -132,14 +117,12 @@ class TerminalRegistry:
             )
 
     def add(self, entry: TerminalEntry) -> None:
-        """Add a terminal that was just created, and publish the event `created`."""
         self._entries[entry.id] = entry
         self._bus.publish_terminal("created", entry)
         self._on_change()
         self._watch_exit(entry)
 
     def restore(self, entry: TerminalEntry) -> None:
-        """Add a terminal of the previous worker, without another `created` event."""
         self._entries[entry.id] = entry
         self._watch_exit(entry)
 
@@ -151,10 +134,7 @@ class TerminalRegistry:
             self.record_exit(entry.terminal)
 
     def record_exit(self, terminal: Terminal) -> None:
-        """Record that a terminal's program has exited, and publish the event `exited`. Idempotent.
-
-        For a forgotten terminal, write only to the audit log.
-        """
+        """Record that a terminal's program has exited. Idempotent."""
         entry = self._running.pop(terminal.id, None)
         if entry is None or terminal.exit is None:
             return
@@ -170,16 +150,11 @@ class TerminalRegistry:
 
     @property
     def occupied(self) -> Iterator[TerminalEntry]:
-        """The terminals in which a program or its background runs."""
         yield from self._running.values()
         yield from (entry for entry in self._entries.values() if entry.background.number)
 
     def record_background(self, entry: TerminalEntry, found: Background) -> None:
-        """Record what an exited program has left running, and publish the event `background`.
-
-        If nothing runs on, release the terminal if its agent has left it, and remove it if it was
-        created to be removed at the end, unless its program is being restarted.
-        """
+        """Record what an exited program has left running, which may be the terminal's end."""
         if entry.released_at is not None or not entry.may_have_background:
             return
         if not found.number:
@@ -197,21 +172,13 @@ class TerminalRegistry:
             self._on_change()
 
     def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Begin to end a terminal's program and all its descendants; return without waiting.
-
-        `by` is recorded as the cause.
-        """
         if entry.terminal.exit is None or entry.may_have_background:
             self._bus.publish_terminal("killed", entry, by.value)
         entry.record_kill(by)
         entry.terminal.kill(by, entry.record.cause_of(by))
 
     def leave(self, entry: TerminalEntry) -> bool:
-        """Let what an exited program has left running continue after the agent's release.
-
-        Return False, and do nothing, if the terminal has to be released instead: the program runs
-        or was killed, it has left nothing, or its background must end with the release.
-        """
+        """Let the background run on after the agent's release; False if it cannot."""
         record = entry.record
         if not entry.may_have_background or record.killed_by or record.ends_background:
             return False
@@ -219,7 +186,6 @@ class TerminalRegistry:
         return True
 
     def left_by(self, connection: str, session: str | None = None) -> list[TerminalEntry]:
-        """Return the terminals in the state *left* of an agent's connection, or of one session."""
         return [
             entry
             for entry in self._entries.values()
@@ -231,11 +197,7 @@ class TerminalRegistry:
         ]
 
     def release(self, entry: TerminalEntry, by: EndedBy) -> None:
-        """Release a terminal: begin to end its processes, and return without waiting.
-
-        The terminal is retained if a tool call shows it, and forgotten otherwise. `by` is recorded
-        as the cause. Idempotent.
-        """
+        """Begin to end a terminal; retain it if a tool call shows it. Idempotent."""
         if entry.released_at is not None:
             self._pool.release(entry.terminal, by)
             return
@@ -265,14 +227,8 @@ class TerminalRegistry:
         self._on_change()
 
     def promote(self, entry: TerminalEntry, by: EndedBy = EndedBy.USER) -> None:
-        """Make the user the owner of a terminal.
-
-        The terminal's timeout is cancelled. If the terminal was to be released because the agent's
-        turn was cancelled, the release is cancelled too. `by` is the cause: `USER` if the user
-        takes the terminal over, `AGENT` if the agent gives the terminal to the user. If the user
-        already owns the terminal, nothing changes, except that `USER` makes
-        `TerminalEntry.is_given` false. Raises `RpcError` (-32602) if the terminal was released.
-        """
+        """Make the user the owner: `USER` takes over, `AGENT` gives away. Idempotent."""
+        # Its timeout, and its release after a cancelled turn, no longer apply.
         if entry.released_at is not None:
             raise RpcError(
                 INVALID_PARAMS,
@@ -292,11 +248,6 @@ class TerminalRegistry:
         self._remove_surplus()
 
     def rename(self, entry: TerminalEntry, name: str) -> None:
-        """Set or replace the name of a terminal.
-
-        Raises `RpcError` (-32602) if the name is not allowed, is reserved, or is the name of
-        another terminal that is not over (see `TerminalEntry.is_over`).
-        """
         if entry.name == name:
             return
         self._check_name(name)
@@ -305,18 +256,10 @@ class TerminalRegistry:
         self._bus.publish_terminal("renamed", entry, EndedBy.USER.value)
 
     def expire(self) -> None:
-        """Forget terminals that are over (`TerminalEntry.is_over`), to stay within the limits.
-
-        `retention` describes the limits on their age, their number and their retained bytes.
-        """
         if self._remove_surplus():
             self._on_change()
 
     def _remove_surplus(self) -> bool:
-        """Forget terminals as `expire` does, but do not call `_on_change`.
-
-        Return whether any terminal was forgotten.
-        """
         over = [
             entry
             for entry in self._entries.values()

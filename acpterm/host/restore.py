@@ -16,7 +16,7 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
 from acpterm.host.approvals import restored
-from acpterm.host.entry import AgentInfo, Origin, Session, TerminalEntry
+from acpterm.host.entry import AgentInfo, Origin, TerminalEntry
 from acpterm.host.host_state import HostState
 from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
@@ -34,12 +34,6 @@ _log = structlog.get_logger("acpterm.restore")
 
 
 class Restorer:
-    """Restores the state of a new host after a take-over.
-
-    Connections are restored into `resumption`, and process trees into `trees`. `context` is the
-    execution context of connections whose own context is not stored.
-    """
-
     def __init__(
         self,
         host: HostState,
@@ -54,10 +48,7 @@ class Restorer:
         self._connections: Final[dict[str, AgentConnection]] = {}
 
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
-        """Restore the records of `snapshot`, and the terminals `found` that the keeper holds.
-
-        A terminal that cannot be restored is ended. Records that cannot be used are removed.
-        """
+        """Restore the records, and the terminals `found` that the keeper holds."""
         for key in snapshot.unusable:
             self._host.state_writer.removed(key)
         for name in {record.connection for record in snapshot.terminals.values()}:
@@ -101,7 +92,6 @@ class Restorer:
             self._resumption.restored(connection)
 
     def _restore_approvals(self, snapshot: Snapshot) -> None:
-        """Restore the questions of restored connections; remove the records of other questions."""
         for identifier, record in snapshot.approvals.items():
             if record.connection in self._connections:
                 question, answer = restored(identifier, record)
@@ -177,13 +167,9 @@ class Restorer:
             host.registry.release(entry, EndedBy.DISCONNECT)
 
     def _connection_of(self, record: TerminalRecord) -> AgentConnection | None:
-        """Return the agent's connection that created the terminal of `record`.
-
-        Return None if the user created the terminal, or if the connection has ended. If the keeper
-        has died as well as the worker, connections have no records: then create the connection from
-        the terminal's `record`. The new connection has the execution context of the daemon, and the
-        rights (`RightsRecord`) that the agent had when it created the terminal.
-        """
+        """Return the agent's connection that created a terminal; None if it has ended."""
+        # If the keeper has died too, connections have no records: make one with the rights in the
+        # terminal's record.
         name = record.connection
         if name is None:
             return None
@@ -200,9 +186,7 @@ class Restorer:
             self._resumption.restored(connection)
         return self._connections.get(name)
 
-    def _session(
-        self, connection: AgentConnection | None, record: TerminalRecord
-    ) -> Session | None:
+    def _session(self, connection: AgentConnection | None, record: TerminalRecord) -> Origin | None:
         if record.session is None:
             return None
         if connection and (
@@ -211,6 +195,7 @@ class Restorer:
             session = connection.session(record.session)
             if session.workspace is None and record.rights and record.rights.workspace:
                 session.workspace = unpack_text(record.rights.workspace)
+                session.changed()
             return session
         agent = AgentInfo(record.connection or "")
         agent.name = record.agent
@@ -218,10 +203,7 @@ class Restorer:
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:
-    """Return what has killed the program, or is killing it; None if it was not killed.
-
-    `report` is the keeper's report of the exit; None while the program runs.
-    """
+    """Return what has killed, or is killing, the program."""
     ended = math.inf if report is None else report.reaped_at
     if record.killed_by is not None and (record.killed_at or 0.0) <= ended:
         return record.killed_by

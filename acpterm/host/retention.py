@@ -10,73 +10,45 @@ with many terminals does not displace those of other agents.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Final, Protocol, TypeVar
+from typing import NamedTuple
+
+from acpterm.host.entry import TerminalEntry
 
 
-class Retained(Protocol):
-    """A terminal of which only output is left. `entry.TerminalEntry` implements it."""
+class RetentionLimits(NamedTuple):
+    """For the user's terminals, and for those of all agents; `age` in seconds."""
 
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the user has created the terminal, or has taken it over from an agent."""
-
-    @property
-    def connection_id(self) -> str | None:
-        """The id of the agent's connection that created the terminal; None if the user did."""
-
-    @property
-    def over_since(self) -> float:
-        """The time since which only the terminal's output is left, in seconds of the boot clock."""
-
-    @property
-    def retained_bytes(self) -> int:
-        """The memory that the terminal's retained output takes, in bytes."""
+    number: int
+    size: int
+    age: float
 
 
-R = TypeVar("R", bound=Retained)
-
-
-class RetentionLimits:
-    """Limits on terminals of which only output is left: number, bytes, and age in seconds.
-
-    They apply to the user's terminals, and separately to those of all agents together.
-    """
-
-    def __init__(self, number: int, size: int, age: float) -> None:
-        self.count: Final = number
-        self.size: Final = size
-        self.age: Final = age
-
-
-def surplus(entries: Iterable[R], limits: RetentionLimits, now: float) -> list[R]:
-    """Return those of `entries` that must be forgotten to stay within `limits`.
-
-    `entries` are all terminals that are over. `now` is the time of the boot clock, in seconds.
-    """
+def surplus(
+    entries: Iterable[TerminalEntry], limits: RetentionLimits, now: float
+) -> list[TerminalEntry]:
+    """Return those of `entries`, which are over, that must be forgotten to stay within `limits`."""
     entries = sorted(entries, key=lambda entry: entry.over_since)
     found = [entry for entry in entries if entry.over_since < now - limits.age]
     left = entries[len(found) :]
-    users: dict[str | None, list[R]] = {None: [entry for entry in left if entry.is_trusted]}
-    agents: defaultdict[str | None, list[R]] = defaultdict(list)
+    users: dict[str | None, list[TerminalEntry]] = {
+        None: [entry for entry in left if entry.is_trusted]
+    }
+    agents: defaultdict[str | None, list[TerminalEntry]] = defaultdict(list)
     for entry in left:
         if not entry.is_trusted:
             agents[entry.connection_id].append(entry)
     return [*found, *_above(users, limits), *_above(agents, limits)]
 
 
-def _above(queues: dict[str | None, list[R]], limits: RetentionLimits) -> list[R]:
-    """Remove entries from `queues` until number and bytes are within `limits`.
-
-    Return the removed entries. `queues` has the entries of each agent's connection, or the user's
-    under None, oldest first. While there are too many entries, remove the oldest entry of the
-    connection with the most entries. Then, while there are too many bytes, remove the oldest entry
-    of the connection with the most bytes.
-    """
-    found: list[R] = []
+def _above(
+    queues: dict[str | None, list[TerminalEntry]], limits: RetentionLimits
+) -> list[TerminalEntry]:
+    """Remove entries, oldest of the largest owner first, until all are within limits."""
+    found: list[TerminalEntry] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
     sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}
-    while sum(numbers.values()) > limits.count or sum(sizes.values()) > limits.size:
-        most = numbers if sum(numbers.values()) > limits.count else sizes
+    while sum(numbers.values()) > limits.number or sum(sizes.values()) > limits.size:
+        most = numbers if sum(numbers.values()) > limits.number else sizes
         owner = max(most, key=most.__getitem__)
         entry = queues[owner].pop(0)
         numbers[owner] -= 1

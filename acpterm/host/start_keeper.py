@@ -13,13 +13,8 @@ from acpterm.keeper.startup import become_keeper, worker_pair
 
 
 def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> KeeperClient:
-    """Fork: this process becomes the keeper, and the function returns only in the first worker.
-
-    Returns the worker's client for the keeper. The keeper starts later workers with
-    `worker_command`, and keeps the descriptors `handed`, which the service manager has handed over.
-    Call this before any thread is started, and before the limit of open files is raised. Raises
-    `OSError` if the socket pair between the two processes, or the child, cannot be created.
-    """
+    """Fork: this process becomes the keeper; return only in the first worker, with its client."""
+    # Before any thread is started, and before the limit of open files is raised. Raises `OSError`.
     worker_end, keeper_end = worker_pair()
     worker = os.fork()
     if worker:
@@ -34,7 +29,6 @@ def start_keeper(worker_command: Sequence[str], handed: Container[int] = ()) -> 
 
 
 def _set_close_on_exec(handed: Container[int]) -> None:
-    """Mark all open descriptors close-on-exec, except 0, 1, 2 and those in `handed`."""
     for fd in _open_descriptors():
         if fd > 2 and fd not in handed:
             with contextlib.suppress(OSError):

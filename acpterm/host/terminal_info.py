@@ -8,6 +8,7 @@ import math
 import signal
 from typing import Final, Literal
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from acpterm.acp.agent_api import StoppedProgram
@@ -30,10 +31,6 @@ _NULL_IS_SUCCESS: Final = frozenset({"mistral-vibe"})
 
 
 def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
-    """Describe a terminal for the user's clients.
-
-    `waiting`: whether its program waits for input (see `input_monitor`).
-    """
     terminal, session = entry.terminal, entry.session
     limits = entry.record.limits
     last = terminal.timeline.last
@@ -78,6 +75,11 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
     )
 
 
+def for_agent(info: TerminalInfo) -> TerminalInfo:
+    """Return `info` without its connection, windows and recording, which only concern the user."""
+    return msgspec.structs.replace(info, connection=None, attached=0, recording=None)
+
+
 def _waiting_program(waiting: InputWait, terminal: Terminal) -> str | UnsetType:
     if waiting.program and terminal.hides_input:
         return waiting.program.replace("waits for input", "waits for a password")
@@ -85,7 +87,6 @@ def _waiting_program(waiting: InputWait, terminal: Terminal) -> str | UnsetType:
 
 
 def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:
-    """Describe a program that was stopped; UNSET if there is none."""
     if stopped is None:
         return UNSET
     if stopped.signal not in (signal.SIGTTIN, signal.SIGTTOU):
@@ -110,7 +111,6 @@ def background(entry: TerminalEntry) -> list[BackgroundProcess] | UnsetType:
 
 
 def background_processes(found: Background) -> list[BackgroundProcess] | UnsetType:
-    """Return the processes of a background; UNSET if there are none."""
     return [BackgroundProcess(p.pid, p.command, list(p.ports)) for p in found.processes] or UNSET
 
 
@@ -129,10 +129,7 @@ def _state(entry: TerminalEntry) -> State:
 
 
 def _unix_time(entry: TerminalEntry, moment: float) -> float:
-    """Convert a time of the monotonic clock to seconds since 1970; `entry` is the terminal.
-
-    The terminal's start, whose time is known on both clocks, is the reference.
-    """
+    """Convert a monotonic time to Unix time, by the start, known on both clocks."""
     return entry.created_at + moment - entry.terminal.timeline.start
 
 
@@ -151,22 +148,15 @@ def exit_info(status: ExitStatus | None) -> ExitInfo | None:
 
 
 def gives_signal_code(settings: Settings, agent: str | None = None) -> bool:
-    """Return whether the exit code of a program ended by signal n is sent as 128 + n, not as null.
-
-    `agent` is the name that the agent sent in `initialize`; None for the user. The setting
-    `signal_exit_code` decides; its value `auto` selects 128 + n for agents known to take a null
-    exit code for success.
-    """
+    """Return whether an end by signal n is sent as 128 + n, by `signal_exit_code`."""
+    # `auto` means 128 + n for agents known to take a null exit code for success.
     if settings.signal_exit_code == "auto":
         return (agent or "").rpartition("/")[2].lower() in _NULL_IS_SUCCESS
     return settings.signal_exit_code
 
 
 def exit_status(entry: TerminalEntry, *, signal_code: bool) -> TerminalExitStatus | UnsetType:
-    """Return an exit status as agents get it; UNSET while the program runs.
-
-    `signal_code` is as in `exit_code`.
-    """
+    """Return an exit status as agents get it; UNSET while the program runs."""
     status = entry.terminal.exit
     if status is None:
         return UNSET
@@ -175,10 +165,7 @@ def exit_status(entry: TerminalEntry, *, signal_code: bool) -> TerminalExitStatu
 
 
 def exit_code(status: ExitStatus, *, signal_code: bool) -> int | None:
-    """Return the exit code as agents get it.
-
-    If signal n has ended the program, the code is 128 + n if `signal_code` is true, else None.
-    """
+    """Return the exit code as agents get it: 128 + n after signal n if `signal_code`, else None."""
     if status.signal is not None and signal_code:
         return 128 + number_of(status.signal)
     return status.code

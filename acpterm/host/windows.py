@@ -20,10 +20,7 @@ from acpterm.host.events import EventBus
 
 
 class Window:
-    """One attached window: a display of `cols` columns and `rows` rows.
-
-    A window that is `read_only` does not count for the size of the terminal.
-    """
+    """A display of `cols` by `rows`. A read-only one does not count for the terminal's size."""
 
     def __init__(
         self,
@@ -41,19 +38,15 @@ class Window:
         self.share: Final = share
         """The id of the share that a visitor attached the window with; None if the user did."""
         self.needs_redraw = True
-        """Whether the whole window must be painted again."""
         self.must_ring = False
         """Whether the window's bell is to be rung once its output is up to date."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of columns and the number of rows."""
         return self.cols, self.rows
 
 
 class _AttachedTerminal:
-    """The windows of one terminal, and the terminal's size while no window is attached."""
-
     def __init__(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
         self.entry: Final = entry
         self.detached_size = detached_size
@@ -61,10 +54,7 @@ class _AttachedTerminal:
 
 
 class Windows:
-    """The windows of all terminals of a host.
-
-    Attaching, detaching and resizing are published as events on `bus`.
-    """
+    """The windows of all terminals of a host."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus: Final = bus
@@ -72,12 +62,10 @@ class Windows:
         self._restored: list[TerminalEntry] = []
 
     def of(self, entry: TerminalEntry) -> list[Window]:
-        """Return the windows that are attached to a terminal."""
         attached = self._attached.get(entry.id)
         return list(attached.windows) if attached else []
 
     def ring(self) -> None:
-        """Ring the bell of each of the user's windows."""
         for attached in self._attached.values():
             for window in attached.windows:
                 window.must_ring = window.share is None
@@ -85,12 +73,8 @@ class Windows:
                 attached.entry.terminal.notify()
 
     def would_loop(self, terminals: Collection[str], entry: TerminalEntry) -> bool:
-        """Return whether a terminal would show itself after a client has attached to `entry`.
-
-        `terminals` are the ids of the terminals that the client runs in. If a client that runs in
-        terminal A is attached to terminal B, A shows B and everything that B shows. So return True
-        if `entry` is one of `terminals`, or already shows one of them.
-        """
+        """Return whether a client that attaches would see its terminal in itself."""
+        # If a client in terminal A is attached to B, A shows B and everything that B shows.
         reached, pending = set[str](), [entry.id]
         while pending:
             identifier = pending.pop()
@@ -106,20 +90,13 @@ class Windows:
         return False
 
     def restore(self, entry: TerminalEntry, detached_size: tuple[int, int]) -> None:
-        """Restore a terminal after a take-over: it keeps its size until its windows reattach.
-
-        If no window reattaches, `settle` gives the terminal its `detached_size`: the columns and
-        rows that it has while no window is attached.
-        """
+        """Keep a restored terminal's size until `settle`, for its windows to reattach."""
         if detached_size != (entry.terminal.cols, entry.terminal.rows):
             self._attached[entry.id] = _AttachedTerminal(entry, detached_size)
             self._restored.append(entry)
 
     def settle(self) -> None:
-        """Set each restored terminal to its detached size, unless a window has reattached to it.
-
-        The detached size is the size while no window is attached (see `restore`).
-        """
+        """Give restored terminals their detached size, unless a window has reattached."""
         restored, self._restored = self._restored, []
         for entry in restored:
             attached = self._attached.get(entry.id)
@@ -128,7 +105,6 @@ class Windows:
                 self._apply_size(entry, attached)
 
     def open(self, entry: TerminalEntry, window: Window) -> None:
-        """Attach a window to a terminal, which may change the terminal's size."""
         terminal = entry.terminal
         attached = self._attached.setdefault(
             entry.id, _AttachedTerminal(entry, (terminal.cols, terminal.rows))
@@ -139,7 +115,6 @@ class Windows:
         self._apply_size(entry, attached)
 
     def close(self, entry: TerminalEntry, window: Window) -> None:
-        """Detach a window from a terminal, which may change the terminal's size."""
         attached = self._attached[entry.id]
         attached.windows.remove(window)
         entry.window_count = len(attached.windows)
@@ -153,19 +128,16 @@ class Windows:
         self._bus.publish_terminal(event, entry, by, window.share)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
-        """Set the size of a window, and request its repaint even if the size is the same."""
+        """Set the size of a window, and repaint it even if the size is the same."""
         window.cols, window.rows = cols, rows
         window.needs_redraw = True
         self._apply_size(entry, self._attached[entry.id])
         entry.terminal.notify()
 
     def resize(self, entry: TerminalEntry, cols: int, rows: int) -> None:
-        """Set the detached size of a terminal: the size that it has while no window is attached.
-
-        If all attached windows are read-only, or none is attached, also resize the terminal now.
-        Raises `trio.ClosedResourceError` if the terminal has ended, or `OSError` if the system
-        refuses the size.
-        """
+        """Set the size without windows; apply it now if no window counts for the size."""
+        # Raises `trio.ClosedResourceError` if the terminal has ended, `OSError` if the system
+        # refuses the size.
         attached = self._attached.get(entry.id)
         windows = [] if attached is None else attached.windows
         applies_now = all(window.read_only for window in windows)

@@ -58,10 +58,8 @@ _ESCAPE: Final = re.compile(
 
 
 def decode(line: bytes) -> Message:
-    """Return the message in a line. Raises `InvalidMessage` if the line is not a message.
-
-    The Raw values of the message refer to `line`, and keep it alive.
-    """
+    """Return the message in a line. Raises `InvalidMessage`."""
+    # The Raw values refer to `line`, and keep it alive.
     try:
         if not line.isascii():
             str(line, "utf-8")  # the parser does not validate the values that it leaves raw
@@ -75,7 +73,7 @@ def decode(line: bytes) -> Message:
 
 
 def _message(envelope: _Envelope) -> Message | None:
-    """Return the message with the members of `envelope`; None if they make no valid message."""
+    """Return the message with these members, if they make a valid one."""
     id_, method = id_of(envelope.id), envelope.method
     result, error = envelope.result, envelope.error
     if isinstance(id_, UnsetType):
@@ -104,7 +102,6 @@ def id_of(value: object) -> Id | UnsetType:
 
 
 def _invalid_message(line: bytes) -> InvalidMessage:
-    """Return the error that describes why `line` is not a message."""
     try:
         str(line, "utf-8")
         _any_json.decode(line)
@@ -132,11 +129,10 @@ def _invalid_message(line: bytes) -> InvalidMessage:
 
 
 def _unreadable(line: bytes, what: str) -> InvalidMessage:
-    r"""Return the error, with the text `what`, for a line that msgspec cannot parse.
+    r"""Return the error for a line that msgspec cannot parse, with its `id` if Python's parser can.
 
-    If Python's own JSON parser can read the line, the error has the line's `id`. That parser
-    accepts half a surrogate pair (``\ud83d`` alone), which msgspec refuses. JavaScript produces
-    half a pair if a string is cut in the wrong place.
+    That parser accepts half a surrogate pair (``\ud83d`` alone), which JavaScript produces if a
+    string is cut in the wrong place.
     """
     import json  # noqa: PLC0415  clients that start fast do without it
 
@@ -157,11 +153,6 @@ def _unreadable(line: bytes, what: str) -> InvalidMessage:
 def _invalid_object(
     code: int, what: str, members: Mapping[str, object], value: object
 ) -> InvalidMessage:
-    """Return the error, with `code` and the text `what`, for an object that is not a message.
-
-    `members` are the object's members, and `value` is its decoded `id`; UNSET if the object has no
-    `id`, or one that cannot be decoded.
-    """
     id_ = id_of(value)
     return InvalidMessage(
         code,
@@ -181,10 +172,7 @@ def _is_response(members: Mapping[str, object]) -> bool:
 
 
 def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) -> str:
-    """Return a text that says why a JSON object with these members is not a message.
-
-    `id_is_bad` is true if the object has an `id` that is not a valid id.
-    """
+    """Say why a JSON object with these members is not a message."""
     kinds = {"method", "result", "error"} & members.keys()
     wrong = ""
     if "jsonrpc" not in members:
@@ -212,7 +200,7 @@ def _describe_invalid_members(members: Mapping[str, Raw], *, id_is_bad: bool) ->
 
 
 def _decoded(decoder: msgspec.json.Decoder[Any], raw: Raw) -> object:
-    """Return the value of `raw`, decoded by `decoder`; UNSET if `decoder` refuses it."""
+    """Return the decoded value; UNSET if `decoder` refuses it."""
     try:
         return decoder.decode(raw)
     except msgspec.DecodeError:
@@ -220,12 +208,10 @@ def _decoded(decoder: msgspec.json.Decoder[Any], raw: Raw) -> object:
 
 
 def replace_lone_surrogates(line: bytes) -> bytes:
-    r"""Return a line of JSON with each lone surrogate replaced by U+FFFD.
+    r"""Return a line of JSON with each lone surrogate (``\ud83d`` alone) replaced by U+FFFD.
 
-    A lone surrogate (``\ud83d`` without ``\ude00``) is not JSON. JavaScript produces it if a string
-    is cut in the wrong place, such as a message that a model sends in pieces. A lenient `Peer` uses
-    this. A host refuses such a line instead, because a command with a replaced character is not the
-    intended command.
+    For a lenient `Peer`: a model sends a message in pieces, cut in the wrong place. A host refuses
+    such a line, because a command with a replaced character is not the intended command.
     """
     if b"\\ud" not in line and b"\\uD" not in line:
         return line

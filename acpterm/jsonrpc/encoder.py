@@ -50,31 +50,19 @@ class _ErrorResponse(Struct):
 
 
 def encode_request(request_id: Id, method: str, params: Any = UNSET) -> bytes:
-    """Return the line of a request, with its newline.
-
-    `params` is a Struct, Raw or any JSON value; UNSET for no params.
-    """
+    """Return the line of a request. `params` is a Struct, Raw or any JSON value."""
     return _line(_Request("2.0", request_id, method, params))
 
 
 def encode_notification(method: str, params: Any = UNSET) -> bytes:
-    """Return the line of a notification, with its newline.
-
-    `params` is a Struct, Raw or any JSON value; UNSET for no params.
-    """
     return _line(_Notification("2.0", method, params))
 
 
 def encode_response(request_id: Id, result: Any) -> bytes:
-    """Return the line of a response with a result, with its newline.
-
-    `result` is a Struct, Raw or any JSON value.
-    """
     return _line(_Response("2.0", request_id, result))
 
 
 def encode_error(request_id: Id, error: RpcError) -> bytes:
-    """Return the line of an error response to the request with this id, with its newline."""
     # Messages quote file names, which contain surrogates if they are not UTF-8.
     message = error.message.encode("utf-8", "backslashreplace").decode("utf-8")
     return _line(_ErrorResponse("2.0", request_id, _Error(error.code, message, error.data)))
@@ -86,11 +74,7 @@ def readable(path: str) -> str:
 
 
 def is_utf8_encodable(value: str) -> bool:
-    """Return whether `value` is encodable as UTF-8, as JSON requires.
-
-    Python represents a file name that is not UTF-8 by a string with surrogates, which cannot be
-    encoded.
-    """
+    # A file name that is not UTF-8 has surrogates.
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -17,17 +17,12 @@ REQUEST_CANCELLED: Final = -32800
 AUTH_REQUIRED: Final = -32000
 RESOURCE_NOT_FOUND: Final = -32002
 
-EXCERPT_MAX: Final = 80
-"""The maximum number of characters of a JSON value that an error message contains."""
-QUOTE_MAX: Final = 500
-"""The maximum number of characters of a string, usually a path, that an error message quotes."""
+EXCERPT_MAX: Final = 80  # characters of a JSON value in an error message
+QUOTE_MAX: Final = 500  # characters of a string, usually a path
 
 
 class RpcError(Exception):
-    """The failure of a request, with a JSON-RPC error code: to be sent as response, or received.
-
-    `data` is any JSON value with details; UNSET for no data.
-    """
+    """The failure of a request, sent as a response or received; `data` is any JSON value."""
 
     def __init__(self, code: int, message: str, data: Any = UNSET) -> None:
         super().__init__(message)
@@ -55,8 +50,5 @@ def excerpt(value: bytes | bytearray | Raw | str) -> str:
 
 
 def quote(value: str, limit: int = QUOTE_MAX) -> str:
-    """Return `value` in quotes, as one line.
-
-    If `value` has more than `limit` characters, return only the first `limit` - 1, and ``…``.
-    """
+    """Return `value` in quotes, as one line, cut off after `limit` characters."""
     return repr(value) if len(value) <= limit else f"{value[: limit - 1]!r}…"

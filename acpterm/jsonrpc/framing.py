@@ -9,34 +9,22 @@ from typing import Final
 
 from msgspec import Struct
 
-MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""The default maximum length of a message, in bytes."""
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024  # by default
 
 
 class Oversized(Struct, frozen=True):
-    """Returned by `LineSplitter.feed` in place of a line that was dropped.
+    """A line that was dropped: it is over the limit, or there was no memory for it."""
 
-    The line is over the limit; or, if it is not, there was no memory for it.
-    """
-
-    size: int
-    r"""The length of the line in bytes, without its ``\n``."""
+    size: int  # bytes, without the newline
 
 
 class LineSplitter:
-    """Splits a stream of bytes into lines.
+    """Splits a stream of bytes into lines. No byte is scanned twice."""
 
-    State: the beginning of the unfinished line, that line's length, and whether it was dropped. A
-    line is dropped once its length exceeds the limit, or no memory is left for it; then only the
-    length is counted until the line ends. No byte is
-    scanned twice, so the work is linear in the input, however the input is split.
-    """
+    # Once a line is over the limit, or there is no memory for it, only its length is counted.
 
     def __init__(self, max_line: int = MESSAGE_BYTES_MAX) -> None:
-        r"""Accept lines of at most `max_line` bytes, counting a ``\r`` but not the ``\n``.
-
-        Raises `ValueError` if `max_line` is less than 1.
-        """
+        r"""Accept lines of at most `max_line` bytes, counting a ``\r`` but not the ``\n``."""
         if max_line < 1:
             raise ValueError(f"max_line is {max_line}: it must be 1 byte or more")
         self.max_line: Final = max_line
@@ -45,11 +33,7 @@ class LineSplitter:
         self._is_dropped = False
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[bytes | Oversized]:
-        r"""Feed the next bytes; return the lines that they complete, in order.
-
-        Lines are returned without their ``\n`` or ``\r\n``, and a line over the limit as
-        `Oversized`. Blank lines are skipped.
-        """
+        """Return the lines that `data` completes, without their ends and without blank ones."""
         if not isinstance(data, bytes):
             data = bytes(data)
         lines: list[bytes | Oversized] = []
@@ -71,17 +55,12 @@ class LineSplitter:
         return None if self._is_dropped else bytes(self._partial)
 
     def close(self) -> bytes:
-        """End the input; return the unfinished line.
-
-        The unfinished line is not a message, because its newline is missing. The result is empty if
-        the input ended with a newline, or if the unfinished line was dropped.
-        """
+        """End the input; return the unfinished line, which is no message."""
         rest = bytes(self._partial)
         self._partial, self._size, self._is_dropped = bytearray(), 0, False
         return rest
 
     def _keep(self, data: bytes, start: int) -> None:
-        """Append `data[start:]` to the unfinished line, or drop the line."""
         self._size += len(data) - start
         if self._size <= self.max_line and not self._is_dropped:
             try:
@@ -94,10 +73,6 @@ class LineSplitter:
             self._partial = bytearray()
 
     def _finish(self, data: bytes, start: int, end: int) -> bytes | Oversized:
-        """Return the unfinished line, completed by `data[start:end]`, and begin a new one.
-
-        Returns `Oversized` if the line was dropped.
-        """
         size, is_dropped = self._size + end - start, self._is_dropped
         head, self._partial, self._size, self._is_dropped = self._partial, bytearray(), 0, False
         if size > self.max_line or is_dropped:

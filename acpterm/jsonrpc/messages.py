@@ -11,8 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from acpterm.jsonrpc.errors import RpcError
 
-Id: TypeAlias = int | str | None
-"""The type of the ids of requests. An integer has at most 64 bits, including the sign."""
+Id: TypeAlias = int | str | None  # an integer has at most 64 bits, including the sign
 
 
 class ErrorObject(Struct, frozen=True, omit_defaults=True):
@@ -46,7 +45,7 @@ class Response(Struct, frozen=True):
 
 
 class ErrorResponse(Struct, frozen=True):
-    """A response with an error. `id` is null if the other side could not read the request's id."""
+    """A response with an error; its id is null if the other side could not read it."""
 
     id: Id
     error: ErrorObject
@@ -56,11 +55,7 @@ Message: TypeAlias = Request | Notification | Response | ErrorResponse
 
 
 class InvalidMessage(RpcError):  # noqa: N818 - it is a kind of received message, not only an error
-    """The error for a received line that is not a valid message.
-
-    `id` is the id for the error response; None if the line has no readable id. `is_response` is
-    true if the line was meant as a response: no error response may be sent for it.
-    """
+    """A received line that is no valid message; if `is_response`, it gets no response."""
 
     def __init__(
         self, code: int, message: str, *, request_id: Id = None, is_response: bool = False

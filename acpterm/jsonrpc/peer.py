@@ -45,7 +45,7 @@ from acpterm.jsonrpc.messages import (
 
 
 class RequestReceived(Struct, frozen=True):
-    """A request of the other side, to be answered once: by `Peer.respond` or `respond_error`."""
+    """A request of the other side, to be answered once."""
 
     id: Id
     method: str
@@ -60,21 +60,21 @@ class NotificationReceived(Struct, frozen=True):
 
 
 class ResponseReceived(Struct, frozen=True):
-    """The result of this side's request `id`. The request is no longer pending."""
+    """The result of this side's request `id`, which is no longer pending."""
 
     id: int
     result: Raw
 
 
 class ErrorReceived(Struct, frozen=True):
-    """This side's request `id` has failed or got an invalid response. It is no longer pending."""
+    """This side's request `id` has failed or got an invalid response."""
 
     id: int
     error: ErrorObject
 
 
 class CancelReceived(Struct, frozen=True):
-    """The other side has cancelled its request `id`. This side must still answer the request."""
+    """The other side has cancelled its request `id`, which must still be answered."""
 
     id: int | str
 
@@ -86,11 +86,7 @@ class UnexpectedResponse(Struct, frozen=True):
 
 
 class InvalidReceived(Struct, frozen=True):
-    """A refused line: too long, without memory for it, no valid message, or its id is in progress.
-
-    `error` says why the line is refused. `reply` is the error response to send, as a line; None if
-    no response may be sent.
-    """
+    """A refused line, and the error response to send, if one may be sent."""
 
     reply: bytes | None
     error: RpcError
@@ -118,18 +114,10 @@ _cancelled: Final = msgspec.json.Decoder(_Cancelled)
 
 
 class Peer:
-    """One end of a JSON-RPC connection. It does no I/O: its methods return the lines to send.
-
-    A request of this side is *pending* until its response is received. A request of the other side
-    is *in progress* until it is answered.
-    """
+    """One end of a JSON-RPC connection. Its methods return the lines to send."""
 
     def __init__(self, max_line: int = MESSAGE_BYTES_MAX, *, lenient: bool = False) -> None:
-        """Accept lines of at most `max_line` bytes; refuse longer ones.
-
-        With `lenient`, half a surrogate pair in a line is replaced by U+FFFD; otherwise such a line
-        is refused.
-        """
+        """Accept lines of at most `max_line` bytes; `lenient`: with half a surrogate pair."""
         self._lines = LineSplitter(max_line)
         self._lenient = lenient
         self._in_progress: set[int | str] = set()
@@ -137,7 +125,7 @@ class Peer:
         self._next_id = 0
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Event]:
-        """Process the next bytes from the other side; return the resulting events, in order."""
+        """Process the next bytes from the other side; return the resulting events."""
         events: list[Event] = []
         for line in self._lines.feed(data):
             if isinstance(line, Oversized):
@@ -163,14 +151,11 @@ class Peer:
         return events
 
     def close(self) -> bytes:
-        """End the input; return the unfinished line, or empty bytes if the line is too long."""
+        """End the input; return the unfinished line."""
         return self._lines.close()
 
     def request(self, method: str, params: Any = UNSET) -> tuple[int, bytes]:
-        """Start a request of this side; return its id, and the line to send.
-
-        `params` is a Struct, Raw or any JSON value; UNSET for no params.
-        """
+        """Start a request of this side; return its id, and the line to send."""
         id_ = self._next_id
         line = encode_request(id_, method, params)
         self._next_id += 1
@@ -178,30 +163,22 @@ class Peer:
         return id_, line
 
     def notify(self, method: str, params: Any = UNSET) -> bytes:
-        """Return the line to send for a notification.
-
-        `params` is a Struct, Raw or any JSON value; UNSET for no params.
-        """
         return encode_notification(method, params)
 
     def cancel(self, request_id: int) -> bytes:
-        """Return the line to send to cancel a request of this side.
-
-        The request stays pending, because the other side still responds to it. A cancellation of a
-        request that the other side has already answered has no effect.
-        """
+        """Return the line to send to cancel a request of this side, which stays pending."""
         return encode_notification(CANCEL_REQUEST, {"requestId": request_id})
 
     def give_up(self, request_id: int) -> None:
-        """Stop treating a request of this side as pending, because no response will arrive."""
+        """Stop treating a request as pending, because no response will arrive."""
         self._pending.discard(request_id)
 
     def respond(self, request_id: Id, result: Any) -> bytes:
         """Return the line to send for a response with a result.
 
-        `result` is a Struct, Raw or any JSON value. Raises `LocalProtocolError` if no request with
-        this id is in progress; an id of None is not checked. If the result cannot be encoded,
-        raises the encoder's error, and the request stays in progress.
+        Raises `LocalProtocolError` if no request with this id is in progress (None is not checked).
+        If the result cannot be encoded, raises the encoder's error, and the request stays in
+        progress.
         """
         self._check_in_progress(request_id)
         line = encode_response(request_id, result)
@@ -209,11 +186,7 @@ class Peer:
         return line
 
     def respond_error(self, request_id: Id, error: RpcError) -> bytes:
-        """Return the line to send for an error response.
-
-        Raises `LocalProtocolError` if no request with this id is in progress; an id of None is not
-        checked.
-        """
+        """Return the line to send for an error response. Raises `LocalProtocolError`."""
         self._check_in_progress(request_id)
         line = encode_error(request_id, error)
         self._in_progress.discard(request_id)

@@ -19,6 +19,5 @@ Only the worker uses (on trio):
 - `keeper_socket`: the worker's end of the socket: sends, queues and receives messages;
 - `wake_ups`: events without content, for new output and for free space in a ring;
 - `pending_requests`: requests that have no response yet;
-- `reports`: the values, callbacks and errors that the worker gets;
-- `time_slices`: requests short time slices of the CPU for worker and keeper, for fast responses.
+- `reports`: the values, callbacks and errors that the worker gets.
 """

@@ -10,9 +10,6 @@ its successor receives them.
 
 No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
 sends them.
-
-Longer than 300 lines because `protocol` has 23 messages, each with its method or handler here, and
-the methods document for other packages what the keeper does with a message.
 """
 
 import errno
@@ -36,8 +33,8 @@ from acpterm.keeper.reports import (
     TerminalEvents,
     exit_report,
 )
-from acpterm.keeper.time_slices import request_short_slices
 from acpterm.keeper.wake_ups import WakeUps
+from acpterm.pty.linux import request_short_slices
 from acpterm.pty.program import Program
 
 # More would fill the socket, and then the responses to all clients wait for the keeper (`flushed`).
@@ -49,18 +46,12 @@ class KeeperClient:
     """The worker's end of its connection to the keeper. Owns the socket `sock`."""
 
     def __init__(self, sock: socket.socket) -> None:
-        self.pid = 0
-        """The keeper's pid."""
-        self.takeovers = 0
-        """The number of take-overs: how many workers served before this one."""
-        self.embedded = False
-        """Whether the keeper is this worker's child, and exits with it."""
-        self.stored = False
-        """Whether the service manager stores the PTYs, so that programs outlive the keeper."""
-        self.terminals: list[Found] = []
-        """The terminals that previous workers created, once `connect` has returned."""
-        self.entries: dict[str, Entry] = {}
-        """The entries that previous workers stored, by key, once `connect` has returned."""
+        self.pid = 0  # the keeper's
+        self.takeovers = 0  # how many workers served before this one
+        self.embedded = False  # the keeper is this worker's child, and exits with it
+        self.stored = False  # the service manager stores the PTYs: programs outlive the keeper
+        self.terminals: list[Found] = []  # of previous workers, once `connect` has returned
+        self.entries: dict[str, Entry] = {}  # of previous workers, once `connect` has returned
         self._socket: Final = KeeperSocket(sock)
         self._wake_ups: Final = WakeUps()
         self._requests: Final = PendingRequests()
@@ -89,9 +80,8 @@ class KeeperClient:
     async def connect(self) -> None:
         """Receive the state that previous workers left: fill `terminals` and `entries`.
 
-        Also requests short time slices of the CPU for worker and keeper. Raises `KeeperLostError`
-        if the connection is lost, and `OSError` (EMFILE) if this process has too few descriptors
-        for the state.
+        Raises `KeeperLostError`, and `OSError` (EMFILE) if there are too few descriptors for the
+        state.
         """
         self._socket.send("hello", __version__)
         await self._socket.receive_until(lambda: self._state_complete, self._dispatch)
@@ -99,10 +89,7 @@ class KeeperClient:
             request_short_slices(pid)
 
     async def ready(self) -> None:
-        """Report that this worker has restored the state; wait until the keeper lets it serve.
-
-        Raises `KeeperLostError` if the connection is lost.
-        """
+        """Wait, with the state restored, until this worker may serve. Raises `KeeperLostError`."""
         self._socket.send("ready")
         await self._socket.receive_until(lambda: self._go_received, self._dispatch)
 
@@ -110,7 +97,7 @@ class KeeperClient:
         """Send queued messages, and handle received ones, until cancelled.
 
         `on_terminate` is called once, when a signal requests that the daemon shut down. Raises
-        `KeeperLostError` when the connection to the keeper is lost.
+        `KeeperLostError`.
         """
         await trio.lowlevel.checkpoint()
         self._on_terminate = on_terminate
@@ -130,16 +117,12 @@ class KeeperClient:
             raise lost
 
     def close(self) -> None:
-        """Close the socket and the descriptors of the wake-ups. No other method may be running."""
+        """Close the descriptors. No other method may be running."""
         self._socket.close()
         self._wake_ups.close()
 
     def refuse(self, reason: str) -> None:
-        """Report that this worker cannot take over. The worker must then exit.
-
-        Call this in place of `ready`. `reason` continues a sentence that begins with "the new
-        worker", such as `refuses: …`.
-        """
+        """Report, in place of `ready`, why "the new worker" cannot take over; then exit."""
         self._socket.send("refuse", reason)
 
     async def spawn(
@@ -155,18 +138,14 @@ class KeeperClient:
         cgroup: int | None,
         make: Callable[[Spawned], TerminalEvents],
     ) -> TerminalEvents:
-        """Start a program on a new terminal `name`; return the result of `make`.
+        """Start a program on a new terminal; return what `make` makes of the response.
 
-        `make` is called with the keeper's response as soon as it arrives. All reports about the
-        terminal are then passed to the result of `make`. `ring_size` is the size of the ring in
-        bytes. The keeper stores `record`, the terminal's state for the next worker, under the key
-        `t/NAME`. `encoding` is that of the program's output (`encodings`). `cgroup` is a descriptor
-        of the directory of the program's control group; None for the keeper's group.
+        It then gets all reports about the terminal. `record` is the terminal's state for the next
+        worker, under the key `t/NAME`. `cgroup` is a descriptor of the group's directory; None for
+        the keeper's.
 
-        Raises `OSError` if the keeper refuses the request, or if this process has too few
-        descriptors for the response. Raises `KeeperLostError` if the connection is lost. Also
-        raises the errors of `make`. If this call is cancelled, the program is killed as soon as the
-        keeper has reported its start.
+        Raises `OSError` if the keeper refuses or descriptors are lacking, `KeeperLostError`, and
+        the errors of `make`. If cancelled, the program is killed as soon as its start is reported.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
@@ -183,55 +162,40 @@ class KeeperClient:
             self._spawning.release()
 
     def watch(self, name: str, events: TerminalEvents) -> None:
-        """Pass all reports about the terminal `name`, which `connect` found, to `events`.
-
-        Also passes the reports that have arrived before this call.
-        """
+        """Pass all reports about a terminal of `connect` to `events`, also earlier ones."""
         self._watched[name] = events
         for report in self._pending_reports.pop(name, ()):
             report(events)
 
     def unwatch(self, name: str) -> None:
-        """Drop all later reports about a terminal, and cancel the request of `arm`. Idempotent."""
+        """Drop all later reports about a terminal. Idempotent."""
         self._watched.pop(name, None)
         self._pending_reports.pop(name, None)
         self._wake_ups.disarm(name)
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Request one call of `TerminalEvents.wake` at the next output of the terminal `name`.
-
-        `header` is the header of the terminal's ring.
-
-        After this call, the caller must check the header's `HEAD`, the end of the output, before it
-        waits: the keeper may have written output before the request took effect.
-        """
+        """Request one call of `TerminalEvents.wake` at the next output of a terminal."""
+        # Then the caller must check `HEAD` before it waits: the keeper may have written before the
+        # request took effect.
         self._wake_ups.arm(name, header)
 
     def disarm(self, name: str) -> None:
-        """Cancel the request that `arm` has made for the terminal `name`. Idempotent.
-
-        Must be called before the terminal's ring is unmapped.
-        """
+        """Cancel `arm`, before the ring is unmapped. Idempotent."""
         self._wake_ups.disarm(name)
 
     def kick(self) -> None:
-        """Notify the keeper that a ring that was full has free space.
-
-        Needed only if the ring's header word `STALLED` is set: the keeper then does not read the
-        terminal's PTY.
-        """
+        """Tell the keeper that a ring has free space, if its header's `STALLED` is set."""
         self._wake_ups.kick()
 
     def put(self, key: str, value: bytes, fds: Sequence[int] = ()) -> None:
         """Store a value and descriptors in the keeper, for the next worker.
 
-        Replaces the entry with the same `key`. The caller keeps ownership of `fds`. Raises
-        `OSError` (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
+        The caller keeps `fds`. Raises `OSError` (EMFILE) if they must be queued and cannot be
+        duplicated.
         """
         self._socket.send("put", key, value, fds=fds)
 
     def delete(self, key: str) -> None:
-        """Delete the entry that `put` has stored in the keeper under `key`, if there is one."""
         self._socket.send("delete", key)
 
     def put_screen(self, name: str, position: int, state: bytes) -> None:
@@ -239,22 +203,18 @@ class KeeperClient:
         self.put(f"e/{name}", position.to_bytes(8, "big") + state)
 
     def stored_screen(self, name: str) -> tuple[int, bytes]:
-        """Return what an earlier worker stored last with `put_screen`; `(0, b"")` if nothing."""
+        """Return what an earlier worker stored last with `put_screen`."""
         entry = self.entries.get(f"e/{name}")
         value = b"" if entry is None else entry.value
         return int.from_bytes(value[:8], "big"), value[8:]
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all messages so far were sent, or the connection to the keeper is lost."""
         return self._socket.is_flushed
 
     async def flushed(self) -> None:
-        """Wait until all messages so far were sent, or the connection to the keeper is lost.
-
-        Usually returns at once. Once a message of `put` is sent, its value survives the death of
-        this worker.
-        """
+        """Wait until all messages so far were sent, or the connection is lost."""
+        # Once a message of `put` is sent, its value survives the death of this worker.
         await self._socket.flushed()
 
     def close_master(self, name: str) -> None:
@@ -275,18 +235,14 @@ class KeeperClient:
         self._socket.send("alive")
 
     def end(self) -> None:
-        """Notify the keeper that the daemon shuts down.
-
-        Once this worker has exited, or after some seconds, the keeper kills all programs that are
-        left. An embedded keeper kills them at once.
-        """
+        """Tell the keeper that the daemon shuts down: it kills what is left after this worker."""
         self._socket.send("end")
 
     async def restart(self) -> None:
-        """Replace this worker by a worker of the version of acpterm that is installed now.
+        """Replace this worker by one of the version of acpterm that is installed now.
 
-        Does not return on success, because the keeper kills this process. Raises `RestartError` if
-        the new worker fails to start, and `KeeperLostError` if the connection is lost.
+        Does not return on success, because the keeper kills this process. Raises `RestartError` and
+        `KeeperLostError`.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._require_keeper()
@@ -303,11 +259,6 @@ class KeeperClient:
             self._watched[name].wake()
 
     def _dispatch(self, message: Message) -> None:
-        """Handle a message from the keeper. Ignore an unknown kind, and additional fields.
-
-        The first messages are the daemon's state. If this process cannot open all descriptors of
-        such a message, send `refuse` to the keeper, and raise `OSError` (EMFILE).
-        """
         if message.cut and not self._state_complete:
             reason = "has no descriptor left for the state of the daemon"
             self.refuse(reason)
@@ -388,10 +339,7 @@ class KeeperClient:
 
 
 def _to_wire(program: Program) -> tuple[object, ...]:
-    """Return `program` as a field of the `spawn` message, in plain tuples, lists and dicts.
-
-    marshal, which encodes messages, does not accept subclasses such as a NamedTuple.
-    """
+    # marshal does not accept subclasses such as a NamedTuple.
     argv, env, cwd, umask, rlimits, fallback_argv = program
     limits = [tuple(limit) for limit in rlimits]
     return list(argv), dict(env), cwd, umask, limits, fallback_argv and list(fallback_argv)

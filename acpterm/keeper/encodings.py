@@ -32,7 +32,7 @@ FOUND = 256
 
 
 def encode_input(data: bytes, word: int) -> bytes:
-    """Return `data`, input for a terminal, in its encoding. What is not UTF-8 stays as it is."""
+    """Return input in a terminal's encoding. What is not UTF-8 stays as it is."""
     name = ENCODINGS[word // FOUND or word % FOUND]
     if CODECS[name] == "utf-8":
         return data

@@ -1,12 +1,10 @@
 """The worker's end of its socket to the keeper: send, queue and receive messages, on trio.
 
-The keeper's end is `process.link`.
-
 Sending never waits: a message that does not fit into the socket's buffer is queued, with duplicates
 of its descriptors, and `flush_forever` sends it. Only one task at a time may receive messages.
 
-The connection is *lost* once the keeper has closed its end of the socket (usually because the
-keeper has died), or once a message of the keeper cannot be received.
+The connection is *lost* once the keeper has closed its end (usually because it has died), or once a
+message of the keeper cannot be received.
 """
 
 import errno
@@ -37,15 +35,14 @@ class KeeperSocket:
         self._sock: Final = sock
         self._queue: Final[deque[tuple[bytes, list[int]]]] = deque()
         self._changed: Final = trio.lowlevel.ParkingLot()
+        # Whether the socket refused the last message although its buffer has room.
         self._is_refused = False
-        self.lost: str | None = None
-        """Why the keeper was lost; None while the socket is open."""
+        self.lost: str | None = None  # why the keeper was lost
 
     def send(self, kind: str, *fields: object, fds: Sequence[int] = ()) -> None:
-        """Send or queue a message of `kind` with `fields`. The caller keeps ownership of `fds`.
+        """Send or queue a message, or drop it if the connection is lost. The caller keeps `fds`.
 
-        If the connection is lost, drops the message; `receive_until` reports the loss.
-        Raises `OSError` (EMFILE) if the message has to be queued and `fds` cannot be duplicated.
+        Raises `OSError` (EMFILE) if it has to be queued and `fds` cannot be duplicated.
         """
         data = protocol.encode(kind, *fields)
         if self.lost is not None or (not self._queue and self._try(data, fds)):
@@ -55,16 +52,13 @@ class KeeperSocket:
 
     @property
     def is_flushed(self) -> bool:
-        """Whether no message is queued, or the connection to the keeper is lost."""
         return not self._queue or self.lost is not None
 
     async def flushed(self) -> None:
-        """Wait until no message is queued, or the connection to the keeper is lost."""
         while not self.is_flushed:
             await self._changed.park()
 
     async def flush_forever(self) -> None:
-        """Send queued messages until cancelled."""
         while True:
             while self._queue:
                 if self._try(*self._queue[0]):
@@ -79,7 +73,6 @@ class KeeperSocket:
             await self._changed.park()
 
     def close(self) -> None:
-        """Close the socket and drop all queued messages."""
         self._sock.close()
         while self._queue:
             _close(self._queue.popleft()[1])
@@ -87,10 +80,9 @@ class KeeperSocket:
     async def receive_until(
         self, done: Callable[[], bool], dispatch: Callable[[protocol.Message], None]
     ) -> None:
-        """Receive messages and pass each one to `dispatch`, until `done()` is true.
+        """Pass each message to `dispatch` until `done()`; close descriptors that it has not taken.
 
-        Closes those descriptors of a message that `dispatch` has not taken. When the connection is
-        lost, sets the attribute `lost` and raises `KeeperLostError`.
+        Raises `KeeperLostError`.
         """
         while True:
             for _ in range(_MESSAGES_PER_TURN):
@@ -117,11 +109,7 @@ class KeeperSocket:
         return KeeperLostError(reason)
 
     def _try(self, data: bytes, fds: Sequence[int]) -> bool:
-        """Try to send a message; return False if the caller has to send it again later.
-
-        Sets `_is_refused`: True if the socket refused the message although the socket's buffer has
-        room, otherwise False. If the keeper has closed its end, drops the message and returns True.
-        """
+        """Try to send a message; return False if it has to be sent again later."""
         self._is_refused = False
         try:
             protocol.send(self._sock, data, fds)

@@ -16,11 +16,7 @@ from acpterm.keeper.reports import KeeperLostError, Spawned, TerminalEvents
 
 
 class PendingSpawn:
-    """A request to start a program (a spawn) that has no response yet.
-
-    `make` converts the keeper's response into the result of `KeeperClient.spawn`. The task that
-    creates this object must also call `wait`.
-    """
+    """A request to start a program. The task that creates it must also call `wait`."""
 
     def __init__(self, make: Callable[[Spawned], TerminalEvents]) -> None:
         self.make: Final = make
@@ -28,11 +24,10 @@ class PendingSpawn:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether no task waits for the response any more."""
         return self._task is None
 
     async def wait(self) -> TerminalEvents:
-        """Wait until `finish` is called; return the value or raise the error passed to `finish`."""
+        """Return what is passed to `finish`, or raise it."""
 
         def abandon(_raise: object) -> trio.lowlevel.Abort:
             self._task = None
@@ -42,10 +37,7 @@ class PendingSpawn:
         return events
 
     def finish(self, result: outcome.Outcome[TerminalEvents]) -> None:
-        """Make `wait` return the value of `result`, or raise its error.
-
-        Does nothing if the waiting task was cancelled.
-        """
+        """Make `wait` return, unless its task was cancelled."""
         if self._task is not None:
             trio.lowlevel.reschedule(self._task, result)
 
@@ -60,35 +52,23 @@ class PendingRequests:
         self._restarts: Final[dict[int, trio.lowlevel.Task]] = {}
 
     def new_number(self) -> int:
-        """Return a number that no other request of this worker has."""
         self._count += 1
         return self._count
 
     async def wait_spawned(
         self, request: int, make: Callable[[Spawned], TerminalEvents]
     ) -> TerminalEvents:
-        """Wait for the response to the spawn request with the number `request`.
-
-        The task that receives the response calls `make` with the response, and passes the result,
-        or an error, to `PendingSpawn.finish`. Then this call returns the result, or raises the
-        error.
-        """
+        """Return what the task that receives the response gets from `make`."""
         spawn = self._spawns[request] = PendingSpawn(make)
         return await spawn.wait()
 
     def pop_spawn(self, request: int) -> PendingSpawn | None:
-        """Remove the spawn request with this number.
-
-        Returns the request, or None if it is unknown or the task that waited was cancelled.
-        """
+        """Remove a spawn request; None if it is unknown or cancelled."""
         spawn = self._spawns.pop(request, None)
         return None if spawn is None or spawn.is_cancelled else spawn
 
     async def wait_restarted(self, request: int) -> None:
-        """Wait until a request to restart this worker fails; raise the error. Never returns.
-
-        `request` is the request's number. If the restart succeeds, the keeper kills this worker.
-        """
+        """Raise the error of `fail_restart`. On success the keeper kills this worker."""
         self._restarts[request] = trio.lowlevel.current_task()
 
         def abandon(_raise: object) -> trio.lowlevel.Abort:
@@ -98,10 +78,6 @@ class PendingRequests:
         await trio.lowlevel.wait_task_rescheduled(abandon)
 
     def fail_restart(self, request: int, error: Exception) -> None:
-        """Make `wait_restarted` raise `error` for the restart request with the number `request`.
-
-        Does nothing if the waiting task was cancelled.
-        """
         task = self._restarts.pop(request, None)
         if task is not None:
             trio.lowlevel.reschedule(task, outcome.Error(error))

@@ -94,8 +94,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 VERSION = 1
+# of a worker: the descriptor number of its socket to the keeper
 KEEPER_FD_VARIABLE = "ACPTERM_KEEPER_FD"
-"""Environment variable of a worker: the descriptor number of its socket to the keeper."""
 DATAGRAM_BYTES = 64 * 1024
 _SEND_BUFFER_BYTES = 1024 * 1024
 # The kernel allows 253 in one message (SCM_MAX_FD); one is reserved for the file of a long message.
@@ -120,8 +120,7 @@ class Message:
         self.kind = kind
         self.fields = fields
         self.fds = fds
-        self.cut = cut
-        """Whether `fds` lacks descriptors of the message: this process could open no more."""
+        self.cut = cut  # `fds` lacks some: this process could open no more
 
     def take_fds(self) -> list[int]:
         """Return the descriptors and pass their ownership to the caller."""
@@ -159,10 +158,9 @@ def encode(kind: str, *fields: Any) -> bytes:
 def send(sock: _socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
     """Send a message that `encode` returned.
 
-    Raises `BlockingIOError` if the socket's buffer is full, and `BrokenPipeError` if the peer has
-    closed its end. Raises another `OSError` if sending fails for another reason: EMFILE if no
-    descriptor is free for the file of a long message, ETOOMANYREFS while too many descriptors are
-    in flight.
+    Raises `BlockingIOError` if the socket's buffer is full, `BrokenPipeError` if the peer has
+    closed its end, and another `OSError`: EMFILE if no descriptor is free for the file of a long
+    message, ETOOMANYREFS while too many descriptors are in flight.
     """
     if len(data) <= DATAGRAM_BYTES:
         _send(sock, data, fds)
@@ -194,8 +192,7 @@ def _send(sock: _socket.socket, data: bytes, fds: Sequence[int]) -> None:
 def receive(sock: _socket.socket) -> Message | None:
     """Return the next message; None if the peer has closed and all its messages were received.
 
-    Raises `BlockingIOError` if no message is available, and `ProtocolError` if the message is
-    invalid, or of another version of the protocol.
+    Raises `BlockingIOError` if no message is available, and `ProtocolError`.
     """
     received = _receive(sock)
     if received is None:
@@ -212,11 +209,7 @@ def receive(sock: _socket.socket) -> Message | None:
 
 
 def _receive(sock: _socket.socket) -> tuple[bytes, list[int], bool] | None:
-    """Return the next datagram, its descriptors, and whether some of them are missing.
-
-    Descriptors are missing if this process can open no more of them. Returns None if the peer has
-    closed its end.
-    """
+    """Return the next datagram, its descriptors, and whether some are missing; None at the end."""
     space = _socket.CMSG_SPACE((DESCRIPTORS_MAX + 1) * _INT.size)
     try:
         data, passed, flags, _ = sock.recvmsg(DATAGRAM_BYTES, space, _CLOEXEC)
@@ -264,11 +257,7 @@ def _decode(data: bytes, fds: list[int], *, cut: bool) -> Message:
 
 
 def unlinked_file(name: str) -> int:
-    """Open an empty file that is in no directory; return its descriptor, which the caller owns.
-
-    The file is in memory if the system supports that. `name` only helps to recognise the file, for
-    example in /proc.
-    """
+    """Open an empty file that is in no directory, in memory if possible; `name` shows in /proc."""
     if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create(name, os.MFD_CLOEXEC)
     import tempfile  # noqa: PLC0415  only where there is no memfd

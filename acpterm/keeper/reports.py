@@ -3,25 +3,18 @@
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-UNKNOWN: Final = -1
-"""The `status` of an exit that is unknown, because an earlier keeper started the program."""
+UNKNOWN: Final = -1  # `status` of an exit if an earlier keeper started the program
 
 
 class ExitReport(NamedTuple):
     """How a program exited, as the keeper reports it."""
 
-    status: int
-    """Wait status as returned by `os.wait`, or `UNKNOWN`."""
-    cpu: float
-    """CPU time in seconds, user and system, including children that the program waited for."""
-    max_rss: int
-    """Peak resident set size in bytes, of the program or of one of its children."""
-    reaped_at: float
-    """The time at which the keeper reaped the program, in seconds since boot (CLOCK_BOOTTIME)."""
-    end: int
-    """A position in the output. Everything that the program itself wrote is before it."""
-    orphans: Sequence[int] | None = None
-    """The pids of all orphans just after the program was reaped; None if unknown."""
+    status: int  # wait status, or `UNKNOWN`
+    cpu: float  # seconds, user and system, with children that it waited for
+    max_rss: int  # peak bytes, of the program or a child
+    reaped_at: float  # seconds since boot (CLOCK_BOOTTIME)
+    end: int  # the program's own output is before this position
+    orphans: Sequence[int] | None = None  # pids just after it was reaped; None if unknown
 
 
 class Spawned(NamedTuple):
@@ -29,16 +22,11 @@ class Spawned(NamedTuple):
 
     name: str
     pid: int
-    started: float
-    """Start time in seconds since boot, as in /proc/PID/stat; 0.0 if unknown."""
-    master: int | None
-    """The PTY's master; None if the keeper closed it before it could send the response."""
+    started: float  # seconds since boot, as in /proc/PID/stat; 0.0 if unknown
+    master: int | None  # None if the keeper has closed it already
     ring: int
-    """A descriptor of the ring file."""
-    way: str
-    """How the program was started: `leader`, `fork` or `ptyprocess`."""
-    session: int | None
-    """The id of the PTY's session; None if the program leads the session, or the PTY has closed."""
+    way: str  # `leader`, `fork` or `ptyprocess`
+    session: int | None  # None if the program leads it, or the PTY has closed
 
 
 class Found(NamedTuple):
@@ -46,25 +34,16 @@ class Found(NamedTuple):
 
     name: str
     pid: int
-    started: float
-    """Start time in seconds since boot, as in /proc/PID/stat; 0.0 if unknown."""
-    master: int | None
-    """The PTY's master; None once the keeper has closed it."""
+    started: float  # as in `Spawned`
+    master: int | None  # None once the keeper has closed it
     ring: int
-    """A descriptor of the ring file."""
-    exit: ExitReport | None
-    """How the program exited; None while it runs."""
-    closed_end: int | None
-    """The position at which the output ends; None until the terminal is closed."""
-    session: int | None
-    """As in `Spawned`."""
+    exit: ExitReport | None  # None while the program runs
+    closed_end: int | None  # where the output ends; None until the terminal is closed
+    session: int | None  # as in `Spawned`
 
 
 class Entry(NamedTuple):
-    """A value and descriptors that a previous worker has stored in the keeper under a key.
-
-    The receiver owns `fds`.
-    """
+    """What a previous worker has stored in the keeper under a key. The receiver owns `fds`."""
 
     value: bytes
     fds: tuple[int, ...]
@@ -74,13 +53,13 @@ class TerminalEvents(Protocol):
     """Callbacks for the keeper's reports about one terminal. They must not block or raise."""
 
     def exited(self, report: ExitReport) -> None:
-        """Handle the exit of the program: the keeper reaped it. Called once, before `closed`."""
+        """Handle the exit: the keeper has reaped the program. Called once, before `closed`."""
 
     def closed(self, end: int) -> None:
         """Handle the end of the output, at position `end`. Called once."""
 
     def wake(self) -> None:
-        """Handle new output. Called at most once for each call of `KeeperClient.arm`."""
+        """Handle new output. Called at most once for each `KeeperClient.arm`."""
 
 
 class KeeperLostError(Exception):
@@ -91,10 +70,9 @@ class KeeperLostError(Exception):
 
 
 class RestartError(Exception):
-    """The new worker failed to start, so this worker continues. The error's message says why."""
+    """The new worker failed to start, so this worker continues."""
 
 
 def exit_report(fields: Sequence[Any]) -> ExitReport:
-    """Return the report with the given fields; a status of None becomes `UNKNOWN`."""
     status, *others = fields
     return ExitReport(UNKNOWN if status is None else status, *others)

@@ -107,18 +107,17 @@ class RingError(Exception):
 
 
 class RingFile:
-    """A ring file, mapped into memory as `mapped`. Does not own a descriptor of the file."""
+    """A ring file, mapped into memory. Does not own a descriptor of the file."""
 
     __slots__ = ("_map", "_record_area", "capacity", "data", "decoder", "header")
 
     def __init__(self, mapped: mmap.mmap) -> None:
         view = memoryview(mapped)
         self._map = mapped
+        # words; the constants of this module are their indices
         self.header = view[:RECORD_OFFSET].cast("Q")
-        """The header's words; the indices are the constants of this module."""
         self._record_area = view[RECORD_OFFSET:DATA_OFFSET]
-        self.data = view[DATA_OFFSET:]
-        """The output: the byte at position p has the index `p % capacity`."""
+        self.data = view[DATA_OFFSET:]  # the byte at position p has the index `p % capacity`
         self.capacity: int = len(self.data)
         #: The keeper's decoder of output that is not UTF-8, once there is such output.
         self.decoder: Decoder | None = None
@@ -147,11 +146,8 @@ class RingFile:
         return header[CONSUMED] + self.capacity - header[HEAD]
 
     def release_free_pages(self) -> None:
-        """Release the memory of the ring's free space to the system, where possible (Linux).
-
-        Only the keeper may call this, or a worker once the keeper writes no more: output that is
-        written during the call would be lost.
-        """
+        """Release the memory of the ring's free space to the system (Linux)."""
+        # Only by the keeper, or once it writes no more: output written meanwhile would be lost.
         if not hasattr(mmap, "MADV_REMOVE"):
             return
         size, at = self.free_bytes(), self.header[HEAD] % self.capacity
@@ -166,11 +162,7 @@ class RingFile:
                     return
 
     def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
-        """Return at most `max_bytes` of output, preceded by the position of its first byte.
-
-        The output starts at position `since`, or at the oldest retained byte if that is later. If
-        there is no output after `since`, the position is the end of the output.
-        """
+        """Return a position and what follows it: from `since`, or the oldest byte, on."""
         header, data, capacity = self.header, self.data, self.capacity
         end = header[HEAD]
         start = min(max(since, end - capacity, 0), end)
@@ -186,12 +178,9 @@ class RingFile:
         return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
-        """Fill the space for the next read of the PTY with 0xff bytes (`UNREAD`).
-
-        The space is from position `head` to `end`. If the keeper is killed after the read,
-        `recover` finds by the remaining 0xff bytes how much was read. At most `len(UNREAD)` bytes
-        are filled, since a single read of a PTY returns no more.
-        """
+        """Fill the space for the next read of the PTY with 0xff bytes, for `recover`."""
+        # By what remains of them, `recover` finds how much was read. A single read returns no more
+        # than `len(UNREAD)` bytes.
         at = head % self.capacity
         size = min(end - head, len(UNREAD), self.capacity - at)
         # A keeper that is killed while it fills the space leaves old output in the space. `recover`
@@ -201,12 +190,8 @@ class RingFile:
         self.header[MARKED] = head + 1
 
     def recover(self) -> None:
-        """Restore the output of the last read, if the keeper was killed before it updated `HEAD`.
-
-        Sets `HEAD` to the end of the restored output. Nothing is restored unless `mark_unread` was
-        called before the read. If the output reached the end of the ring's memory and continued at
-        the beginning of that memory, the second part is lost.
-        """
+        """Restore the last read, if the keeper was killed before it updated `HEAD`."""
+        # What continued at the beginning of the ring's memory is lost.
         header = self.header
         head = header[HEAD]
         end = header[RESERVED] if header[MARKED] == head + 1 else head
@@ -216,10 +201,7 @@ class RingFile:
         header[RESERVED] = header[HEAD]
 
     def write_record(self, record: bytes) -> bool:
-        """Replace the record: the terminal's state for the next worker.
-
-        Returns whether the new record fits. If it does not, the old record stays.
-        """
+        """Replace the terminal's state for the next worker, unless it does not fit."""
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         size = len(record)
@@ -233,25 +215,18 @@ class RingFile:
         return True
 
     def record(self) -> bytes:
-        """Return the record, the terminal's state for the next worker; `b""` if there is none."""
         location = self.header[RECORD]
         offset, length = location >> 32, location & 0xFFFF_FFFF
         return bytes(self._record_area[offset : offset + length])
 
 
 def capacity_for(ring_size: int) -> int:
-    """Return the capacity in bytes of a ring of at least `ring_size` bytes.
-
-    The capacity is a whole number of pages, and at least `CAPACITY_MIN_BYTES`.
-    """
+    """Return the capacity of a ring of at least `ring_size` bytes: whole pages."""
     return -(-max(ring_size, CAPACITY_MIN_BYTES) // _PAGE_BYTES) * _PAGE_BYTES
 
 
 def create_ring(ring_size: int) -> tuple[int, RingFile]:
-    """Create and map a ring file; return its descriptor, which the caller owns, and the mapping.
-
-    Raises `OSError` when no descriptor or no memory is available.
-    """
+    """Create and map a ring file; the caller owns the descriptor. Raises `OSError`."""
     capacity = capacity_for(ring_size)
     fd = unlinked_file("acpterm-ring")
     try:
@@ -266,10 +241,7 @@ def create_ring(ring_size: int) -> tuple[int, RingFile]:
 
 
 def map_ring(fd: int) -> RingFile:
-    """Map an existing ring file. The caller keeps ownership of `fd`.
-
-    Raises `OSError` if `fd` cannot be mapped, and `RingError` if it is not a valid ring file.
-    """
+    """Map an existing ring file. The caller keeps `fd`. Raises `OSError` or `RingError`."""
     size = os.fstat(fd).st_size
     if size < DATA_OFFSET + CAPACITY_MIN_BYTES:
         raise RingError(

@@ -24,11 +24,8 @@ _POLL_S: Final = 0.002
 
 
 def keeper_command() -> list[str]:
-    """Return the command that starts a keeper, without its arguments.
-
-    On Linux the keeper runs without site-packages, to stay small. On other systems it needs the
-    package ptyprocess, which spawns the programs there.
-    """
+    """Return the command that starts a keeper, without its arguments."""
+    # Without site-packages it stays small. Other systems need ptyprocess, which spawns there.
     main = os.path.join(os.path.dirname(os.path.abspath(__file__)), "__main__.py")
     flags = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
     return [sys.executable, *flags, main]
@@ -40,12 +37,9 @@ async def embedded_keeper(
 ) -> AsyncIterator[KeeperClient]:
     """Start a keeper as a child process; yield a client that is connected to it.
 
-    At the end of the `async with` block the keeper kills all programs that are left, and exits. The
-    keeper does the same when this process ends in any other way.
-
-    If the keeper dies while the block runs, `on_lost`, if given, is awaited. Then the block is
-    cancelled, and `KeeperLostError` is raised. Raises `KeeperLostError` too if the keeper dies
-    before the block, and `OSError` if the keeper cannot be started.
+    When this process ends, in any way, the keeper kills all programs that are left. If the keeper
+    dies, `on_lost` is awaited, the block is cancelled, and `KeeperLostError` is raised; `OSError`
+    if it cannot be started.
     """
     process, sock = _start_embedded()
     client = KeeperClient(sock)
@@ -108,17 +102,16 @@ async def _wait_ended(process: subprocess.Popen[bytes]) -> None:
 
 
 def worker_pair() -> tuple[socket.socket, socket.socket]:
-    """Create a pair of connected sockets; return the worker's end and the keeper's end."""
+    """Return the worker's and the keeper's end of a socket."""
     worker_end, keeper_end = protocol.socket_pair()
     return socket.socket(fileno=worker_end.detach()), socket.socket(fileno=keeper_end.detach())
 
 
 def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str]) -> NoReturn:
-    """Replace this process by a daemon's keeper, with exec. Raises `OSError` if exec fails.
+    """Replace this process by a daemon's keeper, with exec. Raises `OSError`.
 
-    `sock` is the keeper's end of its socket to the first worker, and `worker` is the pid of that
-    worker, a child of this process. The keeper starts later workers with `worker_command`, in the
-    current directory.
+    `sock` is the keeper's end of its socket to the first worker, a child of this process. Later
+    workers are started with `worker_command`, in the current directory.
     """
     sock.set_inheritable(True)
     arguments = ["supervise", str(sock.fileno()), str(worker), "--", *worker_command]
@@ -127,9 +120,6 @@ def become_keeper(sock: socket.socket, worker: int, worker_command: Sequence[str
 
 
 def inherited_keeper() -> KeeperClient | None:
-    """Return a client for the keeper that started this process; None if no keeper started it.
-
-    Removes the variable `KEEPER_FD_VARIABLE` from the environment.
-    """
+    """Return a client for the keeper that started this process, if one did."""
     number = os.environ.pop(KEEPER_FD_VARIABLE, None)
     return None if number is None else KeeperClient(socket.socket(fileno=int(number)))

@@ -1,6 +1,9 @@
-"""The wake-ups between a worker and its keeper: events without content, on trio.
+"""The wake-ups between a worker and its keeper, on trio: one event descriptor for each direction.
 
-A wake-up reports new output to the worker, or free space in a ring to the keeper.
+A wake-up is an event without content: it reports new output to the worker, or free space in a ring
+to the keeper. To request one for new output, `arm` sets the ring's header word `ARMED`. At the next
+output the keeper clears the word and sends a wake-up. One may stand for several rings, so
+`report_forever` then checks the header of every ring that was armed.
 """
 
 import os
@@ -18,15 +21,7 @@ _ONE: Final = (1).to_bytes(8, sys.byteorder)
 
 
 class WakeUps:
-    """The wake-ups between worker and keeper: one event descriptor for each direction.
-
-    A wake-up is an event without content. To request a wake-up for new output in a ring, `arm` sets
-    the ring's header word `ARMED`. At the next output the keeper clears the word and sends a
-    wake-up. One wake-up may stand for several rings, so `report_forever` then checks the header of
-    every ring that was armed.
-
-    Owns the descriptors once `open` was called.
-    """
+    """Owns the descriptors once `open` was called."""
 
     def __init__(self) -> None:
         self._from_keeper: int | None = None
@@ -34,10 +29,7 @@ class WakeUps:
         self._armed: Final[dict[str, memoryview]] = {}
 
     def open(self, from_keeper: int, to_keeper: int) -> None:
-        """Take ownership of two event descriptors, such as eventfds.
-
-        The worker waits on `from_keeper`, and writes to `to_keeper` to wake the keeper.
-        """
+        """Take two descriptors: the worker waits on one, and writes to the other."""
         self._from_keeper, self._to_keeper = from_keeper, to_keeper
 
     def close(self) -> None:
@@ -48,28 +40,21 @@ class WakeUps:
         self._from_keeper = self._to_keeper = None
 
     def arm(self, name: str, header: memoryview) -> None:
-        """Request one wake-up at the next output of the terminal `name`.
-
-        `header` is the header of the terminal's ring.
-        """
+        """Request one wake-up at the next output of a terminal, with its ring's header."""
         self._armed[name] = header
         header[ARMED] = 1
 
     def disarm(self, name: str) -> None:
-        """Cancel the request that `arm` has made for the terminal `name`. Idempotent."""
         self._armed.pop(name, None)
 
     def kick(self) -> None:
-        """Wake the keeper, so that it checks whether rings that were full have free space."""
+        """Make the keeper check whether rings that were full have free space."""
         if self._to_keeper is not None:
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(self._to_keeper, _ONE)
 
     async def report_forever(self, wake: Callable[[str], None]) -> None:
-        """Call `wake` with a terminal's name at its first output after `arm`, until cancelled.
-
-        Each call of `arm` causes at most one call of `wake`, which may call `arm` again.
-        """
+        """Call `wake` with a terminal's name at its first output after `arm`."""
         assert self._from_keeper is not None  # noqa: S101  `open` was called before
         while True:
             await trio.lowlevel.wait_readable(self._from_keeper)

@@ -103,16 +103,9 @@ class Approvals:
         unattended: Unattended = "refuse",
         is_repeated: Callable[[], bool] = lambda: False,
     ) -> Answer:
-        """Ask the user, wait for the answer, and return it.
-
-        The answer is a refusal after `timeout` seconds (None for no limit). It is also a refusal as
-        soon as the question is not attended, if `unattended` is "refuse", or an observer has
-        declined the question. If
-        there is an unclaimed question with the same id, that question is continued, with its own
-        deadline. If the caller is cancelled, the question is withdrawn, unless `is_repeated()`
-        returns true: then the agent's client will repeat the request, and the question becomes
-        unclaimed. Raises `ApprovalError` if too many questions are pending.
-        """
+        """Ask the user, and return the answer: a refusal after `timeout` s, or if not attended."""
+        # If the caller is cancelled, the question is withdrawn, unless `is_repeated()`: then the
+        # agent's client will repeat the request, and the question becomes unclaimed.
         entry = self._entries.get(question.id)
         if entry is None:
             self._check_count(question.connection)
@@ -155,12 +148,7 @@ class Approvals:
                 await entry.changed.park()
 
     def find(self, name: str) -> Question:
-        """Return the pending question whose id is `name`, or begins with `name`.
-
-        `@last` is the question that was asked last, and an empty name the only one. A beginning
-        must have at least `_SHORT_ID_MIN` characters. Raises `NoQuestionError` if no pending
-        question matches, and `ApprovalError` if several do.
-        """
+        """Return the pending question whose id begins with `name`; `@last` is the newest."""
         pending = self.pending
         if name in ("", LAST) and not pending:
             raise NoQuestionError("no question waits for an answer")
@@ -185,13 +173,7 @@ class Approvals:
         return found[0]
 
     def answer(self, identifier: str, answer: Answer) -> Question:
-        """Answer the question with the id `identifier`, and return the question.
-
-        If the scope of the answer is `always`, and the answer applies to other pending questions of
-        the same session (`SessionDecisions.find`), answer these too. The session's remaining
-        questions stay pending. Raises `NoQuestionError` if the question is not pending, and
-        `ApprovalError` if the answer allows the command always but the question has no prefix.
-        """
+        """Answer a question; if the scope is `always`, also others of the session."""
         entry = self._entries.get(identifier)
         if entry is not None and trio.current_time() >= _or_never(entry.question.deadline):
             self._close(entry, Answer(decision="deny", by="timeout"))
@@ -221,10 +203,7 @@ class Approvals:
         return question
 
     def decline(self, identifier: str, observer: Observer, reason: str) -> None:
-        """Record that the user cannot answer the question `identifier` through `observer`.
-
-        `reason` says why, for the agent. Raises `NoQuestionError` if the question is not pending.
-        """
+        """Record that the user cannot answer through `observer`; the agent gets `reason`."""
         entry = self._entries.get(identifier)
         if entry is None or entry.answer is not None:
             raise NoQuestionError(f"question {identifier!r} is not pending")
@@ -232,10 +211,7 @@ class Approvals:
         entry.changed.unpark_all()
 
     def withdraw(self, connection: str, session: str | None = None, *, reason: str) -> None:
-        """Withdraw the questions of a connection, or only those of one of its sessions.
-
-        `reason` says why, for the agent.
-        """
+        """Withdraw the questions of a connection, or only those of one of its sessions."""
         for identifier, entry in list(self._entries.items()):
             question = entry.question
             if question.connection == connection and session in (None, question.session):
@@ -246,22 +222,16 @@ class Approvals:
     def restore(
         self, question: Question, answer: Answer | None = None, *, grace: float = 0.0
     ) -> None:
-        """Add a question of an earlier worker as unclaimed (see the module), with `answer`, if any.
-
-        For the next `grace` seconds, the question is not refused for lack of an observer.
-        """
+        """Add an earlier worker's question as unclaimed; for `grace` s it needs no observer."""
         entry = self._add(_Entry(question, trio.current_time() + grace), is_answered=bool(answer))
         entry.answer = answer
 
     def unclaimed(
         self, connection: str, request: int | str | None, fingerprint: bytes
     ) -> Question | None:
-        """Return the unclaimed question that a repeated request belongs to; None if there is none.
-
-        `request` is the request's JSON-RPC id (None matches no question), and `fingerprint` its
-        digest. An unclaimed question with this JSON-RPC id but another fingerprint is withdrawn:
-        the user has seen another command, so the answer must not count for this request.
-        """
+        """Return the unclaimed question that a repeated request belongs to."""
+        # The same JSON-RPC id with another fingerprint is another command than the user has seen:
+        # the answer must not count for it, so the question is withdrawn.
         for entry in list(self._entries.values()):
             question = entry.question
             if entry.is_claimed or request is None or question.request != request:

@@ -85,11 +85,7 @@ class _Context(NamedTuple):
 
 
 class Classifier:
-    """Finds the parts of one command, and their levels, by a profile's lists and the user's rules.
-
-    Call `program` or `line` once. `found` then has the parts, and `texts` all shell texts that were
-    parsed. After `line`, the first of these texts is the line itself.
-    """
+    """Finds the parts of one command and their levels, by a profile's lists and the rules."""
 
     def __init__(self, lists: Lists, rules: tuple[Rule, ...]) -> None:
         self.lists = lists
@@ -106,10 +102,7 @@ class Classifier:
         self.found.append(FoundPart(words, level, reason, False, False, False))
 
     def program(self, argv: tuple[str, ...]) -> None:
-        """Find the parts of a program with its arguments.
-
-        Raises `TooLongError` if the command exceeds a bound, or the program's name is empty.
-        """
+        """Find the parts of a program with its arguments. Raises `TooLongError`."""
         if sum(map(len, argv)) > JUDGED_BYTES_MAX or not argv[0]:
             raise TooLongError
         self._command(Command(tuple(map(Word, argv))), _Context("bash"))
@@ -204,12 +197,7 @@ class Classifier:
     def _level(  # noqa: PLR0911  one for each reason
         self, words: tuple[Word, ...], is_harmless: bool, danger: str
     ) -> tuple[Level, str]:
-        """Return the level of a command with these words, and the reason if it is not safe.
-
-        `is_harmless` and `danger` are as in `Unwrapped`. `is_harmless` says that the command only
-        executes one other command, exactly as written. `danger` says why the command is dangerous
-        as a wrapper; it is empty for every other command.
-        """
+        """Return the level of a command with these words, and the reason if it is not safe."""
         program = words[0]
         name = program.text.rpartition("/")[2]
         if danger:
@@ -234,10 +222,7 @@ class Classifier:
         return (Level.UNKNOWN, f"{name}: {problem}") if problem else (Level.SAFE, "")
 
     def _is_ruled(self, words: tuple[Word, ...]) -> bool:
-        """Return whether a rule asks about or denies a command, or its program is blocked.
-
-        A program is blocked if its name is in the profile's `blocked_commands`.
-        """
+        """Return whether a rule asks about or denies a command, or its program is blocked."""
         texts = rule_words(words)
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules
@@ -245,10 +230,7 @@ class Classifier:
 
 
 def _perhaps_commands(text: str, script: Script) -> Iterator[Command]:
-    """Yield what may be a command in a text that any shell may read; for finding danger only.
-
-    Raises `TooLongError` if the text has more than `NAMES_MAX` names of dangerous programs.
-    """
+    """Yield what may be a command in a text that any shell may read; for finding danger only."""
     for command in script.commands:
         # zsh executes rm for `=rm x`.
         first, *rest = command.words
@@ -265,13 +247,8 @@ def _perhaps_commands(text: str, script: Script) -> Iterator[Command]:
 
 
 def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """Yield the commands that `words` may be if the program's name is a pattern, such as `r?`.
-
-    For each dangerous name that matches the pattern, yield `words` with this name in place of the
-    pattern. Yield nothing if the program's name is not a pattern. Also yield nothing if the pattern
-    has neither a lower-case letter nor a slash: such a pattern, for example `*`, is probably an
-    argument.
-    """
+    """Yield the commands that `words` may be if the program's name is a pattern, such as `r?`."""
+    # Not for `*`, without a letter or slash: probably an argument.
     if words[0].is_glob:
         # A pattern without letters, such as `*`, is likely an operand, not the name of a program.
         pattern = words[0].text.rpartition("/")[2]

@@ -26,17 +26,9 @@ class _Decided(NamedTuple):
 def decide(
     classifier: Classifier, line: str, allowed: frozenset[tuple[str, ...]], *, is_shell: bool
 ) -> Verdict:
-    """Return the verdict on the command `line`, whose parts `classifier` has found.
-
-    `is_shell` says whether `line` was judged as shell text. `allowed` has the prefixes that the
-    user has allowed for the session. A part that begins with one of these prefixes is allowed under
-    these conditions:
-
-    - no rule matches the part;
-    - the words of the part are known exactly;
-    - for the level of the part, the profile says to ask the user;
-    - the part is not dangerous, or is equal to the prefix.
-    """
+    """Return the verdict on the command `line`, whose parts `classifier` has found."""
+    # A prefix in `allowed` allows a part if no rule matches it, its words are known exactly, the
+    # profile asks, and the part is not dangerous or is equal to the prefix.
     parts = tuple(
         Part(tuple(word.text for word in part.words), part.level, part.reason)
         for part in classifier.found

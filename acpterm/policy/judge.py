@@ -66,16 +66,9 @@ class Judge:
         allowed: Collection[tuple[str, ...]] = (),
         shell: str = "bash",
     ) -> Verdict:
-        """Return the verdict on a command.
-
-        If `args` is None, `command` is shell text; otherwise it is a program with these arguments.
-        `env` has the names of the variables that the request sets. `path` is the PATH in which
-        programs are looked up; None if PATH is not set. No command is safe if `env` has a name that
-        can change what is executed, or if `path` has a relative directory. `allowed` are the
-        prefixes that the user has allowed for the session: see `decision.decide`. `shell` is the
-        name or path of the shell that reads shell text; text that it may read in another way than
-        bash is judged more strictly.
-        """
+        """Return the verdict on shell text, or, with `args`, on a program with these arguments."""
+        # `env` has the names of the variables that the request sets, `path` the PATH, `allowed` the
+        # prefixes that the user has allowed for the session.
         lists = self._lists.get(profile.name)
         if lists is None or lists.profile is not profile:
             lists = self._lists[profile.name] = Lists(profile)
@@ -119,11 +112,7 @@ def _is_one_word(command: str, classifier: Classifier) -> bool:
 
 
 def _environment(env: Iterable[str], path: str | None) -> str:
-    """Return why no command is safe in this environment; "" if commands may be safe.
-
-    `env` has the names of the variables that the request sets. `path` is the PATH; None if PATH is
-    not set.
-    """
+    """Return why no command is safe with these variables and this PATH; "" if some may be."""
     for name in env:
         if _VARIABLES.fullmatch(name):
             return f"the variable {name} is set, which can change what is executed"

@@ -15,10 +15,7 @@ _BLANKS: Final = re.compile(r"\s")
 
 
 class FoundPart(NamedTuple):
-    """One command that the judged command line executes.
-
-    If `words` is empty, the part stands for the line as a whole.
-    """
+    """One command that the judged line executes; without `words`, the line as a whole."""
 
     words: tuple[Word, ...]
     level: Level
@@ -43,10 +40,7 @@ class Lists:
 
 
 def pattern_text(words: tuple[Word, ...]) -> str:
-    """Return the text of a part for a profile's patterns: words joined by single spaces.
-
-    Each blank inside a word is replaced by `_`, so that a space always separates words.
-    """
+    """Return a part as words joined by spaces; a blank in a word becomes `_`."""
     return " ".join(_BLANKS.sub("_", text) for text in rule_words(words))
 
 

@@ -30,10 +30,7 @@ _DEVICE: Final = re.compile(r"of=/dev/(?!null$|zero$|stdout$|stderr$)")
 
 
 def is_never_allowed(words: Sequence[str]) -> bool:
-    """Return whether the user is asked about a dangerous command each time, whatever rules say.
-
-    `words` has the program and its arguments.
-    """
+    """Return whether the user is asked about a dangerous command each time, whatever rules say."""
     name = words[0].rpartition("/")[2]
     rest = words[1:]
     if name == "dd":
@@ -52,10 +49,7 @@ def _path(text: str) -> str:
 
 
 def always_prefix(part: FoundPart) -> tuple[str, ...] | None:
-    """Return the prefix of the command `part` that "always allow" stores; None if there is none.
-
-    The prefix is the program's name, or the program's name and a subcommand, or all words.
-    """
+    """Return the words that "always allow" stores: program, program and subcommand, or all."""
     if not part.words or not part.is_exact or part.is_suspected:
         return None
     words = tuple(word.text for word in part.words)

@@ -24,11 +24,7 @@ Prefix: TypeAlias = tuple[str, ...]
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question to the user: whether an agent may run `command` in `directory`.
-
-    A client answers the question by its `id`. `session` is the id of the agent's session. `agent`
-    is the name that the agent has sent; None if it has sent none.
-    """
+    """A question to the user: whether an agent may run `command` in `directory`."""
 
     id: str
     connection: str

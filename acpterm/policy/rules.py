@@ -77,10 +77,7 @@ _FILE_BYTES_MAX: Final = 1024 * 1024
 
 
 def load_rules(path: str) -> tuple[Rule, ...]:
-    """Return the rules of the file at `path`; none if the file does not exist.
-
-    Raises `RulesError` if the file cannot be read, or is not a valid file of rules.
-    """
+    """Return the rules of the file; none if it does not exist. Raises `RulesError`."""
     try:
         return parse_rules(_read(path), path)
     except FileNotFoundError as error:
@@ -94,12 +91,8 @@ def load_rules(path: str) -> tuple[Rule, ...]:
 
 
 def _read(path: str) -> str:
-    """Return the text of a file; empty for /dev/null.
-
-    Raises `RulesError` if the file is too large, or is not a regular file: a pipe or a device would
-    block the reader, or have no end. Raises `OSError` if the file cannot be read, and
-    `UnicodeDecodeError` if it is not UTF-8.
-    """
+    """Return the text of a file; empty for /dev/null. Raises `RulesError`, `OSError`."""
+    # A pipe or a device would block the reader, or have no end.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -117,10 +110,7 @@ def _read(path: str) -> str:
 
 
 def parse_rules(text: str, path: str) -> tuple[Rule, ...]:
-    """Return the rules in `text`, the contents of the file at `path`.
-
-    Raises `RulesError` if the text is not TOML, or a rule is not valid; the message names `path`.
-    """
+    """Return the rules in `text`. Raises `RulesError`, which names `path`."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -202,10 +192,7 @@ def _words(example: Any, where: str) -> list[str]:
 
 
 def add_rule(path: str, rule: Rule) -> None:
-    """Append a rule to the file at `path`, which is created if it does not exist.
-
-    Raises `RulesError` if the file is not valid, or cannot be written.
-    """
+    """Append a rule to the file, which need not exist. Raises `RulesError`."""
     import tomlkit  # noqa: PLC0415  slow to import, and only needed to write
 
     load_rules(path)
@@ -226,10 +213,7 @@ def add_rule(path: str, rule: Rule) -> None:
 
 
 def remove_rules(path: str, words: Sequence[str]) -> list[Rule]:
-    """Remove the rules whose `words` are the given ones from the file at `path`; return them.
-
-    Raises `RulesError` if the file is not valid, or cannot be written.
-    """
+    """Remove the rules with these `words` from the file; return them. Raises `RulesError`."""
     import tomlkit  # noqa: PLC0415  slow to import, and only needed to write
 
     rules = load_rules(path)
@@ -251,11 +235,7 @@ def _text(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """Replace the file as a whole, so that a reader never sees half of a rule.
-
-    A new file is readable by its owner only. Raises `RulesError` if `text` is not valid, or cannot
-    be written.
-    """
+    # As a whole, so that a reader never sees half of a rule.
     parse_rules(text, path)
     target = os.path.realpath(path)
     try:

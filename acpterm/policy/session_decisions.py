@@ -13,16 +13,7 @@ T = TypeVar("T")
 
 
 class SessionDecisions:
-    """The decisions that the user has made for the rest of a session.
-
-    The *prefix* of a question is the words of the command to which the answer "always" applies.
-
-    `allowed` has a list for each question that was answered with "always allow": the directory,
-    then the words of the prefix. The answer counts only in that directory, since the same words may
-    do other things elsewhere. Answers "always reject" count in all directories: `rejected` has the
-    prefixes of these questions, and `rejected_commands` the SHA-256 of each command whose question
-    has no prefix.
-    """
+    """The decisions that the user has made for the rest of a session."""
 
     def __init__(
         self,
@@ -41,11 +32,7 @@ class SessionDecisions:
         return sum(64 + len(word) for word in words) + 96 * len(self.rejected_commands)
 
     def remember(self, question: Question, answer: Answer) -> bool:
-        """Store an answer whose scope is `always`; return whether the answer was stored.
-
-        An answer of another scope is not stored. An answer that allows is not stored if `question`
-        has no prefix.
-        """
+        """Store an answer whose scope is `always`; return whether it was stored."""
         if answer.scope != "always":
             return False
         if question.prefix is None:
@@ -63,10 +50,7 @@ class SessionDecisions:
         return [words[1:] for words in self.allowed if words[0] == directory]
 
     def find(self, question: Question) -> Answer | None:
-        """Return the answer that an earlier decision implies; None if none applies to the question.
-
-        If a refusal and a permission apply, the answer is the refusal.
-        """
+        """Return the answer that an earlier decision implies; a refusal wins. None without one."""
         words = question.prefix
         # Compare whole prefixes: a command with more words may do more than the user was shown.
         if _digest(question.command) in self.rejected_commands or words in self.rejected:
@@ -79,7 +63,6 @@ class SessionDecisions:
 
 
 def _append(values: list[T], value: T) -> None:
-    """Append a value, and drop the oldest one if there are too many."""
     if value in values:
         values.remove(value)
     values.append(value)

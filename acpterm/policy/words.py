@@ -80,12 +80,7 @@ class Word(NamedTuple):
 
 
 def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT) -> list[Word]:
-    """Return the arguments into which a shell turns a raw word: none, one or several.
-
-    A raw word is a word as it is written, with its quotes and expansions. `constants` has the known
-    values of variables. `unknown` replaces text that is not known before the line is executed.
-    Raises `TooLongError` if the word has too many expansions or braces.
-    """
+    """Return the arguments that a shell makes of a raw word. Raises `TooLongError`."""
     if _SIMPLE.fullmatch(raw.text):
         return [Word(raw.text)]
     text, is_literal, is_glob, is_quoted = _scan(raw, constants, unknown)
@@ -109,12 +104,8 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
 def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each character
     raw: Raw, constants: Mapping[str, str], unknown: str
 ) -> tuple[str, bool, bool, bool]:
-    """Return the text of a raw word, and whether the word is literal, has a glob, and has quotes.
-
-    The text has no quotes, and each expansion is replaced by its value. `constants` and `unknown`
-    are as in `words_of`. Marks (`_MARKS`) stand for braces and commas outside of quotes, and for
-    the places where a shell splits the text.
-    """
+    """Return the text of a raw word, and whether it is literal, has a glob, and has quotes."""
+    # Marks (`_MARKS`) stand for unquoted braces and commas, and for where a shell splits.
     source = raw.text
     starts = dict(raw.expansions)
     if len(starts) > EXPANSIONS_MAX or source.count("{") > EXPANSIONS_MAX:
@@ -196,11 +187,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
-    """Return the value of an expansion: a variable, a process substitution, or `$(echo WORDS)`.
-
-    Returns `unknown` for all other expansions. If `constants` does not have a variable, returns the
-    default in the expansion (`x` in `${V:-x}`), or `unknown` if there is no default.
-    """
+    """Return the value of a variable or of `$(echo WORDS)`; `unknown` for other expansions."""
     if expansion.startswith(("<(", ">(")):
         return PIPE_PATH
     match = _PARAMETER.fullmatch(expansion)
@@ -221,11 +208,6 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
 
 
 def _split(value: str, constants: Mapping[str, str]) -> str:
-    """Return `value` with a mark (`_SEPARATOR`) in each place where a shell splits the value.
-
-    `value` is the value of an expansion outside of quotes. A shell splits such a value at blanks,
-    and at the characters of the variable `IFS`.
-    """
     separators = " \t\n" + constants.get("IFS", "")
     if not any(character in value for character in separators):
         return value
@@ -233,10 +215,7 @@ def _split(value: str, constants: Mapping[str, str]) -> str:
 
 
 def _expand_braces(text: str) -> list[str]:
-    """Return the texts to which the braces in `text` expand, at most `WORDS_MAX`.
-
-    Only braces that `_scan` has replaced by marks (`_MARKS`) are expanded.
-    """
+    """Return the texts of the marked braces in `text`, at most `WORDS_MAX`."""
     done: list[str] = []
     waiting = [text]
     # Each round expands one pair of braces; a text without such a pair is done.
@@ -253,11 +232,7 @@ def _expand_braces(text: str) -> list[str]:
 
 
 def _expand_first(text: str) -> list[str] | None:
-    """Expand one pair of braces in `text`: return one text for each of its alternatives.
-
-    The alternatives of a range such as `{1..9}` are only its two ends. Returns None if there is no
-    pair to expand.
-    """
+    """Expand one pair of braces, of a range such as `{1..9}` only the ends; None without one."""
     if match := _RANGE.search(text):
         return [text[: match.start()] + one + text[match.end() :] for one in match.group(1, 2)]
     end = text.find(_CLOSE)

@@ -38,21 +38,13 @@ from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, tri
 
 
 def _find_tools() -> tuple[Tools, object]:
-    """Return the paths of the programs bwrap and env, and the identity of both files.
-
-    The identity changes if one of the files is replaced: it is the key for `Trial.ensure`. Raises
-    `ProviderError` if one of the programs does not exist.
-    """
+    """Return the paths of bwrap and env, and their identity, the key for `Trial.ensure`."""
     tools = Tools.find()
     return tools, file_identity("bubblewrap", *tools)
 
 
 class BubblewrapProvider:
-    """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`.
-
-    `placeholders` creates and removes the placeholders of workspaces. All providers of a daemon
-    share this object. If it is None, this provider creates an object of its own.
-    """
+    """Runs commands in a sandbox of bubblewrap. Implements `provider.Provider`."""
 
     name: Final = "bubblewrap"
 
@@ -61,12 +53,7 @@ class BubblewrapProvider:
         self._trial: Final = Trial()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the argv and environment with which bwrap runs `command` in a sandbox.
-
-        The caller must call `clean_up` once the terminal has ended, or if the program is not
-        started. Raises `ProviderError` if the sandbox does not work here, or if the workspace
-        cannot be protected.
-        """
+        """Return the argv and environment with which bwrap runs `command` in a sandbox."""
         tools, identity = await off_loop.look_up(_find_tools)
         await self._trial.ensure(identity, lambda: self._try(tools))
         return await off_loop.prepare(
@@ -83,18 +70,11 @@ class BubblewrapProvider:
             raise
 
     async def clean_up(self, token: str) -> None:
-        """Remove the placeholders of the sandbox that `token` (`Prepared.token`) identifies.
-
-        Idempotent; does not raise.
-        """
+        """Remove the placeholders of a sandbox. Idempotent; does not raise."""
         await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:
-        """Run the program `true` in a sandbox; return a line that describes the restrictions.
-
-        Does this even if an earlier trial has succeeded. Raises `ProviderError` if the sandbox does
-        not work.
-        """
+        """Run `true` in a sandbox, always; return a line that describes the restrictions."""
         tools, _ = await off_loop.look_up(_find_tools)
         version = await self._try(tools)
         return (
@@ -103,11 +83,7 @@ class BubblewrapProvider:
         )
 
     async def _try(self, tools: Tools) -> str:
-        """Run the program `true` in a sandbox with an empty workspace; return bwrap's version.
-
-        The sandbox is otherwise the same as that of a command. Raises `ProviderError` if it does
-        not work.
-        """
+        """Run `true` in a sandbox with an empty workspace; return bwrap's version."""
         async with trial_directory("bubblewrap") as directory:
             prepared = await off_loop.look_up(partial(trial_command, tools, directory))
             await run_trial(
@@ -118,10 +94,7 @@ class BubblewrapProvider:
 
 
 def _cause(text: str, bwrap: str) -> str:
-    """Return a message that says why bwrap has failed, and what the user can do.
-
-    `text` is the error output, and `bwrap` the path of the program.
-    """
+    """Return why bwrap has failed with the error output `text`, and what the user can do."""
     if _is_set("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"):
         return (
             "AppArmor forbids user namespaces (Ubuntu): add a profile for "

@@ -61,11 +61,7 @@ class Tools(NamedTuple):
 def prepared_command(
     command: Command, tools: Tools, workspace: Workspace, placeholders: Sequence[str]
 ) -> Prepared:
-    """Return the argv and environment with which bwrap runs `command` in a sandbox.
-
-    `placeholders` are the paths of the workspace's placeholders. Raises `ProviderError` if the
-    workspace is itself a directory that the sandbox hides, such as a directory of secrets.
-    """
+    """Return the argv and environment with which bwrap runs `command`."""
     run = existing(_RUN)
     private = outermost([*existing(_TMP), *run, "/dev", "/proc"])
     hidden = [
@@ -121,11 +117,7 @@ def _check_hidden(workspace: Workspace, hidden: Iterable[str]) -> None:
 
 
 def _kernel_files() -> Iterator[str]:
-    """If acpterm runs as root, yield the options that make the kernel's files in /proc read-only.
-
-    Other users may not write to these files. Root in the sandbox has no capabilities, but it is the
-    owner of the files, and so could write to them.
-    """
+    # Root in the sandbox has no capabilities, but owns the kernel's files in /proc.
     if os.geteuid() == 0:
         for path in existing(_KERNEL_FILES):
             yield from ("--ro-bind", path, path)
@@ -144,11 +136,8 @@ def _private_directories(run: Iterable[str]) -> Iterator[str]:
 
 
 def _hide(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the options of bwrap that make the files and directories `paths` empty in the sandbox.
-
-    An empty file system in memory covers each directory. It is mounted in a tenth of the time of a
-    bind mount, and bwrap can create the mount point of the workspace in it.
-    """
+    # A file system in memory is mounted in a tenth of the time of a bind mount, and bwrap can
+    # create the mount point of the workspace in it.
     empty = os.path.join(os.path.dirname(os.path.realpath(acpterm.__file__)), "py.typed")
     for path in paths:
         if os.path.isdir(path):
@@ -158,22 +147,15 @@ def _hide(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _home(env: Mapping[str, str], private: Iterable[str]) -> Iterator[str]:
-    """Yield the options that create the directory `HOME` of `env` in the sandbox, if necessary.
-
-    `private` are the directories that the sandbox replaces by others. If `HOME` is in one of these,
-    it does not exist in the sandbox, and has to be created.
-    """
+    """Yield the options that create the directory `HOME` of `env`, if it is in a `private` one."""
     home = env.get("HOME", "")
     if os.path.isabs(home) and any(is_below(home, one) for one in private):
         yield from ("--dir", home)
 
 
 def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]:
-    """Yield the options that make the protected names and the `placeholders` read-only.
-
-    If there are placeholders, also yield an option that makes bwrap lock the workspace while the
-    sandbox runs. While the workspace is locked, no clean-up removes the placeholders.
-    """
+    """Yield the options that make the protected names and the `placeholders` read-only."""
+    # While the sandbox runs, it locks the workspace, so that no clean-up removes the placeholders.
     uses_placeholders = False
     for path in (*workspace.protected, *placeholders):
         uses_placeholders |= is_placeholder(path)
@@ -186,9 +168,6 @@ def _protect(workspace: Workspace, placeholders: Iterable[str]) -> Iterator[str]
 
 
 def _directory(cwd: str, private: Iterable[str]) -> str:
-    """Return the working directory in the sandbox: `cwd`, or its real path if `cwd` is hidden.
-
-    `private` are the directories that the sandbox replaces by others, and so hides. The real path
-    differs from `cwd` if a symbolic link in one of them leads elsewhere.
-    """
+    """Return `cwd`, or its real path if a `private` directory hides `cwd`."""
+    # They differ if a symbolic link in such a directory leads elsewhere.
     return os.path.realpath(cwd) if any(is_below(cwd, one) for one in private) else cwd

@@ -61,15 +61,10 @@ def make_container(
 
 
 class ContainerProvider:
-    """Runs programs in containers of `image`, by podman or docker. Implements `provider.Provider`.
+    """Runs programs in containers of `image`, by podman or docker. Implements `Provider`."""
 
-    `daemon` is the identity of this daemon. Containers get it as a label, by which a later daemon
-    finds and removes the containers that this daemon has left. If `daemon` is None, no later daemon
-    removes them.
-
-    `placeholders` creates and removes the placeholders of workspaces. All providers of a daemon
-    share this object. If it is None, this provider creates an object of its own.
-    """
+    # `daemon` becomes a label of the containers, by which a later daemon finds what a killed one
+    # has left; without it nothing is removed later.
 
     def __init__(
         self,
@@ -87,12 +82,7 @@ class ContainerProvider:
         self._trying: Final = trio.Lock()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the argv that runs a command in a new container, and the token for `clean_up`.
-
-        Until a trial of the engine has succeeded, each call runs one, which takes up to some
-        seconds. Raises `ProviderError` if the engine does not work, or if the workspace cannot be
-        mounted.
-        """
+        """Return the argv that runs a command in a new container, and the token for `clean_up`."""
         setup = await self._tried()
         return await off_loop.prepare(
             partial(self._prepared, setup, command), self._placeholders.remove
@@ -109,31 +99,19 @@ class ContainerProvider:
             raise
 
     async def clean_up(self, token: str) -> None:
-        """Remove a terminal's container, if it still exists, and the terminal's placeholders.
-
-        `token` is the `Prepared.token` of the terminal. Does not raise.
-        """
+        """Remove a terminal's container and placeholders. Idempotent; does not raise."""
         await self._engine.remove(container_name(token))
         await off_loop.clean_up(partial(self._placeholders.remove, token))
 
     async def check(self) -> str:
-        """Run a trial in a container; return a line that describes the container's isolation.
-
-        The trial finds out with which options the engine works here, and `prepare` uses these from
-        then on. Raises `ProviderError` if the engine does not work.
-        """
+        """Run a trial in a container; return a line that describes the isolation."""
         async with self._trying:
             self._setup, description = await self._try()
         return description
 
     async def remove_leftovers(self, held: Collection[str] = ()) -> int:
-        """Remove the containers that killed daemons have left; return the number of containers.
-
-        A container is removed if the daemon that its label identifies has ended, and either used
-        the same socket as this daemon or had no socket. `held` are the tokens of terminals that
-        outlived their daemon: their containers are kept. Does nothing if the engine is not
-        installed. Does not raise.
-        """
+        """Remove containers of killed daemons, except `held` ones; return how many."""
+        # Only those of daemons with this socket, or with none.
         if not await off_loop.look_up(self._engine.is_installed):
             return 0
         try:
@@ -185,11 +163,9 @@ def container_name(token: str) -> str:
 
 
 def _check_hidden(command: Command, workspace: Workspace) -> None:
-    """Raise `ProviderError` if a path of `Command.hidden` is in the workspace.
-
-    A mount over the path would not be enough: the program could rename a directory that contains
-    the path. The next container would hide only the old path, and show the files at the new one.
-    """
+    """Raise `ProviderError` if a path of `Command.hidden` is in the workspace."""
+    # A mount over the path would not be enough: the program could rename a directory above it, and
+    # the next container would show the files at the new path.
     for path in command.hidden:
         if is_below(os.path.realpath(path), workspace.path):
             msg = (

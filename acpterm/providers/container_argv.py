@@ -112,12 +112,8 @@ class Mount(NamedTuple):
 
 
 def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) -> list[str]:
-    """Return the argv that runs a command in the foreground, in a new container `name`.
-
-    Before this call, a placeholder must be created at each of the workspace's `missing` paths
-    that the user can create. Raises `ProviderError` if a path with a line break would have to be
-    mounted.
-    """
+    """Return the argv that runs a command in the foreground, in a new container `name`."""
+    # A placeholder must exist at each of the workspace's `missing` paths that the user can create.
     environment = container_environment(command.env, command.requested)
     options = [
         "--interactive",
@@ -134,11 +130,7 @@ def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) ->
 
 
 def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
-    """Return the mounts of a workspace, in the order in which they must be made.
-
-    `path` is the session's directory as the session names it. If it has symbolic links, the
-    workspace is mounted both at its real path and at `path`.
-    """
+    """Return the mounts of a workspace, at its real path and at `path`, in their order."""
     writable = [workspace.path, *workspace.pinned]
     placeholders = [missing for missing in workspace.missing if os.path.lexists(missing)]
     found = [Mount(source, source) for source in writable]
@@ -153,13 +145,9 @@ def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
 def shell_argv(
     setup: Setup, options: Sequence[str], arguments: Sequence[str], locks: Sequence[str] = ()
 ) -> list[str]:
-    """Return the argv that starts a container, and runs a command in it by the container's /bin/sh.
-
-    `options` are options of the engine's `run`. `arguments` are the working directory and the argv
-    of the command, both in the container. `locks` are the paths of the workspace's placeholders:
-    empty directories in place of protected names that do not exist (`providers.placeholders`). The
-    engine holds a read lock on each while it runs, so that no clean-up removes them.
-    """
+    """Return the argv that starts a container, and runs a command in it by its /bin/sh."""
+    # The engine holds a read lock on each of `locks`, the placeholders, while it runs, so that no
+    # clean-up removes them.
     script = _INSIDE + (_BELOW_INIT if setup.engine == "docker" else _AS_INIT)
     return [
         sys.executable,
@@ -184,11 +172,7 @@ def shell_argv(
 
 
 def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
-    """Return the options of the engine's `run` that do not depend on the container's command.
-
-    They isolate the container, and call it `name`. `network` says whether the command may use the
-    network.
-    """
+    """Return the options of `run` that isolate a container, whatever its command."""
     options = [
         "--rm",
         f"--name={name}",
@@ -222,19 +206,12 @@ def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
 
 
 def global_options(engine: str) -> list[str]:
-    """Return the options that stand before `run` in the command line of `engine`.
-
-    They suppress the engine's warnings, which would be shown in the terminal.
-    """
+    """Return the options before `run`, which suppress warnings in the terminal."""
     return ["--log-level=error"] if engine == "podman" else []
 
 
 def container_environment(env: Mapping[str, str], requested: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a command in a container.
-
-    The arguments are those of `Command`. HOME is the private /tmp unless it is requested, since no
-    other directory except the workspace is writable.
-    """
+    """Return the environment in a container; HOME is the private /tmp unless requested."""
     forwarded = {name: value for name, value in env.items() if FORWARDED.fullmatch(name)}
     return {"HOME": "/tmp", **forwarded, **requested}  # noqa: S108  it is the container's own
 
@@ -245,10 +222,7 @@ def _mount_option(mount: Mount) -> str:
 
 
 def _csv(fields: Iterable[str]) -> str:
-    """Return fields as one line of comma-separated values, quoted as the engines parse them.
-
-    Raises `ProviderError` if a field has a line break.
-    """
+    """Return fields as the engines parse them. Raises `ProviderError` for a line break."""
     quoted = []
     for field in fields:
         if any(character in field for character in "\r\n"):

@@ -34,15 +34,7 @@ if ! (: >/tmp/acpterm-trial) 2>/dev/null; then echo "Unwritable: /tmp"; fi
 async def try_engine(
     engine: Engine, image: str, labels: tuple[str, ...], name: str
 ) -> tuple[Setup, str]:
-    """Run a trial in a container; return the options that work, and a line for the user.
-
-    The line describes the isolation. `name` is the name of the trial's container, and `image` the
-    image that it is created from. `labels` are the labels of this container and of all later ones
-    (`Setup.labels`).
-
-    Raises `ProviderError` if the engine or the image is missing, if the container does not start,
-    or if the container does not isolate the command.
-    """
+    """Run a trial in a container; return the options that work, and a line for the user."""
     engine.require()
     version = await _version(engine)
     await _require_image(engine, image)
@@ -92,11 +84,7 @@ async def _require_image(engine: Engine, image: str) -> None:
 
 
 async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[Setup]:
-    """Return the sets of options to try with the engine, the preferred one first.
-
-    `labels` are the labels in each set (`Setup.labels`). Raises `ProviderError` if docker's daemon
-    does not answer.
-    """
+    """Return the sets of options to try with the engine, the preferred one first."""
     uid, gid = os.geteuid(), os.getegid()
     setup = Setup(engine.name, image, labels, f"{uid}:{gid}", keeps_id=False, has_cgroup=True)
     if engine.name == "podman":
@@ -111,12 +99,7 @@ async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[S
 
 
 def describe(version: str, setup: Setup, output: str) -> str:
-    """Return a line for the user that describes how a container isolates its command.
-
-    `version` is the engine's name and version, `setup` has the options of the container, and
-    `output` is what the script `_PROBE` has printed in the container. Raises `ProviderError` if
-    `output` shows that the command is not isolated.
-    """
+    """Return a line for the user; raise `ProviderError` if the output shows no isolation."""
     found: dict[str, list[str]] = {}
     for key, _, value in (line.partition(": ") for line in output.splitlines()):
         found.setdefault(key, []).append(value)

@@ -43,18 +43,12 @@ class CommandResult(NamedTuple):
 
 
 def engine_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of an engine, from `env`, the daemon's own.
-
-    It lacks the variables that are only for the daemon, such as `NOTIFY_SOCKET`.
-    """
+    """Return `env` without variables that are only for the daemon, such as `NOTIFY_SOCKET`."""
     return {name: value for name, value in env.items() if not name.startswith(_NOT_INHERITED)}
 
 
 class Engine:
-    """Runs commands of the engine `name`, which is `podman` or `docker`.
-
-    `env` is the environment of the commands.
-    """
+    """Runs commands of the engine `name`, which is `podman` or `docker`."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
@@ -72,18 +66,11 @@ class Engine:
             raise ProviderError(msg)
 
     async def run(self, *arguments: str) -> CommandResult:
-        """Run the engine with `arguments`, and return its exit status and output.
-
-        Raises `ProviderError` if the engine cannot be started, or does not exit within
-        `COMMAND_TIMEOUT_S`. It is killed after that time, and when the caller is cancelled.
-        """
+        """Run the engine for at most `COMMAND_TIMEOUT_S`. Raises `ProviderError`."""
         return await self.run_argv([self.name, *arguments])
 
     async def run_argv(self, argv: Iterable[str]) -> CommandResult:
-        """Run a program that executes the engine, and return its exit status and output.
-
-        `argv` has the program and its arguments. Raises `ProviderError` as `run` does.
-        """
+        """As `run`, for a program that executes the engine."""
         words = list(argv)
         with trio.move_on_after(COMMAND_TIMEOUT_S):
             try:
@@ -113,12 +100,9 @@ class Engine:
         raise ProviderError(msg)
 
     async def remove(self, name: str) -> None:
-        """Kill and remove a container, if it exists. Does not raise: a failure is logged.
-
-        The engine is called until it succeeds, up to `_REMOVE_ATTEMPTS_MAX` times. If another
-        program has killed the container's processes, podman's first call fails. But podman then
-        knows that the processes have ended, so a later call succeeds.
-        """
+        """Kill and remove a container, if it exists. Does not raise: a failure is logged."""
+        # podman's first call fails if another program has killed the container's processes; then
+        # podman knows that they have ended, and a later call succeeds.
         problem = ""
         for attempt in range(_REMOVE_ATTEMPTS_MAX):
             if attempt:

@@ -53,12 +53,7 @@ _LOADER: Final = frozenset(
 def sandbox_environment(
     env: Mapping[str, str], hidden: Iterable[str], *, tmpdir: str
 ) -> dict[str, str]:
-    """Return `env` without secrets, and without variables whose values are hidden paths.
-
-    A path is hidden if it is one of `hidden`, or below one. The values of a few variables are not
-    checked, such as `HOME` and `PATH`. `TMPDIR` is set to `tmpdir`; so are `TMP` and `TEMP` if they
-    are in `env`.
-    """
+    """Return `env` without secrets and without values that are `hidden` paths or below."""
     hidden = tuple(hidden)
     found = {
         name: value
@@ -72,11 +67,8 @@ def sandbox_environment(
 
 
 def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split `env` into the variables for the programs that set up a sandbox, and all others.
-
-    The others must be set only inside the sandbox. Otherwise, a variable such as `LD_PRELOAD` would
-    make the programs that set up the sandbox execute code outside the sandbox.
-    """
+    """Split `env` into variables for what sets up a sandbox, and those only for inside."""
+    # A variable such as LD_PRELOAD would make the former execute code outside of the sandbox.
     inner = {
         name: value
         for name, value in env.items()
@@ -86,10 +78,7 @@ def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str,
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the variable `name` is removed because of its name.
-
-    This is true if the name looks like that of a secret, or is listed in this module.
-    """
+    """Return whether the variable `name` is removed because of its name."""
     return name in _REMOVED or (name not in _HARMLESS and _SECRET.search(name) is not None)
 
 

@@ -58,31 +58,20 @@ exec /bin/sh "$@"
 
 
 def shell_there(argv: Sequence[str], shell: str) -> Sequence[str]:
-    """Return an argv that runs `argv` where `shell`, the shell of the settings, may be missing.
-
-    If `argv[0]` is `shell`, another shell replaces it there. Otherwise, `argv` is returned.
-    """
+    """Return `argv` with another shell in place of `shell`, which may be missing there."""
     if argv[0] != shell or shell == "/bin/sh":
         return argv
     return ["/bin/sh", "-c", _SHELL_THERE, *argv]
 
 
 def exec_script_text(before: str) -> str:
-    """Return the script, with the shell text `before` inserted before the argv to execute.
-
-    `before` is a command such as `env A=1`; empty to insert nothing. The script must be executed
-    with these positional parameters: the number of words of the argv, these words, and the words of
-    the fallback's argv, if there is a fallback.
-    """
+    """Return the script, with shell text such as `env A=1` before the argv to execute."""
+    # Its parameters: the number of words of the argv, these words, and those of the fallback.
     return _TEXT.replace('exec "$@"', f'exec {before} "$@"')
 
 
 def exec_script_argv(
     shell: str, argv: Sequence[str], fallback_argv: Sequence[str] | None
 ) -> list[str]:
-    """Return the argv of a shell that finds and executes the program `argv`.
-
-    If the program does not exist, the shell executes `fallback_argv`, unless that is None. `shell`
-    is the path of a POSIX shell.
-    """
+    """Return the argv of a shell that executes `argv`, or `fallback_argv` if that is missing."""
     return [shell, "-c", _TEXT, "acpterm", str(len(argv)), *argv, *(fallback_argv or ())]

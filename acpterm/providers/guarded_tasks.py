@@ -26,10 +26,7 @@ async def run_guarded(
 async def keep_running(
     name: str, work: Callable[..., Awaitable[object]], *arguments: object
 ) -> None:
-    """Run `work(*arguments)` until it returns; if it raises, run it again after a pause.
-
-    The pause grows from 1 s to 60 s. Each error is logged, with the task's `name`, and not raised.
-    """
+    """Run `work` until it returns; log an error, and run it again after 1 s to 60 s."""
     pause = _PAUSE_S
     while not await _ends_well(name, work, *arguments):
         await trio.sleep(pause)
@@ -37,10 +34,6 @@ async def keep_running(
 
 
 async def _ends_well(name: str, work: Callable[..., Awaitable[object]], *arguments: object) -> bool:
-    """Run `work(*arguments)`; return whether it returned without an error.
-
-    An error is logged, with the task's `name`, and not raised.
-    """
     has_failed = False
     try:
         await work(*arguments)

@@ -61,12 +61,7 @@ class LandlockProvider:
         self._trial: Final = Trial()
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the argv of a script that restricts itself and then executes `command`.
-
-        The caller must call `clean_up` once the terminal has ended, or if the program is not
-        started. Raises `ProviderError` if the kernel cannot restrict programs, or if the workspace
-        cannot be protected.
-        """
+        """Return the argv of a script that restricts itself and then executes `command`."""
         await self._trial.ensure(
             await off_loop.look_up(partial(file_identity, "landlock", sys.executable)), self._try
         )
@@ -77,10 +72,7 @@ class LandlockProvider:
         await off_loop.clean_up(partial(_remove, token))
 
     async def check(self) -> str:
-        """Run the program `true` with the restrictions; return a line that describes them.
-
-        Raises `ProviderError` if the restrictions do not work here.
-        """
+        """Run `true` with the restrictions; return a line that describes them."""
         await self._try()
         return (
             f"Landlock ABI {landlock_exec.abi()}: programs write only to the session's directory "

@@ -76,11 +76,7 @@ _FIELDS = 8
 
 
 class Spec:
-    """The program to execute, and the files that it may access. All paths are real paths.
-
-    With `network`, the program may create sockets, except Unix sockets. It may write to `workspace`
-    and `tmpdir`, and may not access `hidden` paths.
-    """
+    """The program to execute, and the files that it may access. All paths are real paths."""
 
     def __init__(
         self,
@@ -114,10 +110,7 @@ class Spec:
 
 
 def encode(spec: Spec) -> list[str]:
-    """Return `spec` as the arguments of this script, from which `decode` restores it.
-
-    The arguments are several lists, one after another. Before each list stands its length.
-    """
+    """Return `spec` as lists of arguments for this script, each after its length."""
     lists = (
         [str(int(spec.network)), spec.workspace, spec.tmpdir],
         *(spec.readable, spec.hidden, spec.protected, spec.env, spec.argv, spec.fallback_argv),
@@ -159,10 +152,7 @@ def is_known_machine() -> bool:
 
 
 def restrict(spec: Spec) -> None:
-    """Restrict this process and all its later children as `spec` says. This cannot be undone.
-
-    Raises `OSError` if a step fails; then the process may be restricted in part.
-    """
+    """Restrict this process and its later children, which cannot be undone. Raises `OSError`."""
     if abi() < ABI_MIN or not is_known_machine():
         raise OSError(_ENOSYS, f"the kernel's Landlock has ABI {abi()}, and {ABI_MIN} is needed")
     _drop_capabilities()
@@ -172,10 +162,7 @@ def restrict(spec: Spec) -> None:
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    """Restrict this process, and execute the program in its place. Never returns.
-
-    `words` is an encoded `Spec`.
-    """
+    """Restrict this process as the encoded `Spec` says, and execute the program in its place."""
     from acpterm.keeper.programs import child  # noqa: PLC0415  the path is set by now
 
     spec = decode(words)
@@ -264,11 +251,7 @@ def _restrict_files(spec: Spec) -> None:
 
 
 def _allow_except(directory: str, withheld: Sequence[str], allow: Callable[[str], None]) -> None:
-    """Call `allow` with paths that together cover `directory` without the `withheld` paths.
-
-    If no withheld path is in `directory`, call `allow` once, with `directory`. Otherwise, call it
-    with entries of `directory` and of its subdirectories; symbolic links are left out.
-    """
+    """Call `allow` with paths that together cover `directory` without the `withheld` ones."""
     below = [path for path in withheld if _is_below(path, directory)]
     if directory in below:
         return

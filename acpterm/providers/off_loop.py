@@ -23,19 +23,12 @@ _clean_up_threads: Final = trio.CapacityLimiter(16)
 
 
 async def look_up(work: Callable[[], T]) -> T:
-    """Call `work` in a thread, and return its result. `work` must have no side effects.
-
-    If the caller is cancelled, the thread continues, and its result is discarded.
-    """
+    """Call `work`, without side effects, in a thread; when cancelled, leave it behind."""
     return await run_blocking(work, abandon_on_cancel=True, limiter=_prepare_threads)
 
 
 async def prepare(work: Callable[[], Prepared], undo: Callable[[str], None]) -> Prepared:
-    """Call `work`, which prepares a command, in a thread; return its result.
-
-    If the caller is cancelled, `undo` is called with the result's token, in a thread, as soon as
-    `work` has returned.
-    """
+    """Call `work` in a thread; if cancelled, undo its result as soon as it has returned."""
     lock = threading.Lock()
     done: list[Prepared] = []
     is_abandoned = False
@@ -63,8 +56,5 @@ async def prepare(work: Callable[[], Prepared], undo: Callable[[str], None]) -> 
 
 
 async def clean_up(work: Callable[[], None]) -> None:
-    """Call `work`, which cleans up after a command, in a thread.
-
-    If the caller is cancelled, the thread continues.
-    """
+    """Call `work` in a thread, which continues when the caller is cancelled."""
     await run_blocking(work, abandon_on_cancel=True, limiter=_clean_up_threads)

@@ -14,24 +14,14 @@ from acpterm.runtime.unix_socket import ListenError, make_private_dir
 
 
 def private_directory(kind: str, name: str, daemon: Daemon | None) -> str:
-    """Create the private directory of this daemon for the place `name`; return its path.
-
-    `kind` is the kind of place, such as `ssh`. The next daemon on the same socket gets the same
-    directory, and can use the files in it. Without `daemon`, the directory is for this process
-    only. Raises `ProviderError` if the directory cannot be created, or is not private.
-    """
+    """Create this daemon's private directory for a place. Raises `ProviderError`."""
+    # The next daemon on the same socket gets the same directory, and can use the files in it.
     owner = os.getpid() if daemon is None else daemon.place or str(daemon)
     return shared_directory(kind, f"{owner} {name}")
 
 
 def shared_directory(kind: str, key: str, *more: str) -> str:
-    """Create the private directory for `kind` and `key`, unless it exists; return its path.
-
-    `kind` is the kind of place. `key` is any text: all daemons of the user that pass the same `key`
-    get the same directory. `more` has the names of nested directories to create in it; then the
-    path of the innermost one is returned. Raises `ProviderError` if a directory cannot be created,
-    or is not private.
-    """
+    """Create the private directory of all the user's daemons for `kind` and `key`."""
     base = os.path.join(os.path.dirname(default_socket()), kind)
     path = os.path.join(base, hashlib.blake2b(os.fsencode(key), digest_size=6).hexdigest())
     try:
@@ -47,10 +37,7 @@ def shared_directory(kind: str, key: str, *more: str) -> str:
 
 
 def client_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a place's client, such as ssh, which runs on this machine.
-
-    It has `TERM` of the command's environment `env`, and `PATH`, `HOME` and `USER` of this process.
-    Other variables, which an agent may have requested, could change what the client does.
-    """
+    """Return the environment of a place's client, such as ssh, on this machine."""
+    # Other variables, which an agent may have requested, could change what the client does.
     own = {name: os.environ[name] for name in ("PATH", "HOME", "USER") if name in os.environ}
     return {**own, "TERM": env.get("TERM", "dumb")}

@@ -47,11 +47,7 @@ _PATH_MAX: Final = 240
 
 
 class _Sandboxes:
-    """The sandboxes that this process has prepared in one workspace.
-
-    `tokens` has the token that `Placeholders.protect` returned for each sandbox. Hold `lock` while
-    you use `tokens`, or create or remove placeholders of the workspace.
-    """
+    """The tokens of a workspace's sandboxes; hold `lock` also to change placeholders."""
 
     def __init__(self) -> None:
         self.lock: Final = threading.Lock()
@@ -65,12 +61,9 @@ class Placeholders:
         self._workspaces: Final[dict[str, _Sandboxes]] = {}
 
     def protect(self, path: str) -> tuple[Workspace, str, list[str]]:
-        """Create the placeholders of a sandbox whose workspace is at `path`.
-
-        Returns the workspace, the token for `remove`, and the paths of the placeholders. A name in
-        a directory that the user cannot write to gets no placeholder: the sandboxed program cannot
-        create the name either. Raises `ProviderError` if the workspace cannot be protected.
-        """
+        """Create a sandbox's placeholders; return its workspace, token and placeholders."""
+        # A name in a directory that the user cannot write to needs none: the program cannot create
+        # it.
         real = os.path.realpath(path)
         _check_token(path, real)
         token = f"{os.urandom(4).hex()}:{real}"
@@ -87,11 +80,7 @@ class Placeholders:
                 ) from error
 
     def remove(self, token: str) -> None:
-        """Remove the placeholders of a sandbox whose processes have ended. Idempotent.
-
-        The placeholders stay while another sandbox uses the workspace. `token` may be one that an
-        earlier process got from `protect`.
-        """
+        """Remove the placeholders of an ended sandbox, unless another one uses them. Idempotent."""
         workspace = token.partition(":")[2]
         if os.path.isabs(workspace):
             sandboxes = self._sandboxes(workspace)
@@ -111,12 +100,7 @@ class Placeholders:
 
 
 def _check_token(path: str, workspace: str) -> None:
-    """Raise `ProviderError` if the path `workspace` is longer than `_PATH_MAX`, or not UTF-8.
-
-    `Placeholders.protect` returns a token that contains `workspace`. A token must be UTF-8, and its
-    length is limited. `workspace` is `path` with its symbolic links resolved. The error message
-    names `path`.
-    """
+    # A token contains the path; it must be UTF-8, and its length is limited.
     problem = None
     try:
         workspace.encode()
@@ -144,11 +128,7 @@ def _candidates(workspace: str) -> Sequence[str]:
 
 
 def _create(path: str) -> bool:
-    """Create the placeholder `path`; return whether the path exists now.
-
-    Returns False if the user cannot write to the directory that would contain the placeholder.
-    Raises `OSError` if the placeholder cannot be created for another reason.
-    """
+    """Create a placeholder; return whether it exists, False if the user cannot write there."""
     try:
         if os.path.basename(path) == COMMON_DIR:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -171,10 +151,7 @@ def _create(path: str) -> bool:
 
 
 def _is_locked(path: str) -> bool:
-    """Return whether a sandbox holds a lock on `path`.
-
-    Returns False if `path` cannot be opened, and True if its lock cannot be queried.
-    """
+    """Return whether a sandbox holds a lock on `path`; True if that cannot be queried."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

@@ -121,10 +121,7 @@ class RemoteProvider(Provider, Protocol):
     """A provider of a place, whose terminals have a `RemoteProgram`."""
 
     def program(self, token: str) -> RemoteProgram:
-        """Return the remote program of the terminal that `token` identifies.
-
-        `token` is `Prepared.token`; it may be from an earlier worker.
-        """
+        """Return the remote program of a token, which may be from an earlier worker."""
 
     async def run(self) -> None:
         """Run the provider's background tasks, such as connections, until cancelled.
@@ -133,7 +130,4 @@ class RemoteProvider(Provider, Protocol):
         """
 
     def end_session(self, session: str) -> None:
-        """Release resources that only the ended session `session` has used. Idempotent.
-
-        `session` identifies the session as in `Command.session`.
-        """
+        """Release what only the ended session (`Command.session`) has used. Idempotent."""

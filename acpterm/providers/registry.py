@@ -22,16 +22,8 @@ def make(
     placeholders: Placeholders | None = None,
     places: Mapping[str, Place] = NO_PLACES,
 ) -> Provider:
-    """Return a new provider of the given name, such as `landlock` or `ssh:build1`.
-
-    Raises `ProviderError` for an unknown name, or if `image` is None for a provider that needs it.
-    `image` is the container image for `podman` and `docker`. `daemon` is the identity of this
-    daemon, for labels of containers and names of directories. If only the provider's `check` is
-    called, `daemon` may be None.
-    `placeholders` creates and removes the placeholders of workspaces. All providers of a daemon
-    share this object. If it is None, the new provider creates an object of its own. `places` are
-    the places of the settings, by the names of their providers.
-    """
+    """Return a new provider, such as `landlock` or `ssh:build1`. Raises `ProviderError`."""
+    # `daemon` is this daemon's identity in labels and directories; a mere `check` needs none.
     if (place := places.get(name)) is not None:
         return _make_place(name, place, daemon)
     if (kind := PROVIDERS.get(name)) is None:

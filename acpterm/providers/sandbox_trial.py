@@ -32,12 +32,9 @@ class Trial:
         self._lock: Final = trio.Lock()
 
     async def ensure(self, key: object, attempt: Callable[[], Awaitable[object]]) -> None:
-        """Call `attempt`, which runs the trial; do nothing if one has succeeded in the last 60 s.
-
-        Only a success with the same `key` counts; `key` identifies the programs that are tried. If
-        several callers need a trial at once, one of them runs it, and the others wait. If the trial
-        fails, the caller that ran it gets the error, and the next caller runs another trial.
-        """
+        """Call `attempt` unless it has succeeded with this `key` in the last 60 s."""
+        # Callers at the same time wait for one trial. Its error is that of the caller that ran it
+        # only.
         if self._is_valid(key):
             await trio.lowlevel.checkpoint()
             return
@@ -51,11 +48,7 @@ class Trial:
 
 
 def file_identity(name: str, *paths: str) -> object:
-    """Return a value that differs after one of the files `paths` was replaced or changed.
-
-    Raises `ProviderError` if one of the files does not exist. `name` is the provider's name, for
-    the error message.
-    """
+    """Return a value that differs after one of the files was changed. Raises `ProviderError`."""
     try:
         found = [os.stat(path) for path in paths]
     except OSError as error:
@@ -65,11 +58,7 @@ def file_identity(name: str, *paths: str) -> object:
 
 @asynccontextmanager
 async def trial_directory(name: str) -> AsyncIterator[str]:
-    """Yield the path of a new, empty directory for a trial; remove it, with its files, at the end.
-
-    `name` is the provider's name, for the error message. Raises `ProviderError` if the directory
-    cannot be created.
-    """
+    """Yield a new, empty directory for a trial; remove it at the end."""
     try:
         directory = tempfile.mkdtemp(prefix="acpterm-trial-")
     except OSError as error:
@@ -86,12 +75,7 @@ async def trial_directory(name: str) -> AsyncIterator[str]:
 async def run_trial(
     name: str, argv: Sequence[str], env: Mapping[str, str], cause: Callable[[str], str]
 ) -> str:
-    """Run `argv`, a trial such as `true` in a sandbox; return what it prints on stdout.
-
-    Raises `ProviderError` if `argv` cannot be run, fails, or does not exit within `_TIMEOUT_S`.
-    `name` is the provider's name, for the error message. If `argv` fails, `cause` gets the error
-    output, and returns a text for the message: why it has failed, and what the user can do.
-    """
+    """Run a trial such as `true` in a sandbox; return its stdout. Raises `ProviderError`."""
     try:
         with trio.fail_after(_TIMEOUT_S):
             done = await trio.run_process(

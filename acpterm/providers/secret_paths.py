@@ -94,10 +94,7 @@ _PATH_VARIABLES: Final = (
 
 
 def secret_paths(env: Mapping[str, str]) -> list[str]:
-    """Return the real paths of the secrets that exist, for a program with the environment `env`.
-
-    No path in the list is below another one.
-    """
+    """Return the real paths of the secrets that exist, none below another."""
     names = list(SYSTEM_SECRETS)
     for home in _homes(env):
         names += _candidates(home)
@@ -107,10 +104,8 @@ def secret_paths(env: Mapping[str, str]) -> list[str]:
 
 
 def _candidates(home: str) -> list[str]:
-    """Return the paths in `home` at which secrets may be.
-
-    A path is left out if its first component, such as `.config`, is known not to exist in `home`.
-    """
+    """Return the paths in `home` at which secrets may be."""
+    # A path is left out if its first component, such as `.config`, does not exist.
     try:
         entries = set(os.listdir(home))
     except OSError:
@@ -149,10 +144,8 @@ def is_below(path: str, directory: str) -> bool:
 
 
 def listening_sockets() -> list[str]:
-    """Return the paths of all existing Unix sockets of this network namespace.
-
-    A sandbox must hide them: a program can connect even to a socket on a read-only mount.
-    """
+    """Return the paths of all Unix sockets of this network namespace."""
+    # A sandbox must hide them: a program can connect even to a socket on a read-only mount.
     try:
         with open("/proc/net/unix", "rb") as file:
             lines = file.read().splitlines()[1:]
@@ -175,10 +168,7 @@ def _is_socket(path: str) -> bool:
 
 
 def user_homes() -> list[str]:
-    """Return the user's home directories: the daemon's `HOME`, and that in the user database.
-
-    A request that sets `HOME` for its command does not change the result.
-    """
+    """Return the daemon's `HOME` and that in the user database, whatever a request sets."""
     homes = [os.path.expanduser("~")]
     with contextlib.suppress(KeyError):  # the user is not in the database, as in some containers
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
@@ -186,11 +176,7 @@ def user_homes() -> list[str]:
 
 
 def _homes(env: Mapping[str, str]) -> Iterator[str]:
-    """Yield the home directories in which to search for secrets.
-
-    They are the value of `HOME` in `env`, and the directories from `user_homes`. If acpterm runs as
-    root, `/root` and the first 20 directories in `/home`, sorted by name, are added.
-    """
+    """Yield `HOME` of `env` and `user_homes`; for root, also `/root` and 20 in `/home`."""
     homes = [env.get("HOME", ""), *user_homes()]
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):

@@ -38,11 +38,7 @@ def remove_tree(path: str) -> None:
 
 
 def _emptied(directory: int, top: int) -> list[str]:
-    """Remove the files in `directory`, and move its subdirectories to `top`.
-
-    Both are descriptors. Returns the names that the subdirectories now have in `top`: random names,
-    unless `directory` is `top` itself.
-    """
+    """Remove the files in `directory`, and move its subdirectories to `top`; return these."""
     found = []
     for name in os.listdir(directory):
         with contextlib.suppress(OSError):
@@ -61,10 +57,7 @@ def _emptied(directory: int, top: int) -> list[str]:
 
 
 def _open(name: str, parent: int | None) -> int:
-    """Give the owner of a directory all permissions, then open it; return the descriptor.
-
-    `name` is relative to the descriptor `parent`; if `parent` is None, to the working directory.
-    """
+    """Give the owner of a directory all permissions, then open it."""
     place = os.open(name, _PATH | _DIRECTORY, dir_fd=parent)
     try:
         # chmod(2) by name would follow a symbolic link that has replaced the directory.

@@ -65,10 +65,7 @@ _GITFILE_MAX_BYTES: Final = 4096
 
 
 class Workspace(NamedTuple):
-    """A workspace, with the paths that a sandbox mounts.
-
-    All paths are real paths. Each tuple has the order in which its paths must be mounted.
-    """
+    """A workspace, with the real paths that a sandbox mounts, in their order."""
 
     path: str
     pinned: tuple[str, ...]
@@ -80,11 +77,7 @@ class Workspace(NamedTuple):
 
     @classmethod
     def of(cls, path: str) -> "Workspace":
-        """Return the workspace at `path`.
-
-        Raises `ProviderError` if `path` is not a directory, if programs must not write there, or if
-        a protected name is a symbolic link.
-        """
+        """Return the workspace at `path`. Raises `ProviderError` if it cannot be protected."""
         real = os.path.realpath(path)
         _check(path, real)
         pinned: list[str] = []
@@ -107,10 +100,7 @@ class Workspace(NamedTuple):
 
 
 def is_placeholder(path: str) -> bool:
-    """Return whether `path` is a placeholder (see `placeholders`).
-
-    A placeholder is recognised by its modification time.
-    """
+    """Return whether `path` is a placeholder, which has a certain modification time."""
     try:
         return os.lstat(path).st_mtime_ns == PLACEHOLDER_MTIME_S * 1_000_000_000
     except OSError:
@@ -136,10 +126,7 @@ def _check(path: str, real: str) -> None:
 
 
 def _mode(path: str) -> int | None:
-    """Return the mode of a protected path; None if it does not exist.
-
-    Raises `ProviderError` if it is a symbolic link.
-    """
+    """Return the mode of a protected path; None if missing. Raises for a symbolic link."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -155,12 +142,9 @@ def _mode(path: str) -> int | None:
 def _add_repository(
     directory: str, workspace: str, pinned: list[str], protected: list[str], missing: list[str]
 ) -> None:
-    """Add paths of the repository at `directory`, and of its submodules, to the three lists.
-
-    The lists become the fields of `Workspace`. If not all submodules can be found
-    (`submodules_of`), the directory `modules`, which contains all of them, is added to `protected`:
-    git then cannot change any of them.
-    """
+    """Add paths of a repository, and of its submodules, to the three lists of `Workspace`."""
+    # If not all submodules can be found, all of `modules` is protected: git cannot change any of
+    # them.
     found, is_complete = submodules_of(directory)
     for repository in (directory, *found) if is_complete else (directory,):
         pinned += _parents(repository, workspace)
@@ -175,13 +159,7 @@ def _add_repository(
 
 
 def submodules_of(repository: str) -> tuple[list[str], bool]:
-    """Return the directories of the repositories of submodules, and whether all were found.
-
-    `repository` is the directory of a repository, such as `.git`. The repositories of its
-    submodules are below its directory `modules`; those of nested submodules are found too. The
-    second value is False if there are too many submodules, if one is nested too deep, or if a
-    directory cannot be read. Raises `ProviderError` if one of the directories is a symbolic link.
-    """
+    """Return the directories of the submodules' repositories, and whether all were found."""
     found: list[str] = []
     count = 0
     pending = [(os.path.join(repository, "modules"), 0)]
@@ -220,10 +198,7 @@ def _parents(directory: str, workspace: str) -> Iterator[str]:
 
 
 def repository_of(gitfile: str, workspace: str) -> str | None:
-    """Return the directory of the repository that the file `.git` at `gitfile` names.
-
-    Returns None if that directory does not exist, or is not below `workspace`.
-    """
+    """Return the directory that the file `.git` at `gitfile` names, if below `workspace`."""
     try:
         text = os.fsdecode(read_start(gitfile, _GITFILE_MAX_BYTES))
     except OSError:
@@ -236,10 +211,6 @@ def repository_of(gitfile: str, workspace: str) -> str | None:
 
 
 def read_start(path: str, size: int) -> bytes:
-    """Return the first bytes, at most `size`, of a file that a program may have created.
-
-    Does not wait, even if the program has created a FIFO. Raises `OSError` if the file cannot be
-    read.
-    """
+    """Return at most `size` first bytes of a file that a program may have made. Does not wait."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         return file.read(size)

@@ -32,23 +32,18 @@ class RunningProcess(NamedTuple):
     """A process that runs on after the command of its terminal has exited."""
 
     pid: int
-    command: str
-    """The command line, shortened for display."""
-    ports: tuple[int, ...]
-    """The TCP ports on which the process listens, in ascending order."""
+    command: str  # shortened for display
+    ports: tuple[int, ...]  # TCP, listening, ascending
 
 
 class Background(NamedTuple):
     """The processes that a command has left running; those with ports come first."""
 
-    processes: tuple[RunningProcess, ...] = ()
-    """At most `LISTED_MAX` processes."""
+    processes: tuple[RunningProcess, ...] = ()  # at most `LISTED_MAX`
     omitted: int = 0
-    """How many processes are not listed."""
 
     @property
     def number(self) -> int:
-        """The number of all processes."""
         return len(self.processes) + self.omitted
 
 
@@ -70,10 +65,7 @@ def beside(members: list[ProcStat], group: int) -> list[ProcStat]:
 
 
 async def describe(members: list[ProcStat]) -> Background | None:
-    """Describe running processes, except those that are just ending; None if all are.
-
-    Raises `OSError` if no descriptor is free.
-    """
+    """Describe running processes; None if all are just ending. Raises `OSError`."""
     if not members:
         return NO_BACKGROUND
     if linux.AVAILABLE:
@@ -121,10 +113,7 @@ def _ports_of(pid: int, namespaces: dict[str, Ports]) -> tuple[int, ...]:
 
 
 def _listening(pid: int) -> Iterator[tuple[int, int]]:
-    """Yield the inode and the port of each listening TCP socket in the network namespace of `pid`.
-
-    See proc_pid_net(5).
-    """
+    """Yield inode and port of the listening TCP sockets near `pid` (proc_pid_net(5))."""
     for name in ("tcp", "tcp6"):
         with suppress(FileNotFoundError), open(f"/proc/{pid}/net/{name}") as file:
             next(file, None)

@@ -14,38 +14,32 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-Rlimit = tuple[int, int, int]
-"""A resource, its soft limit and its hard limit, as for `resource.setrlimit`."""
+Rlimit = tuple[int, int, int]  # resource, soft and hard limit, as for `resource.setrlimit`
 
 
+# By the names in `CONTROLLERS` and `RLIMITS`, in the units of `config.profiles.Limits`.
 ResourceLimits: TypeAlias = Mapping[str, float]
-"""The resources that a terminal's programs may use, by the names in `CONTROLLERS` and `RLIMITS`.
 
-The values are in the units of `config.profiles.Limits`; a name that is absent is not limited.
-"""
-
+# the controllers that each limit of a control group needs
 CONTROLLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "memory": ("memory",),
     "cpu": ("cpu",),
     "processes": ("pids",),
     "disk_io": ("io", "memory"),
 }
-"""The names of the controllers that each limit of a control group needs."""
 RLIMITS: Final[Mapping[str, int]] = {
     "open_files": resource.RLIMIT_NOFILE,
     "file_size": resource.RLIMIT_FSIZE,
 }
-"""The resource of setrlimit(2) of each limit of a process."""
 RESOURCES: Final = (*CONTROLLERS, *RLIMITS)
 NO_LIMITS: Final[ResourceLimits] = MappingProxyType({})
 
 
 def rlimits(limits: ResourceLimits, others: Sequence[Rlimit] = ()) -> list[Rlimit]:
-    """Return the limits of a process in `limits`, for setrlimit(2).
+    """Return the limits of a process, for setrlimit(2).
 
-    `others` are the limits that the program would have without them. For a resource that is not in
-    `others`, the limit of this process is used instead. Of the two soft limits, the lower one is
-    set. So is the lower hard limit, since a program may raise its soft limit up to it.
+    Each is lowered to what the program (`others`) or this process would have without it; the hard
+    limit too, since a program may raise its soft limit up to it.
     """
     given = {number: (soft, hard) for number, soft, hard in others}
     found = []
@@ -60,14 +54,12 @@ def rlimits(limits: ResourceLimits, others: Sequence[Rlimit] = ()) -> list[Rlimi
 class Cause(NamedTuple):
     """The limit that ended a program."""
 
-    limit: str
-    """The name of the limit: one of `RESOURCES`, or `wall`, `idle` or `timeoutMs`."""
-    value: float
-    """The limit in bytes, seconds (`wall`, `idle`) or milliseconds (`timeoutMs`)."""
+    limit: str  # one of `RESOURCES`, or `wall`, `idle`, `timeoutMs`
+    value: float  # bytes, seconds (`wall`, `idle`) or milliseconds (`timeoutMs`)
 
 
 class LimitError(Exception):
-    """A limit cannot be enforced here. The message names the limit, its value and the reason."""
+    """A limit cannot be enforced here."""
 
     def __init__(self, limit: str, value: float, reason: str) -> None:
         super().__init__(f"the limit {limit} = {value:.15g} cannot be enforced here: {reason}")
@@ -77,12 +69,7 @@ class LimitError(Exception):
 
 
 def is_file_size_exceeded(code: int | None, signal_name: str | None) -> bool:
-    """Return whether a program ended because a file reached the limit `file_size`.
-
-    `code` and `signal_name` are the program's exit status. At that limit the kernel sends SIGXFSZ,
-    which ends a program that does not handle it. If that program was the last command of a shell,
-    the shell exits with 128 plus the number of the signal.
-    """
+    # The kernel sends SIGXFSZ; a shell exits with 128 plus the signal of its last command.
     return signal_name == "SIGXFSZ" or code == 128 + signal.SIGXFSZ
 
 

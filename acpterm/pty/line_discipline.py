@@ -37,22 +37,15 @@ _DISABLED: Final = b"\0" if sys.platform == "linux" else b"\xff"  # _POSIX_VDISA
 class InputMode(NamedTuple):
     """How a terminal reads input."""
 
-    line_bytes_max: int | None = None
-    """The maximum length of a line without its end; None outside line mode."""
-    ends: bytes = b""
-    """The characters that end or discard the line that is being typed."""
-    signals: bytes = b""
-    """The characters that send a signal to the program, and discard the unread input."""
+    line_bytes_max: int | None = None  # without the end; None outside line mode
+    ends: bytes = b""  # end or discard the line
+    signals: bytes = b""  # send a signal, and discard the unread input
 
     def interrupts(self, data: bytes) -> bool:
-        """Return whether `data` contains a character that sends a signal."""
         return any(character in data for character in self.signals)
 
     def line_lengths(self, unfinished: int, data: bytes) -> list[int]:
-        """Return the lengths of the lines in `data`; the last one is not ended yet.
-
-        `unfinished` is the length of the line that `data` continues.
-        """
+        """Return the lengths of the lines; the first continues `unfinished` bytes."""
         if len(self.ends) > 1:
             data = data.translate(bytes.maketrans(self.ends, self.ends[:1] * len(self.ends)))
         lengths = [len(line) for line in (data.split(self.ends[:1]) if self.ends else [data])]
@@ -64,10 +57,7 @@ RAW: Final = InputMode()
 
 
 def input_mode(master: int) -> InputMode:
-    """Return the mode of a terminal; `master` is the descriptor of its master side.
-
-    Raises `termios.error` if it cannot be read.
-    """
+    """Return the mode of a terminal by its master. Raises `termios.error`."""
     flags, _, _, local, _, _, characters = termios.tcgetattr(master)
 
     def enabled(*names: int) -> bytes:

@@ -6,6 +6,7 @@ On other systems `AVAILABLE` is false, and the callers use a fallback.
 import ctypes
 import os
 import signal
+import struct
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -29,6 +30,12 @@ _LIST_BYTES = 64 * 1024
 # The errors if a process or thread has ended, or is hidden from this user.
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_SLICE_NS = 100_000  # the kernel's minimum
+# The number of the system call, which the C library does not wrap before glibc 2.41.
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+# size, policy, flags, nice, priority, runtime, deadline, period
+_ATTRIBUTES = struct.Struct("=IIQiIQQQ")
+_RESET_ON_FORK = 0x01
 
 
 def has_pidfd() -> bool:
@@ -43,10 +50,7 @@ def has_pidfd() -> bool:
 
 
 def become_subreaper() -> bool:
-    """Make this process a subreaper: its descendants become its children when they are orphaned.
-
-    Returns whether that succeeded.
-    """
+    """Make this process the parent of its orphaned descendants; return whether it worked."""
     if not AVAILABLE:
         return False
     libc = ctypes.CDLL(None, use_errno=True)
@@ -56,9 +60,9 @@ def become_subreaper() -> bool:
 def forbid_inspection() -> bool:
     """Prevent this user's other processes from copying this process's descriptors and memory.
 
-    Sets PR_SET_DUMPABLE to 0 (prctl(2)): the kernel refuses pidfd_getfd, ptrace and most of
-    `/proc/PID` to processes without CAP_SYS_PTRACE, and dumps no core. An exec ends this
-    protection. Returns whether the call succeeded.
+    With PR_SET_DUMPABLE 0 (prctl(2)) the kernel refuses pidfd_getfd, ptrace and most of `/proc/PID`
+    to processes without CAP_SYS_PTRACE, and dumps no core. An exec ends that. Returns whether it
+    worked.
     """
     if not AVAILABLE:
         return False
@@ -75,7 +79,7 @@ def pid_namespace() -> int:
 
 
 def resident_memory() -> int | None:
-    """Return the resident memory of this process in bytes; None on systems other than Linux."""
+    """Return the resident memory of this process in bytes; None if unknown."""
     if not AVAILABLE:
         return None
     with open("/proc/self/statm") as file:
@@ -83,36 +87,27 @@ def resident_memory() -> int | None:
 
 
 def trim_memory() -> None:
-    """Return free heap memory to the system, if the C library supports that (malloc_trim(3)).
-
-    Takes some 100 µs, or a millisecond if there is much to return.
-    """
+    """Return free heap memory to the system: 100 µs, or a millisecond if there is much."""
     if AVAILABLE and hasattr(libc := ctypes.PyDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
 
 class ProcStat(NamedTuple):
-    """The fields of `/proc/PID/stat` that identify a process and its parent (proc_pid_stat(5))."""
+    """What identifies a process and its parent (proc_pid_stat(5))."""
 
     pid: int
     ppid: int
-    """The pid of the parent."""
-    sid: int
-    """The id of the session: the pid of its leader."""
-    zombie: bool
-    """Whether the process has ended, but was not reaped yet."""
+    sid: int  # the session: the pid of its leader
+    zombie: bool  # has ended, and was not reaped yet
+    # Seconds since boot, in clock ticks of 10 ms; since 1970 on systems other than Linux. With the
+    # pid it identifies the process.
     started: float
-    """The start time in seconds since boot, in steps of a clock tick (10 ms).
-
-    On systems other than Linux, the seconds are counted from 1970 (`processes.now`). Pid and start
-    time together identify the process.
-    """
 
 
 def read_stat(pid: int) -> ProcStat | None:
-    """Return the `ProcStat` of a process; None if the process does not exist or is hidden.
+    """Return the `ProcStat` of a process; None if it does not exist or is hidden.
 
-    Other errors (notably EMFILE) propagate: failing to read is not the same as finding no process.
+    Other errors (notably EMFILE) are raised: failing to read is not the same as finding no process.
     """
     try:
         fields = stat_fields(f"/proc/{pid}/stat")
@@ -128,7 +123,7 @@ def read_stat(pid: int) -> ProcStat | None:
 
 
 def is_exiting(pid: int) -> bool:
-    """Return whether a process is ending or has ended: it runs no code of its program any more."""
+    """Return whether a process runs no code of its program any more."""
     try:
         return bool(int(stat_fields(f"/proc/{pid}/stat")[6]) & _PF_EXITING)
     except _GONE:
@@ -136,22 +131,14 @@ def is_exiting(pid: int) -> bool:
 
 
 def stat_fields(path: str) -> list[bytes]:
-    """Return the fields of a `stat` file of `/proc` without the first two, pid and name.
-
-    The first field of the result is the state. `path` is the `stat` file of a process or of a
-    thread (proc_pid_stat(5)). Raises `OSError` if the file cannot be read.
-    """
+    """Return the fields of a `stat` file from the state on. Raises `OSError`."""
     line = read_once(path, _STAT_BYTES_MAX)
     # The name is in brackets, and may itself contain brackets and spaces.
     return line[line.rindex(b")") + 2 :].split()
 
 
 def read_once(path: str, max_bytes: int) -> bytes:
-    """Return at most `max_bytes` bytes from the beginning of a file in `/proc`.
-
-    Reads the file by one system call, so that the bytes are consistent. Raises `OSError` if the
-    file cannot be read.
-    """
+    """Read by one system call, so that the bytes are consistent. Raises `OSError`."""
     fd = os.open(path, os.O_RDONLY)
     try:
         return os.read(fd, max_bytes)
@@ -160,15 +147,12 @@ def read_once(path: str, max_bytes: int) -> bytes:
 
 
 def all_stats() -> Iterator[ProcStat | None]:
-    """Yield the `ProcStat` of each process; None for a process that has ended or is hidden.
-
-    Takes some 20 µs for each process. Raises `OSError` if reading fails for another reason.
-    """
+    """Yield each process, None for one that has ended or is hidden: 20 µs each."""
     return (read_stat(int(name)) for name in os.listdir("/proc") if name.isdigit())
 
 
 def name_of(pid: int) -> bytes:
-    """Return the name of a process's program (`/proc/PID/comm`); empty if it cannot be read."""
+    """Return the name of a process's program; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/comm", "rb") as file:
             return file.read().rstrip(b"\n")
@@ -186,10 +170,7 @@ def arguments_of(pid: int) -> list[bytes]:
 
 
 def executable_of(pid: int) -> bytes | None:
-    """Return the path of the file that a process executes; None if it cannot be read.
-
-    The path is reliable: a process can change its argv at will, but not this path.
-    """
+    """Return the path of the executed file, which the process cannot change at will."""
     try:
         return os.readlink(b"/proc/%d/exe" % pid).removesuffix(b" (deleted)")
     except OSError:
@@ -197,10 +178,7 @@ def executable_of(pid: int) -> bytes | None:
 
 
 def ignored_signals(pid: int) -> int:
-    """Return the signals that a process ignores, as bits; 0 if they cannot be read.
-
-    Signal n is bit n - 1. Raises `OSError` if no file descriptor is free.
-    """
+    """Return signal n as bit n - 1. Raises `OSError` if no descriptor is free."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             mask = file.read().partition(b"\nSigIgn:")[2].split(None, 1)[:1]
@@ -211,7 +189,7 @@ def ignored_signals(pid: int) -> int:
 
 
 def has_terminal(pid: int) -> bool:
-    """Return whether a process has a controlling terminal; False if this cannot be read."""
+    """Return whether a process has a controlling terminal; False if unknown."""
     try:
         return stat_fields(f"/proc/{pid}/stat")[4] != b"0"
     except OSError:
@@ -219,15 +197,12 @@ def has_terminal(pid: int) -> bool:
 
 
 def ticks(started: float) -> int:
-    """Convert a start time, as in `ProcStat.started`, to clock ticks since boot."""
+    """Convert a start time to clock ticks since boot."""
     return round(started * _CLOCK_TICKS)
 
 
 class Children:
-    """The children of this process, or of another one that has a single thread, such as the keeper.
-
-    `read` may be called again and again; until `close`, a descriptor is held.
-    """
+    """The children of this process, or of another one that has a single thread."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -257,7 +232,6 @@ class Children:
         return found
 
     def close(self) -> None:
-        """Free the descriptor. Idempotent."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
@@ -279,10 +253,9 @@ def _children_in(file: int) -> set[int]:
 
 
 def soft_limit_of(pid: int, line: bytes) -> int | None:
-    """Return a soft resource limit of a process; None if it is unlimited or cannot be read.
+    """Return the soft limit on a line of `/proc/PID/limits`; None if unlimited or unreadable.
 
-    `line` is the limit's name in `/proc/PID/limits`, such as `LOCKS_LINE`. Raises `OSError` if no
-    file descriptor is free, because then it is unknown whether the process has the limit.
+    Raises `OSError` if no descriptor is free: then it is unknown whether the process has the limit.
     """
     try:
         with open(f"/proc/{pid}/limits", "rb", buffering=0) as file:
@@ -295,10 +268,7 @@ def soft_limit_of(pid: int, line: bytes) -> int | None:
 
 
 def environ_of(pid: int) -> bytes:
-    """Return the environment with which a process was started; empty if it cannot be read.
-
-    The entries end with NUL. Raises `OSError` if no file descriptor is free.
-    """
+    """Return the environment at the start. Raises `OSError` if no descriptor is free."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             return file.read()
@@ -310,3 +280,25 @@ def environ_of(pid: int) -> bytes:
 def _raise_if_exhausted(error: OSError) -> None:
     if error.errno in EXHAUSTED:
         raise error
+
+
+def request_short_slices(pid: int) -> None:
+    """Request short time slices for a process (0: this one), for fast responses.
+
+    Since Linux 6.12, a process with short slices preempts others when it wakes up; it gets no more
+    CPU time. Its children are scheduled as usual. Nothing happens with a negative nice value, a
+    policy other than SCHED_OTHER, or an older system.
+    """
+    number = _SCHED_SETATTR.get(os.uname().machine)
+    if sys.platform != "linux" or number is None:
+        return
+    try:
+        nice = os.getpriority(os.PRIO_PROCESS, pid)
+        if nice < 0 or os.sched_getscheduler(pid) != os.SCHED_OTHER:
+            return
+    except OSError:
+        return
+    attributes = _ATTRIBUTES.pack(
+        _ATTRIBUTES.size, os.SCHED_OTHER, _RESET_ON_FORK, nice, 0, _SLICE_NS, 0, 0
+    )
+    ctypes.CDLL(None).syscall(number, pid, attributes, 0)

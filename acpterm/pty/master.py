@@ -27,9 +27,8 @@ _RAW_POLL_MAX_S: Final = 0.25
 class Master:
     """The master side of one PTY. Owns the descriptor `fd`; None for a PTY that is already closed.
 
-    If `waits_for_raw` is true, no input is written until a program has set the PTY to raw mode. It
-    is true for a client such as `ssh`: until the client has set the raw mode, the PTY would echo
-    and change the input that is meant for the other host.
+    With `waits_for_raw`, no input is written until a program has set the raw mode: before a client
+    such as `ssh` has set it, the PTY would echo and change input that is meant for the other host.
     """
 
     def __init__(self, fd: int | None, *, waits_for_raw: bool = False) -> None:
@@ -40,34 +39,24 @@ class Master:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called, or there was no descriptor from the start."""
         return self.fd < 0
 
     def close(self) -> None:
-        """Close the descriptor. Idempotent.
-
-        The PTY hangs up once the keeper has closed its descriptor as well.
-        """
+        # The PTY hangs up once the keeper has closed its descriptor as well.
         if self.fd >= 0:
             trio.lowlevel.notify_closing(self.fd)
             fd, self.fd = self.fd, -1
             os.close(fd)
 
     async def wait_writable(self) -> None:
-        """Wait until input may be written (see `wait_raw`) and the PTY has room for it.
-
-        Raises `trio.ClosedResourceError` if `close` was called before or during the wait.
-        """
+        """Wait for `wait_raw` and for room. Raises `trio.ClosedResourceError`."""
         if self.closed:
             raise trio.ClosedResourceError
         await self.wait_raw()
         await trio.lowlevel.wait_writable(self.fd)
 
     async def wait_raw(self) -> None:
-        """Wait until a program has set the raw mode; return at once if `waits_for_raw` is false.
-
-        Raises `trio.ClosedResourceError` if `close` was called before or during the wait.
-        """
+        """Wait for the raw mode, if required. Raises `trio.ClosedResourceError`."""
         delay = _RAW_POLL_S
         while not self.takes_input:  # poll: the system does not notify of a change
             await trio.sleep(delay)
@@ -78,10 +67,7 @@ class Master:
 
     @property
     def takes_input(self) -> bool:
-        """Whether input may be written: the raw mode was set, or `waits_for_raw` is false.
-
-        Also true after `close`, so that no caller waits for the raw mode any more.
-        """
+        """Whether input may be written; also after `close`, so that nobody waits any more."""
         if self.closed:
             return True
         if self._waits_for_raw:
@@ -89,11 +75,7 @@ class Master:
         return not self._waits_for_raw
 
     def write(self, data: bytes) -> int:
-        """Write `data` as keyboard input; return the number of bytes that were written.
-
-        The number is less than the length of `data` if the PTY has no room, and 0 while
-        `takes_input` is false. Raises `OSError` if the write fails.
-        """
+        """Write keyboard input; return how many bytes there was room for. Raises `OSError`."""
         if not self.takes_input:
             return 0
         try:
@@ -103,10 +85,7 @@ class Master:
 
     @property
     def input_mode(self) -> InputMode:
-        """How the terminal reads input; `RAW` if that cannot be read, and if it is yet to be set.
-
-        A client such as `ssh` is yet to set the mode while `takes_input` is false.
-        """
+        """How the terminal reads input; `RAW` if unknown, or if it is yet to be set."""
         with contextlib.suppress(OSError, termios.error):
             if self.fd >= 0 and self.takes_input:
                 return line_discipline.input_mode(self.fd)
@@ -132,10 +111,7 @@ class Master:
 
     @property
     def reads_lines(self) -> bool:
-        """Whether the PTY is in line mode, which programs that edit a line themselves turn off.
-
-        False if the PTY is closed.
-        """
+        """Whether the PTY is in line mode, which programs that edit a line turn off."""
         return not self.closed and bool(termios.tcgetattr(self.fd)[3] & termios.ICANON)
 
     @property
@@ -144,20 +120,15 @@ class Master:
         return self.reads_lines and not self.echoes
 
     def waiting_process(self, quiet: float = 0.0, program: int | None = None) -> int | None:
-        """Return the pid of a process that waits for input, as `detect.waiting_process` does."""
         return None if self.closed else detect.waiting_process(self.fd, quiet, program)
 
     def stopped_program(self) -> Stopped | None:
-        """Return the program that was stopped; None if there is none."""
         return None if self.closed else detect.stopped_program(self.fd)
 
     @property
     def has_output(self) -> bool:
-        """Whether the program has written output that the keeper has not read yet.
-
-        This includes output that the kernel has not yet moved to the master side: poll(2) first
-        waits until the kernel has moved it.
-        """
+        """Whether there is output that the keeper has not read yet."""
+        # poll(2) first waits until the kernel has moved output to the master side.
         poll = select.poll()
         poll.register(self.fd, select.POLLIN)
         return any(events & select.POLLIN for _, events in poll.poll(0))
@@ -169,7 +140,6 @@ class Master:
         return 0
 
     def signal_foreground(self, number: signal.Signals | int) -> bool:
-        """Send a signal to the foreground process group; return whether it was sent."""
         # killpg(0) would signal this process's own group.
         if group := self.foreground_group():
             with contextlib.suppress(OSError):
@@ -179,10 +149,7 @@ class Master:
 
 
 def window_size(master: int) -> tuple[int, int] | None:
-    """Return the columns and rows of a PTY; None if they cannot be read, or one of them is 0.
-
-    `master` is the descriptor of the PTY's master side.
-    """
+    """Return the columns and rows of a PTY; None if unknown, or one of them is 0."""
     try:
         rows, cols, _, _ = struct.unpack("4H", fcntl.ioctl(master, termios.TIOCGWINSZ, bytes(8)))
     except OSError:

@@ -20,10 +20,7 @@ _HAS_PIDFD = linux.has_pidfd()
 
 
 def now() -> float:
-    """Return the current time in seconds, to compare with `ProcStat.started`.
-
-    The seconds are counted from boot on Linux, and from 1970 on other systems.
-    """
+    """Return the current time, to compare with `ProcStat.started`."""
     if sys.platform == "linux":
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     else:  # noqa: RET505  mypy reports a plain return as unreachable
@@ -31,16 +28,12 @@ def now() -> float:
 
 
 def read_all() -> Iterator[ProcStat | None]:
-    """Yield all processes of the system.
-
-    A process that cannot be read is omitted or yielded as None. Raises `OSError` if no file
-    descriptor is free.
-    """
+    """Yield all processes, or None. Raises `OSError` if no descriptor is free."""
     return linux.all_stats() if linux.AVAILABLE else portable_read_all()
 
 
 def portable_read_all() -> Iterator[ProcStat | None]:
-    """Yield the processes that psutil can read, on systems without `/proc`; never yield None."""
+    """Yield the processes that psutil can read, on systems without `/proc`."""
     import psutil  # noqa: PLC0415  installed only on systems that need it
 
     for process in psutil.process_iter():
@@ -59,7 +52,7 @@ def portable_read_all() -> Iterator[ProcStat | None]:
 
 
 def identity(pid: int) -> ProcStat | None:
-    """Return the identity of the process that has `pid` now; None if no process has it."""
+    """Return the process that has `pid` now."""
     if linux.AVAILABLE:
         return linux.read_stat(pid)
     return next((stat for stat in portable_read_all() if stat and stat.pid == pid), None)
@@ -78,10 +71,7 @@ def arguments_of(pid: int) -> list[bytes]:
 
 
 def environment_of(pid: int) -> dict[bytes, bytes]:
-    """Return the environment with which a process was started; empty if it cannot be read.
-
-    Raises `OSError` if no file descriptor is free.
-    """
+    """Return the environment at the start. Raises `OSError` if no descriptor is free."""
     if linux.AVAILABLE:
         entries = linux.environ_of(pid).split(b"\0")
         parts = (entry.partition(b"=") for entry in entries if entry)
@@ -96,20 +86,18 @@ def environment_of(pid: int) -> dict[bytes, bytes]:
 
 
 def is_interactive_shell(pid: int) -> bool:
-    """Return whether a process ignores signals as an interactive shell with job control does.
+    """Return whether a process ignores SIGTERM and SIGTSTP, as shells with job control do.
 
-    bash, zsh and dash then ignore both SIGTERM and SIGTSTP. Returns False if this cannot be read,
-    as on systems other than Linux. Raises `OSError` if no file descriptor is free.
+    False where that is unknown. Raises `OSError` if no descriptor is free.
     """
     ignored = linux.ignored_signals(pid) if linux.AVAILABLE else 0
     return all(ignored >> (number - 1) & 1 for number in (signal.SIGTERM, signal.SIGTSTP))
 
 
 def send(process: ProcStat, number: int) -> bool:
-    """Send `process` the signal `number`; return whether it was sent.
+    """Send a signal; return whether it was sent. A process that has reused the pid gets none.
 
-    Returns False if `process` has ended, or if this user may not signal it. Another process that
-    has the same pid now is not signalled. Raises `OSError` if no file descriptor is free.
+    Raises `OSError` if no descriptor is free.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         return _send_by_pid(process, number)
@@ -124,12 +112,10 @@ def send(process: ProcStat, number: int) -> bool:
 
 
 def send_to_members(pids: list[int], number: int, members: Callable[[], Iterable[int]]) -> None:
-    """Send the signal `number` to each of `pids` that `members()` still returns.
+    """Send a signal to each of `pids` that `members()` still returns.
 
-    `members()` returns the current pids of a group of processes, such as a control group. It is
-    called after a pidfd was opened for each of `pids`, so a process outside the group that reuses a
-    pid is not signalled. On systems without pidfds, it is called just before each signal. Raises
-    `OSError` if there are not enough file descriptors.
+    It is called after a pidfd was opened for each, so a process outside the group that reuses a pid
+    gets none; without pidfds, just before each signal. Raises `OSError` if descriptors are lacking.
     """
     if sys.platform != "linux" or not _HAS_PIDFD:
         for pid in pids:

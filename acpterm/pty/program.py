@@ -5,36 +5,24 @@ from typing import NamedTuple
 
 
 class Program(NamedTuple):
-    """The specification of a program to start: its arguments and its execution context.
+    """A program to start, and its execution context.
 
     The keeper receives it as a tuple of exactly these fields. Do not add a field: a running keeper
-    of an earlier version does not accept a longer tuple. Add a field to the message `spawn`
-    (`keeper.protocol`) instead, which such a keeper ignores.
+    of an earlier version does not accept a longer tuple. Add one to the message `spawn` instead
+    (`keeper.protocol`), which such a keeper ignores.
     """
 
-    argv: Sequence[str]
-    """The program (a path, or a name to search for in the PATH of `env`) and its arguments."""
-    env: Mapping[str, str]
-    """The complete environment: nothing is inherited."""
-    cwd: str
-    """The working directory, an absolute path."""
+    argv: Sequence[str]  # the first is a path, or a name to search for in the PATH of `env`
+    env: Mapping[str, str]  # complete: nothing is inherited
+    cwd: str  # absolute
     umask: int
-    """The file mode creation mask."""
+    # resource, soft, hard; a later one overrides an earlier one
     rlimits: Sequence[tuple[int, int, int]] = ()
-    """Triples of resource, soft limit and hard limit, as for `resource.setrlimit`. A later triple
-    overrides an earlier one of the same resource."""
+    # a shell that runs `argv[0]` as a command, if it does not exist
     fallback_argv: Sequence[str] | None = None
-    """What to execute instead if the program `argv[0]` does not exist; None for nothing.
-
-    It is the argv of a shell that runs `argv[0]` as the text of a command.
-    """
 
     def marked(
         self, environment: Mapping[str, str], rlimits: Sequence[tuple[int, int, int]]
     ) -> "Program":
-        """Return a copy of this specification with the marks of a terminal added.
-
-        The marks are the variables `environment` and the limits `rlimits`. They override variables
-        and limits of this specification.
-        """
+        """Return a copy with the marks of a terminal, which override its own."""
         return self._replace(env={**self.env, **environment}, rlimits=(*self.rlimits, *rlimits))

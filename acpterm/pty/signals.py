@@ -11,7 +11,7 @@ _NUMBERED = re.compile(r"SIG(\d{1,4})", re.ASCII)
 
 
 def name_of(number: int) -> str:
-    """Return the name of signal `number`; `SIG<number>` if the system has no name for it."""
+    """Return the name of a signal, or `SIG<number>`."""
     if sys.platform != "darwin" and signal.SIGRTMIN < number <= signal.SIGRTMAX:
         return f"SIGRTMIN+{number - signal.SIGRTMIN}"
     try:
@@ -21,10 +21,7 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """Return the number of the signal `name`, with or without `SIG`, in upper or lower case.
-
-    Raises `ValueError` if the system has no such signal; the error's message contains the name.
-    """
+    """Return the number of a signal, with or without `SIG`, in any case. Raises `ValueError`."""
     full = name.upper() if name.upper().startswith("SIG") else f"SIG{name.upper()}"
     if realtime := _REALTIME.fullmatch(full):
         number = getattr(signal, "SIGRTMIN", 10_000) + int(realtime[1])
@@ -40,10 +37,6 @@ def number_of(name: str) -> int:
 
 
 def decode_status(status: int) -> tuple[int | None, str | None]:
-    """Return the exit code (0 to 255) and the signal's name from a status of waitpid(2).
-
-    Exactly one of them is None: the signal's name if the process exited, the exit code if a signal
-    ended the process.
-    """
+    """Return the exit code or the signal's name from a status of waitpid(2)."""
     code = os.waitstatus_to_exitcode(status)
     return (code, None) if code >= 0 else (None, name_of(-code))

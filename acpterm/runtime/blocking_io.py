@@ -9,10 +9,7 @@ import select
 
 
 def read_some(fd: int, max_bytes: int) -> bytes:
-    """Wait for data on `fd`; return at most `max_bytes`, or empty bytes at the end of the input.
-
-    Raises `OSError` if the read fails.
-    """
+    """Wait for data on `fd`; return at most `max_bytes`, empty at the end of the input."""
     while True:
         try:
             return os.read(fd, max_bytes)
@@ -31,11 +28,8 @@ def write_fully(fd: int, data: bytes) -> None:
 
 
 def take_descriptors() -> tuple[int, int]:
-    """Move stdin and stdout to two new descriptors, and return these in that order.
-
-    From then on descriptor 0 is `/dev/null` and 1 is stderr. A closed stdin is treated as empty.
-    Raises `OSError` if stdout is closed.
-    """
+    """Move stdin and stdout to two new descriptors. Raises `OSError` if stdout is closed."""
+    # From then on 0 is /dev/null and 1 is stderr. A closed stdin is treated as empty.
     if 1 in open_missing():
         raise OSError("stdout is closed: there is nowhere to answer to")
     taken = os.dup(0), os.dup(1)
@@ -45,11 +39,8 @@ def take_descriptors() -> tuple[int, int]:
 
 
 def open_missing() -> list[int]:
-    """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed; return their numbers.
-
-    Otherwise the next opened file would get one of these numbers. Call this before any file is
-    opened.
-    """
+    """Open `/dev/null` as each closed descriptor of 0, 1 and 2; return their numbers."""
+    # Otherwise the next opened file would get one of these numbers.
     missing = [fd for fd in (0, 1, 2) if not _is_open(fd)]
     for fd in missing:
         _to_null(fd)

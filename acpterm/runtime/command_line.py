@@ -16,13 +16,9 @@ _COMMAND_OPTION: Final = re.compile(r"-[eiluvx]*c")
 
 
 def command_line(command: str, args: Sequence[str] | None) -> str:
-    """Return a command as a user would type it; the text may have several lines.
-
-    If `args` is None or empty, `command` may be shell text, and is returned unchanged. Otherwise,
-    the words are quoted for a shell. However, `sh -c LINE` or `bash -l -c LINE` is returned as
-    LINE, unchanged, because some agents wrap every command in a shell. This is done only if exactly
-    LINE is executed, since the user permits the command by this text.
-    """
+    """Return a command as a user would type it; the text may have several lines."""
+    # Agents wrap commands in `sh -c LINE`: LINE is returned, but only if exactly LINE is executed,
+    # since the user permits the command by this text.
     args = args or ()
     if (
         len(args) > 1
@@ -35,8 +31,5 @@ def command_line(command: str, args: Sequence[str] | None) -> str:
 
 
 def shell_line(command: str, args: Sequence[str] | None) -> str:
-    """Return shell text that runs `command` with `args`, each argument quoted.
-
-    `command` is shell text itself, as with the option `shell` of `acp.agent_meta.CreateMeta`.
-    """
+    """Return shell text that runs `command`, itself shell text, with quoted `args`."""
     return f"{command} {shlex.join(args)}" if args else command

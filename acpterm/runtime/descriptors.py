@@ -23,10 +23,7 @@ NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
 
 
 class DescriptorReserve:
-    """Files that are kept open only to occupy descriptors.
-
-    Closing some of them makes descriptors available for other files.
-    """
+    """Files that are kept open only to make descriptors available by closing them."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -38,10 +35,7 @@ class DescriptorReserve:
         self.refill()
 
     def refill(self) -> bool:
-        """Open or close descriptors until the reserve has the size that `keep` has set.
-
-        Returns False if the reserve stays smaller, because no more descriptors are available.
-        """
+        """Bring the reserve to the size of `keep`; False if it stays smaller."""
         while len(self._held) > self._count:
             os.close(self._held.pop())
         while len(self._held) < self._count:
@@ -54,11 +48,7 @@ class DescriptorReserve:
 
     @contextmanager
     def lent(self, count: int = LOAN_SIZE) -> Iterator[None]:
-        """Close `count` descriptors of the reserve, so that the `with` block can open other files.
-
-        The reserve is refilled after the block. If too few descriptors are available then, the
-        reserve stays smaller until the next `refill` or `lent`.
-        """
+        """Close `count` descriptors for the block to use; then refill, as far as possible."""
         for fd in self._held[-count:]:
             os.close(fd)
         del self._held[-count:]
@@ -68,11 +58,7 @@ class DescriptorReserve:
             self.refill()
 
     def borrow(self, work: Callable[[], T]) -> T:
-        """Call `work`, and return its result.
-
-        If `work` fails because no file descriptor is free, closes some descriptors of the reserve,
-        calls `work` again, and refills the reserve.
-        """
+        """Call `work`; if no descriptor is free, lend it some and call it again."""
         try:
             return work()
         except OSError as error:
@@ -97,10 +83,7 @@ def check_available(count: int) -> None:
 
 
 def raise_open_files() -> None:
-    """Raise the soft limit of open files to the hard limit: a terminal needs 2 or 3 descriptors.
-
-    If the system refuses, the limit stays as it is.
-    """
+    """Raise the soft limit of open files to the hard limit, if the system permits it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):

@@ -45,10 +45,7 @@ def current() -> ExecContext:
 
 
 def of_process(pid: int, default: ExecContext) -> ExecContext:
-    """Return the context of another process, with the environment of `default`.
-
-    Umask, directory or limits also come from `default` if they cannot be read from the process.
-    """
+    """Return the context of another process; what cannot be read comes from `default`."""
     umask, cwd, rlimits = default.umask, default.cwd, default.rlimits
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as status:
         if found := re.search(r"^Umask:\s*(\d+)$", status.read(), re.MULTILINE):

@@ -30,8 +30,7 @@ import msgspec
 import structlog
 
 from acpterm.runtime.bounded_dict import BoundedDict
-from acpterm.runtime.redaction import redact
-from acpterm.runtime.redaction.log_events import redact_event
+from acpterm.runtime.redaction import redact, redact_event
 
 EVENTS_MAX: Final = 10
 """The maximum number of equal warnings that are logged within `WINDOW_S` seconds."""
@@ -82,17 +81,15 @@ def log_shutdown(number: signal.Signals) -> None:
 
 
 def _redacted_traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
-    """Write the traceback of an exception to `out`, with secrets redacted."""
     text = io.StringIO()
     structlog.dev.plain_traceback(text, error)
     out.write(redact(text.getvalue()))
 
 
 class _Stderr:
-    """A structlog logger that writes formatted lines to stderr without blocking.
+    """A structlog logger that writes formatted lines to stderr without blocking."""
 
-    State: whether the last line was truncated. If so, a newline is written before the next line.
-    """
+    # If the last line was truncated, a newline is written before the next one.
 
     _is_truncated = False
 
@@ -125,12 +122,9 @@ def _dumps(value: object, **_: object) -> str:
 
 
 class RateLimit:
-    """A structlog processor that drops a warning or error that is repeated too often.
+    """Drops a warning or error that is repeated more than `EVENTS_MAX` times in `WINDOW_S`."""
 
-    At most `EVENTS_MAX` equal messages are logged within `WINDOW_S` seconds. Two messages are equal
-    if their level and event text are equal; other values may differ. The next equal message that
-    is logged has the number of dropped messages as `not_logged`.
-    """
+    # Equal are the level and the event. The next one has the number of dropped ones: `not_logged`.
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -143,10 +137,7 @@ class RateLimit:
     def __call__(
         self, logger: object, method: str, event: MutableMapping[str, Any]
     ) -> MutableMapping[str, Any]:
-        """Return `event`, or raise `structlog.DropEvent` to drop it.
-
-        `method` is the level of the event, such as `warning`. `logger` is ignored.
-        """
+        """Return `event`, or raise `structlog.DropEvent` to drop it."""
         del logger
         if method not in _LIMITED_LEVELS:
             return event
@@ -164,19 +155,10 @@ class RateLimit:
 
 
 def rotate(path: str, pid: int, fd: int = 2) -> bool:
-    """Empty the log file `path` if it has more than `LOG_BYTES_MAX` bytes.
-
-    Returns whether a file was emptied.
-
-    `fd` is the descriptor to which this process logs. If `fd` is a log file that was removed, this
-    file is emptied instead of `path`. If `fd` is any other file than `path`, nothing is done.
-
-    Before `path` is emptied, its last `LOG_BYTES_MAX` bytes are copied to `PATH.1`. `path` is not
-    renamed, because the keeper also appends to it. A line logged during the copy may be missing in
-    both files. The new first line is `pid`, the daemon's pid, as in the log of a new daemon.
-
-    Raises `OSError` if a file cannot be read or written.
-    """
+    """Empty the log `path` if it has more than `LOG_BYTES_MAX` bytes; return whether."""
+    # `path` is not renamed, because the keeper also appends to it: its end is copied to `PATH.1`. A
+    # line logged meanwhile may be missing in both. `fd` may be a log that was removed, or no log.
+    # The new first line is `pid`, as in the log of a new daemon.
     status = os.fstat(fd)
     if status.st_size <= LOG_BYTES_MAX:
         return False
@@ -195,10 +177,7 @@ def rotate(path: str, pid: int, fd: int = 2) -> bool:
 
 
 def _is_removed(status: os.stat_result, fd: int) -> bool:
-    """Return whether `fd` is a log file that was removed; `status` is the result of its fstat.
-
-    A removed file that is not open in append mode is not a log file, but a temporary file.
-    """
+    # A removed file that is not open in append mode is not a log file, but a temporary file.
     is_unnamed = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
     return is_unnamed and bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
 

@@ -8,11 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def named_pipe(directory: str) -> Iterator[str]:
-    """Create a named pipe for this user only; yield its path, and remove the pipe after the block.
-
-    The pipe is in `directory`, or in the system's temporary directory if `directory` is not
-    writable.
-    """
+    """Create a named pipe for this user only; yield its path, and remove it at the end."""
     # `directory` holds the daemon's socket, so the daemon can access it even from a container.
     parent = directory if os.access(directory, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="stdin-", dir=parent) as temporary:

@@ -29,11 +29,7 @@ This wait follows the wait for pending responses (`CLOSE_TIMEOUT_S`).
 
 
 class Store(Protocol):
-    """A worker's store in the keeper, for the worker's successor.
-
-    Before a `SendQueue` sends a line, it waits until all state that was put into the store has been
-    sent to the keeper. `keeper.client.KeeperClient` implements this protocol.
-    """
+    """A worker's store in the keeper, for its successor: `keeper.client.KeeperClient`."""
 
     @property
     def is_flushed(self) -> bool:
@@ -44,10 +40,9 @@ class Store(Protocol):
 
 
 class SendQueue:
-    """Lines to send to a stream. The queue is full when more than `high_water` bytes are queued.
+    """Lines to send to a stream, full beyond `high_water` bytes."""
 
-    With a `store`, a line is sent only after all state in the store has been sent to the keeper.
-    """
+    # With a `store`, a line is sent only after all state in the store was sent to the keeper.
 
     def __init__(
         self,
@@ -67,10 +62,7 @@ class SendQueue:
         self._sent: Final = trio.lowlevel.ParkingLot()
 
     def put(self, line: bytes) -> None:
-        """Send `line`, without waiting, after all lines that were put before.
-
-        Does nothing once closed.
-        """
+        """Send `line`, without waiting, after earlier ones; nothing once closed."""
         if self._closed:
             return
         sent = self._send_now(line)
@@ -87,11 +79,8 @@ class SendQueue:
         return self._size > self._high_water
 
     async def drain(self) -> None:
-        """Wait until no more than `high_water` bytes are queued.
-
-        If several tasks wait, each task checks the size again when it continues, since another task
-        may have put lines.
-        """
+        """Wait until no more than `high_water` bytes are queued."""
+        # Another task may have put lines before this one continues, so each checks again.
         await trio.lowlevel.checkpoint()
         while self.is_full:
             await self._sent.park()
@@ -109,10 +98,7 @@ class SendQueue:
         self._sent.unpark_all()
 
     def restart(self, lines: Iterable[bytes]) -> None:
-        """Replace the queued lines by `lines`, which are sent once `connect` has set a new stream.
-
-        Call this when the stream broke, after `run` has ended. Opens the queue again.
-        """
+        """Replace the queued lines, and open the queue again, after `run` has ended."""
         self._stream, self._sending, self._closed = None, False, False
         self._lines = list(lines)
         self._size = sum(map(len, self._lines))
@@ -123,11 +109,8 @@ class SendQueue:
         self._stream = stream
 
     async def run(self) -> None:
-        """Send queued lines until the queue is closed and all lines are sent.
-
-        If the stream breaks, drops the queued lines, closes the queue, wakes the tasks that wait in
-        `drain`, and raises `trio.BrokenResourceError`.
-        """
+        """Send lines until closed and empty. If the stream breaks, raises `BrokenResourceError`."""
+        # Then the queued lines are dropped, and the tasks that wait in `drain` are woken.
         try:
             await self._run()
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -20,10 +20,7 @@ def shutdown_signals() -> list[int]:
 async def shutdown_event(
     on_signal: Callable[[signal.Signals], object] = lambda _: None,
 ) -> AsyncIterator[trio.Event]:
-    """Yield an event that the first shutdown signal sets. Further signals have no effect.
-
-    Calls `on_signal` with the first signal before the event is set.
-    """
+    """Yield an event that the first shutdown signal sets, after `on_signal` was called with it."""
     shutdown = trio.Event()
 
     async def watch() -> None:
@@ -41,11 +38,8 @@ async def shutdown_event(
 
 
 def restore_signal_defaults() -> None:
-    """Stop ignoring SIGCHLD, and unblock SIGCHLD and the signals that shut down a process.
-
-    A process inherits ignored and blocked signals from its parent. While SIGCHLD is ignored, the
-    kernel reaps children itself, and their exit status is lost.
-    """
+    """Stop ignoring SIGCHLD, and unblock SIGCHLD and the signals that shut down a process."""
+    # While SIGCHLD is ignored, the kernel reaps children itself, and their exit status is lost.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     needed = (signal.SIGCHLD, *_SIGNALS)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, needed)

@@ -27,21 +27,14 @@ from acpterm.runtime.threads import run_blocking
 
 
 class StdioStream(trio.abc.Stream):
-    """A stream that reads from the descriptor `reads` and writes to `writes`. Owns both.
-
-    Only one task at a time may read, and one may write.
-    """
+    """A stream over two descriptors, which it owns, for one reading and one writing task."""
 
     def __init__(self, reads: int, writes: int) -> None:
         self._reads = reads
         self._writes = writes
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Wait for input; return at most `max_bytes`, or empty bytes at the end of the input.
-
-        A cancelled call consumes no input. Raises `trio.BrokenResourceError` if the read fails, and
-        `trio.ClosedResourceError` after `aclose`.
-        """
+        """Wait for input; empty at the end. A cancelled call consumes nothing."""
         if self._reads < 0:
             raise trio.ClosedResourceError
         while True:
@@ -57,20 +50,13 @@ class StdioStream(trio.abc.Stream):
                 raise trio.BrokenResourceError(f"stdin: {error}") from error
 
     def has_hung_up(self) -> bool:
-        """Return whether the writing end of the input was closed.
-
-        This may be so even if data is left to read.
-        """
+        """Return whether the writing end of the input was closed; data may be left."""
         poll = select.poll()
         poll.register(self._reads, 0)
         return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of `data`. If this call is cancelled, an unknown part of `data` is written.
-
-        Raises `trio.BrokenResourceError` if the write fails, as when the reading end is closed, and
-        `trio.ClosedResourceError` after `aclose`.
-        """
+        """Write all of `data`, if not cancelled. Raises `trio.BrokenResourceError`."""
         if self._writes < 0:
             raise trio.ClosedResourceError
         try:
@@ -94,11 +80,7 @@ class StdioStream(trio.abc.Stream):
 
 
 class FileStream(trio.abc.SendStream):
-    """A stream that sends to `fd`, a file or any other descriptor. Writes run in a thread.
-
-    The caller owns `fd`: closing the stream does not close it. `fd` stays blocking, because other
-    processes may share it.
-    """
+    """A stream that sends to a descriptor of the caller, by a thread: it stays blocking."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -120,28 +102,17 @@ class FileStream(trio.abc.SendStream):
 
 
 def take_stdio() -> StdioStream:
-    """Move stdin and stdout to new descriptors, and return a stream over these.
-
-    From then on descriptor 0 is `/dev/null` and 1 is stderr, so no other code can read or write the
-    stream. A closed stdin is treated as empty. Raises `OSError` if stdout is closed.
-    """
+    """Move stdin and stdout to a stream, so that no other code can read or write them."""
     return StdioStream(*take_descriptors())
 
 
 async def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd` in a thread; `fd` stays open.
-
-    If this task is cancelled, the thread continues to write. Raises `OSError`, such as EPIPE if the
-    reading end is closed.
-    """
+    """Write all of `data` to `fd` in a thread, which continues if this task is cancelled."""
     await _write_in_thread(os.dup(fd), data)
 
 
 async def _write_in_thread(fd: int, data: bytes) -> None:
-    """Write all of `data` to `fd` in a thread, which then closes `fd`.
-
-    `fd` is also closed if this task is cancelled before the thread starts.
-    """
+    """Write all of `data` to `fd` in a thread; close `fd`, also if cancelled before."""
     # Either the thread or this task closes the descriptor: the first one to acquire the lock. That
     # is this task only if the thread was never started.
     closer = threading.Lock()

@@ -14,11 +14,7 @@ async def run_blocking(
     abandon_on_cancel: bool = False,
     limiter: trio.CapacityLimiter | None = None,
 ) -> T:
-    """Call `work`, which may block, in a thread; return its result.
-
-    The other parameters are as in `trio.to_thread.run_sync`. If the system cannot start a thread,
-    because the user's process limit is reached, `work` runs on the event loop and blocks it.
-    """
+    """Call `work` in a thread, or here, blocking the loop, if no thread can be started."""
     is_started = False
 
     def run() -> T:

@@ -22,12 +22,7 @@ class ListenError(Exception):
 
 
 def make_private_dir(directory: str) -> None:
-    """Create `directory` with mode 0700 if it is missing.
-
-    Raises `ListenError` if other users may write to `directory`. Raises `OSError` if `directory`
-    cannot be created, or if the directory, or a link at its path, belongs neither to the user of
-    this process nor to root.
-    """
+    """Create `directory` with mode 0700. Raises `OSError`; `ListenError` if others may write."""
     if not os.path.isdir(directory):
         parent = os.path.dirname(directory)
         if parent != directory:
@@ -65,10 +60,8 @@ class PeerCredentials(NamedTuple):
 
 
 def peer_of(sock: _Socket) -> PeerCredentials:
-    """Return the user and process at the other end of a connected socket.
-
-    See unix(7), SO_PEERCRED; on macOS LOCAL_PEERCRED.
-    """
+    """Return the user and process at the other end of a connected socket."""
+    # unix(7), SO_PEERCRED; on macOS LOCAL_PEERCRED.
     if hasattr(socket, "SO_PEERCRED"):
         found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
         pid, uid, _ = struct.unpack("iII", found)

@@ -2,7 +2,6 @@
 
 - `kind`: how each kind of shell is started, and how it is given a command;
 - `bash`, `zsh`, `fish`: rc file and command file of one kind; `posix`: what bash and zsh share;
-- `complete`: whether the text of a command is complete;
 - `directory`: the private directory through which driver and shell exchange files; the only module
   with I/O;
 - `command_marks`: finds the marks that a shell writes into its output;

@@ -17,36 +17,25 @@ _MARK_BYTES_MAX = 160
 
 
 class CommandMark(NamedTuple):
-    """A mark in a shell's output. Positions are offsets in bytes from the output's beginning."""
+    """A mark in a shell's output, at offsets in bytes of the output."""
 
-    letter: str
-    """`A`, `B`, `C` or `D`; see the module's docstring."""
-    n: int
-    """The number of the command that was the last to begin."""
-    status: int | None
-    """The exit code of that command if the letter is D, otherwise None."""
-    pid: int
-    """The pid of the shell that wrote the mark."""
+    letter: str  # `A`, `B`, `C` or `D`
+    n: int  # the command that was the last to begin
+    status: int | None  # its exit code, with D
+    pid: int  # of the shell that wrote the mark
     begin: int
-    """The position of the mark's first byte."""
-    end: int
-    """The position just past the mark's last byte."""
+    end: int  # just past the last byte
 
 
 class Output(NamedTuple):
     """A piece of the output between two marks."""
 
     data: bytes
-    begin: int
-    """The position of the first byte of `data`."""
+    begin: int  # the position of its first byte
 
 
 class CommandMarkScanner:
-    """Splits the output of the shell with the given nonce into marks and the output between them.
-
-    `position` is the position of the first byte that will be fed. If the bytes fed end with the
-    possible beginning of a mark, at most `_MARK_BYTES_MAX` bytes are held back until the next call.
-    """
+    """Splits a shell's output into marks and what is between; holds back what may be one."""
 
     def __init__(self, nonce: str, position: int = 0) -> None:
         self._pattern = re.compile(
@@ -61,7 +50,6 @@ class CommandMarkScanner:
         return self._position + len(self._held)
 
     def feed(self, data: bytes) -> list[Output | CommandMark]:
-        """Process `data`, the next bytes; return the marks and pieces of output found, in order."""
         data = self._held + data
         pieces: list[Output | CommandMark] = []
         at = 0
@@ -86,13 +74,13 @@ class CommandMarkScanner:
         return pieces
 
     def skip(self, size: int) -> list[Output | CommandMark]:
-        """Skip `size` bytes, which are lost; return the output that was held back before them."""
+        """Skip lost bytes; return the output that was held back before them."""
         pieces = self.flush()
         self._position += size
         return pieces
 
     def flush(self) -> list[Output | CommandMark]:
-        """Return the bytes that are held back, as output; the list is empty if there are none."""
+        """Return the bytes that are held back, as output."""
         pieces: list[Output | CommandMark] = []
         self._add_output(pieces, self._held, 0, len(self._held))
         self._position += len(self._held)
@@ -107,11 +95,7 @@ class CommandMarkScanner:
 
 
 def _possible_begin(data: bytes, at: int) -> int:
-    """Return the index at which an incomplete mark at the end of `data` may begin.
-
-    Only the part of `data` from the index `at` on is examined. Returns the length of `data` if that
-    part does not end with an incomplete mark.
-    """
+    """Return where an incomplete mark at the end may begin; the length if there is none."""
     begin = data.rfind(b"\x1b", max(at, len(data) - _MARK_BYTES_MAX))
     if begin < 0:
         return len(data)

@@ -27,18 +27,13 @@ _GITIGNORE = ".gitignore"
 
 
 class ShellDirectory:
-    """One shell's private directory.
-
-    `path` is the directory's path, and `nonce` the random text that authenticates the shell's marks
-    and reports. `is_in_workspace` is true if `__init__` was called with a `parent`, in which the
-    directory was then created; false if no `parent` was passed.
-    """
+    """One shell's private directory; `nonce` authenticates its marks and reports."""
 
     def __init__(self, parent: str | None = None) -> None:
-        """Create the directory in `parent`; if `parent` is None, in the user's runtime directory.
+        """Create the directory in `parent`, or in the user's runtime directory. Raises `OSError`.
 
-        `parent` is a directory that the shell's sandbox makes visible. In it, the new directory has
-        a hidden name and is ignored by git. Raises `OSError` if the directory cannot be created.
+        `parent` is one that the shell's sandbox shows. There it has a hidden name, which git
+        ignores.
         """
         self.nonce = secrets.token_hex(16)
         self.is_in_workspace = parent is not None
@@ -60,11 +55,7 @@ class ShellDirectory:
             self.write(_GITIGNORE, "*\n")
 
     def write(self, name: str, text: str) -> str:
-        """Write `text` to a new file, which only the user can read; return the file's path.
-
-        An existing file with this name is replaced. Raises `OSError` if the file cannot be written,
-        or if the directory was replaced by another one.
-        """
+        """Write a new file, or replace one, and return its path. Raises `OSError`."""
         self._check()
         self._unlink(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -74,7 +65,7 @@ class ShellDirectory:
         return os.path.join(self.path, name)
 
     def _open(self) -> int:
-        """Return a descriptor of the directory. Raises `OSError` if it belongs to another user."""
+        """Return a descriptor of the directory. Raises `OSError` if it is another user's."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
         descriptor = os.open(self._name, flags, dir_fd=self._above)
         if os.fstat(descriptor).st_uid != os.geteuid():
@@ -111,14 +102,10 @@ class ShellDirectory:
             self._unlink(name)
 
     def command_name(self, n: int) -> str:
-        """Return the name of the file to which the driver writes command `n`."""
         return f"{n}"
 
     def report(self, n: int, event: str = "end") -> Report | None:
-        """Return the shell's report on command `n`; None if there is no valid one (yet).
-
-        `event` is `end`; or `ready`, with `n` 0, for the report that the shell has started.
-        """
+        """Return a valid report, `end` of command `n` or `ready` of 0, if there is one."""
         try:
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
             descriptor = os.open(f"{n}.{event}", flags, dir_fd=self._descriptor)
@@ -133,7 +120,6 @@ class ShellDirectory:
         return report if report and (report.n, report.event) == (n, event) else None
 
     def forget(self, n: int) -> None:
-        """Delete the file of command `n`, and the report on its end."""
         self.remove(self.command_name(n))
         self.remove(f"{n}.end")
 

@@ -93,10 +93,7 @@ _CONTINUED = re.compile(
 
 
 def command_file(n: int, command: str, flags: str) -> str:  # noqa: ARG001  as the other shells
-    """Return the contents of the file of command `n`, whose text is `command`.
-
-    `n` and `flags` are ignored; the functions for the other shells need them.
-    """
+    """Return the file of command `n`."""
     if _EMPTY.fullmatch(command):
         # Without `true`, fish would keep the previous exit code; other shells return 0.
         return command + "\ntrue\n"
@@ -104,5 +101,4 @@ def command_file(n: int, command: str, flags: str) -> str:  # noqa: ARG001  as t
 
 
 def typed_line(n: int, path: str) -> str:
-    """Return the line that sources the file of command `n`, whose quoted path is `path`."""
     return _LINE.format(n=n, path=path)

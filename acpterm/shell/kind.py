@@ -11,11 +11,10 @@ from acpterm.shell import bash, fish, posix, zsh
 KindName: TypeAlias = Literal["bash", "zsh", "fish"]
 
 
+# Makes the shell execute `stty sane`. The rc file binds the keys to that command line: its
+# characters do not pass through the terminal, which may treat one as a signal, as the `s` after
+# `stty intr s`.
 REPAIR_KEYS: Final = b"\x1b[31417~"
-"""Keys that make the shell execute ``stty sane``.
-
-The rc file binds these keys to that command line. So the line's characters do not pass through the
-terminal, which may treat one of them as a signal, as the ``s`` after ``stty intr s``."""
 
 # The prompt before the line stays: the end of output may precede it. If zsh has wrapped the line,
 # only the line's end is in the text.
@@ -27,23 +26,17 @@ _TYPED_LINE: Final = re.compile(
 
 
 class Setup(NamedTuple):
-    """How a shell is started: its program, arguments, variables, and the files that it reads."""
+    """How a shell is started."""
 
-    command: str
-    """The program: a name to search for in PATH."""
+    command: str  # a name to search for in PATH
     args: list[str]
-    env: dict[str, str]
-    """Variables to add to the shell's environment."""
+    env: dict[str, str]  # to add to the shell's environment
+    # By their names in the private directory. They contain the nonce: the driver deletes them once
+    # they are read.
     files: dict[str, str]
-    """Contents of files, by their names in the private directory. They contain the nonce, so the
-    driver deletes them once the shell has read them."""
 
     def with_env_as_arguments(self) -> "Setup":
-        """Return a setup with an empty `env`, which starts the shell by env(1).
-
-        env(1) sets the variables of this setup's `env`. If there are no variables, return this
-        setup. Use the result in a sandbox, which may remove variables from the environment.
-        """
+        """Start the shell by env(1), for a sandbox that may remove variables."""
         if not self.env:
             return self
         variables = [f"{name}={value}" for name, value in self.env.items()]
@@ -54,23 +47,16 @@ class Kind(NamedTuple):
     """A kind of shell, with everything that differs between the kinds."""
 
     name: KindName
-    clear_line: bytes
-    """Keys that empty the line at the prompt, which a user of an attached window may have begun."""
+    clear_line: bytes  # empties the line at the prompt, which an attached user may have begun
+    # the contents, from number, text and the shell's `$-`
     command_file: Callable[[int, str, str], str]
-    """Returns the contents of a command's file. Arguments: number, text, the shell's ``$-``."""
-    typed_line: Callable[[int, str], str]
-    """Returns the line that sources a command's file. Arguments: number, the file's quoted path."""
+    typed_line: Callable[[int, str], str]  # sources the command's file, from number and quoted path
 
     def setup(
         self, directory: str, nonce: str, env: Mapping[str, str], *, user_rc: bool = True
     ) -> Setup:
-        """Return how to start the shell.
-
-        `directory` is the private directory for the files that the shell reads. `nonce` is the text
-        that authenticates the shell's marks and reports. `env` is the environment that the shell
-        will be started with; the value of ZDOTDIR in `env` is restored by our rc files for zsh. If
-        `user_rc` is true, the shell reads the user's own rc files before ours.
-        """
+        """Return how to start the shell, after the user's own rc files with `user_rc`."""
+        # `env` is what the shell gets: our rc files for zsh restore its ZDOTDIR.
 
         def fill(*texts: str) -> str:
             filled = "\n".join(texts).replace("@nonce@", nonce)
@@ -108,11 +94,7 @@ KINDS: Final[dict[str, Kind]] = {
 
 
 def kind_of(name: str | None, env: Mapping[str, str]) -> Kind:
-    """Return the kind of shell `name`; raise `ValueError` if there is no such kind.
-
-    If `name` is None, return the kind that the variable SHELL in `env` names; bash if the variable
-    is unset or names another shell.
-    """
+    """Return a kind of shell, by default that of SHELL in `env`, else bash. Raises `ValueError`."""
     if name is None:
         return KINDS.get(os.path.basename(env.get("SHELL", "")), KINDS["bash"])
     if name not in KINDS:
@@ -121,5 +103,5 @@ def kind_of(name: str | None, env: Mapping[str, str]) -> Kind:
 
 
 def without_typed_lines(text: str) -> str:
-    """Return the text of a shell's terminal without the lines that hand commands to the shell."""
+    """Return the text of a shell's terminal without the lines that hand it commands."""
     return _TYPED_LINE.sub("", text)

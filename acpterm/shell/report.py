@@ -13,38 +13,25 @@ bytes, nine fields that are separated by spaces.
 
 from typing import Final, NamedTuple
 
-REPORT_BYTES_MAX: Final = 64 * 1024
-"""The maximum number of bytes of a report that are read. A longer report is cut, and so invalid."""
+REPORT_BYTES_MAX: Final = 64 * 1024  # a longer report is cut, and so invalid
 _FIELDS = 9
 
 
 class Report(NamedTuple):
     """A shell's report that a command has ended, or that the shell has read its rc files."""
 
-    event: str
-    """`end` for the end of a command; `ready` for a shell that has read its rc files."""
-    n: int
-    """The number of the command; 0 if `event` is `ready`."""
+    event: str  # `end` or `ready`
+    n: int  # the number of the command; 0 for `ready`
     pid: int
-    """The shell's pid."""
     status: int
-    """The command's exit code; 0 if `event` is `ready`."""
-    pipe_status: list[int] | None
-    """The exit code of each command of the last pipeline; None if the shell did not save them."""
-    flags: str
-    """The shell's ``$-``, its options as letters; ``-`` if unknown, and always in fish."""
+    pipe_status: list[int] | None  # of the last pipeline; None if it was not saved
+    flags: str  # the shell's `$-`; `-` if unknown, and always in fish
     cwd: str
-    """The shell's working directory."""
-    cwd_exists: bool
-    """Whether the path `cwd` still leads to the working directory."""
+    cwd_exists: bool  # the path `cwd` still leads to the working directory
 
 
 def parse_report(data: bytes, nonce: str) -> Report | None:
-    """Parse `data`, the contents of a report's file; return None if it is invalid.
-
-    A report is invalid if it is incomplete, if it has another nonce than `nonce`, or if a field
-    that should be a number is not one.
-    """
+    """Parse a report; None if it is incomplete, of another nonce, or has a wrong number."""
     if not (data.startswith(b"\0") and data.endswith(b"\0") and data.count(b"\0") == 2):
         return None
     fields = data[1:-1].decode("utf-8", "surrogateescape").split(" ", _FIELDS - 1)

@@ -35,51 +35,29 @@ from acpterm.terminal.text.stream import Beginning, TextView
 class Outcome(NamedTuple):
     """How a command ended. A field is None if its value is unknown."""
 
-    boundary: Literal["exact", "unknown"]
-    """Whether it is known exactly where the command's output begins and ends."""
+    boundary: Literal["exact", "unknown"]  # whether the output's begin and end are known
     exit_code: int | None
-    """The command's exit code."""
-    pipe_status: list[int] | None
-    """The exit code of each command of the last pipeline."""
-    cwd: str | None
-    """The shell's working directory after the command; None also if it no longer exists."""
-    detail: str
-    """Why the boundary is unknown, or that the directory no longer exists; otherwise empty."""
-    was_executed: bool = True
-    """False if the shell certainly has not executed the typed line."""
+    pipe_status: list[int] | None  # of the last pipeline
+    cwd: str | None  # afterwards; None also if it no longer exists
+    detail: str  # why it is unknown, or that the directory is gone
+    was_executed: bool = True  # False if the typed line certainly was not
 
 
 @dataclass
 class _Command:
     n: int
     text: TextView
-    position: int
-    """The position at which the output begins; until `has_begun`, where the line was typed."""
-    has_begun: bool = False
-    """Whether any mark C has arrived."""
-    has_own_begin: bool = False
-    """Whether a mark C with the number `n` has arrived."""
-    end: CommandMark | None = None
-    """The mark D with the number `n`; None until it arrives."""
-    prompt: CommandMark | None = None
-    """The mark of a prompt that was displayed although no D had arrived."""
-    lost: int = 0
-    """The number of bytes of output that were lost."""
+    position: int  # where the output begins; until `has_begun`, where the line was typed
+    has_begun: bool = False  # any mark C has arrived
+    has_own_begin: bool = False  # a mark C with the number `n` has arrived
+    end: CommandMark | None = None  # the mark D with the number `n`
+    prompt: CommandMark | None = None  # of a prompt although no D had arrived
+    lost: int = 0  # bytes of output
 
     def is_skipped(self, prompt: CommandMark) -> bool:
-        """Return whether the mark `prompt` shows that the shell has not run the typed line.
-
-        `n` is the number of this command. The caller passes as `prompt` a mark A, B or D with
-        another number. Return False in three cases:
-
-        - `prompt` is a mark D: only the marks A and B show that the shell displays a prompt.
-        - A mark C with the number `n` has arrived: the shell has run the line.
-        - `prompt` is a mark B, and no mark C with any number has arrived since the line was typed:
-          the shell also emits a B when a line is edited.
-
-        In all other cases return True: if the typed line had run, it would first have changed the
-        number in the shell's marks to `n`, but `prompt` still has another number.
-        """
+        """Return whether a mark with another number shows that the line was not run."""
+        # If it had run, it would first have changed the number. But a B also comes when a line is
+        # edited, and a D shows no prompt.
         return prompt.letter != "D" and (
             prompt.letter == "A" if not self.has_begun else not self.has_own_begin
         )
@@ -87,21 +65,13 @@ class _Command:
 
 @dataclass
 class Tracker:
-    """Tracks the commands of one shell.
-
-    The *current command* is the one that `expect` was last called for, even after it has ended.
-    `nonce` is the nonce in the shell's marks. Of each command's output, converted to text, at most
-    `output_bytes` bytes are retained.
-    """
+    """Tracks the commands of one shell; the current one is that of the last `expect`."""
 
     nonce: str
     output_bytes: int
-    at_prompt: bool = False
-    """Whether the shell displays its prompt: the mark B at the prompt's end has arrived."""
-    is_prompting: bool = False
-    """Whether the shell computes or displays its prompt: the mark A or B has arrived."""
-    is_user_running: bool = False
-    """Whether the shell runs a command that the user typed in an attached window."""
+    at_prompt: bool = False  # the mark B has arrived
+    is_prompting: bool = False  # the mark A or B has arrived
+    is_user_running: bool = False  # a command typed in an attached window
     _pid: int | None = None
     _command: _Command | None = None
     _scanner: CommandMarkScanner = field(init=False)
@@ -111,12 +81,11 @@ class Tracker:
 
     @property
     def position(self) -> int:
-        """The position just past the last byte of the shell's output that was fed or skipped."""
         return self._scanner.position
 
     @property
     def is_ready(self) -> bool:
-        """Whether the shell's report `ready` has arrived: the shell has read its rc files."""
+        """Whether the shell has read its rc files."""
         return self._pid is not None
 
     def set_ready(self, report: Report) -> None:
@@ -129,11 +98,10 @@ class Tracker:
         self._command = _Command(n, TextView(self.output_bytes), self.position)
 
     def feed(self, data: bytes) -> None:
-        """Process `data`, the shell's next output."""
         self._process(self._scanner.feed(data))
 
     def skip(self, lost: int) -> None:
-        """Skip the next `lost` bytes of the shell's output, which are no longer retained."""
+        """Skip output that is no longer retained."""
         self._process(self._scanner.skip(lost))
         if self._command and not self._command.end:
             self._command.lost += lost
@@ -176,12 +144,7 @@ class Tracker:
                 command.prompt = mark
 
     def outcome(self, report: Report | None, *, is_quiet: bool) -> Outcome | None:
-        """Return how the current command ended; None if it has not ended.
-
-        `report` is the shell's report of the command's end; None if there is none yet. `is_quiet`
-        is true if no output has arrived for some time. Raises `RuntimeError` if `expect` was never
-        called.
-        """
+        """Return how the current command ended; `is_quiet`: no output for some time."""
         command = self._command
         if command is None:
             raise RuntimeError("no command has begun")
@@ -209,12 +172,11 @@ class Tracker:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a mark C has arrived since `expect`: the shell executes the typed line."""
+        """Whether the shell executes the typed line."""
         return self._command is not None and self._command.has_begun
 
     @property
     def has_ended(self) -> bool:
-        """Whether the mark of the current command's end has arrived."""
         return self._command is not None and self._command.end is not None
 
     @property
@@ -224,37 +186,30 @@ class Tracker:
 
     @property
     def output_begin(self) -> int:
-        """The number of bytes (UTF-8) dropped from the beginning of the current command's output.
-
-        The bytes are those of the output converted to text; `output` is the text that is left.
-        """
+        """The bytes of text (UTF-8) dropped from the beginning of the output."""
         return self._command.text.dropped_bytes if self._command else 0
 
     @property
     def truncated(self) -> bool:
-        """Whether `output` is incomplete: its beginning was dropped, or bytes were lost."""
+        """Whether the beginning of `output` was dropped, or bytes were lost."""
         return self._command is not None and (
             self._command.text.truncated or self._command.lost > 0
         )
 
     @property
     def beginning(self) -> Beginning | None:
-        """The beginning of the output if it is truncated; None if it is not, or not known."""
+        """The beginning of the output if it is truncated, and known."""
         command = self._command
         return command.text.beginning() if command and self.truncated and not command.lost else None
 
     @property
     def lost(self) -> int:
-        """The number of bytes of the current command's output that were skipped by `skip`."""
+        """The bytes of the current command's output that were skipped by `skip`."""
         return self._command.lost if self._command else 0
 
     @property
     def span(self) -> tuple[int, int]:
-        """The positions at which the current command's output begins and ends.
-
-        Until the mark of the command's end has arrived, the second one is `Tracker.position`: the
-        end of the output so far. Before the first command, both are `Tracker.position`.
-        """
+        """The positions at which the current command's output begins and ends, so far."""
         if self._command is None:
             return self.position, self.position
         end = self._command.end

@@ -163,8 +163,5 @@ _END = '\n\n{ __acpterm_end "$?" "${pipestatus[@]}"; } >/dev/null 2>&1\n'
 
 
 def command_file(n: int, command: str, flags: str) -> str:
-    """Return the contents of the file of command `n`, whose text is `command`.
-
-    `flags` is the shell's last known ``$-``; the contents depend on its options `v` and `x`.
-    """
+    """Return the file of command `n`; it depends on `v` and `x` of the shell's ``$-``."""
     return posix.command_file(n, command, flags, _END)

@@ -1,31 +1,21 @@
 """The consumer of a terminal's ring, which feeds the text, the emulator and the timeline.
 
-There is one consumer per terminal. It consumes output in slices of at most `SLICE_BYTES` bytes,
-which take about `SLICE_S` seconds, and yields to the event loop after each slice. All consumers
-take turns by one lock, so requests are served between two slices, even if many programs print
-without pause.
+It consumes output in slices of at most `SLICE_BYTES` bytes, which take about `SLICE_S` seconds, and
+yields to the event loop after each. All consumers take turns by one lock, so requests are served
+between two slices, even if many programs print without pause.
 
 Only the consumer advances the ring, which makes output readable and gives the keeper room to write.
 All other readers have positions of their own, and may hold output (`SharedRing.hold`).
 
-The emulator replies to the program's queries. Each reply is typed only once: before it is typed,
-the ring's header records the position up to which queries are answered. After a take-over, the new
-worker consumes the retained output again, but types no replies to queries before that position.
+Take-over: before a reply to a query is typed, the ring's header records the position up to which
+queries are answered, so the next worker does not repeat it. A flag in the header is set while the
+emulator runs: a worker that finds it set knows that the old one crashed on this terminal's output,
+and uses no emulator. The emulator's state is stored in the keeper (`save`) before the output that
+follows the previous state is released; the next worker continues from it (`restore`). So its screen
+also has what was drawn before the oldest retained output.
 
-A flag in the ring's header is set while the emulator runs. A new worker that finds the flag set
-knows that the old worker crashed on this terminal's output, and uses no emulator for the terminal.
-
-States: *idle*, after requesting a wake-up from the keeper (`SharedRing.arm`); *behind*, while there
-is output to consume. `catch_up` consumes a small backlog at once, so that the answer to a request
-includes output that the program has already written.
-
-A new terminal size is applied to emulator and text at the position in the output at which it was
-set.
-
-The emulator's state is stored in the keeper (`save`) before the output that follows the previous
-state is released. The next worker's emulator continues from the state that was stored last
-(`restore`), and consumes the output that follows it again. So its screen also has what was drawn
-before the oldest retained output.
+States: *idle*, after requesting a wake-up from the keeper (`SharedRing.arm`); *behind*. `catch_up`
+consumes a small backlog at once, so that the answer to a request includes what is already written.
 """
 
 import time
@@ -59,37 +49,24 @@ _TRIM_BYTES: Final = 1024 * 1024
 
 
 class Turns:
-    """The lock by which the consumers of a worker take turns: while one holds it, the others wait.
-
-    Only `Consumer.catch_up` consumes output without holding the lock.
-    """
+    """The lock by which consumers take turns. Only `Consumer.catch_up` consumes without it."""
 
     def __init__(self) -> None:
         self._lock = trio.Lock()
 
     async def take(self, step: Callable[[], object]) -> None:
-        """Wait for the calling consumer's turn, and run `step` once. Always a checkpoint."""
         async with self._lock:
             step()
 
     async def take_until_done(self, step: Callable[[], bool]) -> None:
-        """Wait for the calling consumer's turn, and run `step` repeatedly until it returns False.
-
-        Between two runs other tasks may run, but no other consumer gets a turn until the last run
-        has ended.
-        """
+        """Run `step` until it returns False; other tasks run in between, but no consumer."""
         async with self._lock:
             while step():
                 await trio.lowlevel.checkpoint()
 
 
 class Consumer:
-    """Feeds the output in one terminal's ring to the text, the emulator and the timeline.
-
-    Calls `on_change` after each slice of output. `turns` is the lock by which the consumers of a
-    worker take turns; all of them get the same object. `save` is called with a position and the
-    emulator's state at this position, for the next worker.
-    """
+    """Feeds the output in one terminal's ring to the text, the emulator and the timeline."""
 
     __slots__ = (
         "_due",
@@ -139,22 +116,14 @@ class Consumer:
         self._on_change = self._save = _nothing
 
     def wake(self) -> None:
-        """Make `run` check the ring for new output."""
         self._wake.unpark_all()
 
     def resize(self, cols: int, rows: int, position: int) -> None:
-        """Apply a new terminal size to emulator, text and timeline, once `position` is reached.
-
-        `position` is reached when all output before it is consumed.
-        """
+        """Apply a new size once all output before `position` is consumed."""
         self._at(position, partial(self._resize, cols, rows))
 
     def restore(self, position: int, state: bytes, on_lost: Callable[[], None]) -> None:
-        """Give the emulator the `state` that was saved at `position`; empty if it is lost.
-
-        Calls `on_lost` if the emulator cannot continue from that state. Must be called before any
-        output is consumed.
-        """
+        """Give the emulator the state saved at `position`, before any output is consumed."""
         self._saved = position if state else 0
 
         def apply() -> None:
@@ -168,11 +137,7 @@ class Consumer:
         self._apply_due()
 
     def catch_up(self) -> bool:
-        """Consume output now: at most `SLICE_BYTES` bytes, in about `_CATCH_UP_S` seconds.
-
-        Returns whether all output is consumed, including output that the text view had stored
-        unprocessed.
-        """
+        """Consume a slice now; return whether all output is consumed and processed."""
         budget = SLICE_BYTES
         deadline = time.monotonic() + _CATCH_UP_S
         while self._ring.unread and budget > 0 and time.monotonic() < deadline:
@@ -182,10 +147,7 @@ class Consumer:
         return not self._ring.unread and not self._text.flush()
 
     async def caught_up(self) -> None:
-        """Wait until all output written to the ring before this call is consumed.
-
-        When the call returns, the text view has processed all output that it was fed.
-        """
+        """Wait until all output written before this call is consumed and processed."""
         await trio.lowlevel.checkpoint()
         target = self._ring.head
         while self._ring.position < target:
@@ -193,7 +155,6 @@ class Consumer:
         await self._turns.take_until_done(self._text.flush)
 
     async def run(self) -> None:
-        """Consume the ring until cancelled."""
         ring = self._ring
         while True:
             if not ring.unread and ring.arm():
@@ -202,11 +163,7 @@ class Consumer:
             await self._turns.take(self._slice)
 
     async def _wait(self) -> None:
-        """Wait for more output.
-
-        If the text view holds output that is not processed yet, or memory may be returned, wait at
-        most `_QUIET_S` seconds, and then do one piece of that work.
-        """
+        """Wait for more output; after a quiet time do a piece of the deferred work."""
         if not self._text.has_deferred and not self._may_trim:
             # No timeout: its cancel scope would take most of the memory of an idle terminal.
             await self._wake.park()
@@ -230,10 +187,7 @@ class Consumer:
         self._step(SLICE_BYTES)
 
     def _step(self, max_bytes: int) -> None:
-        """Consume at most `max_bytes` bytes of output; then apply the changes that are due.
-
-        Consumes no output after the position of the next change.
-        """
+        """Consume at most `max_bytes`, up to the next change that is due; then apply it."""
         if self._due:
             max_bytes = min(max_bytes, max(0, self._due[0][0] - self._ring.position))
         if self._text.redraws:
@@ -256,11 +210,10 @@ class Consumer:
         self._on_change()
 
     def _feed(self, data: bytes) -> int:
-        """Feed `data` to emulator, timeline and text, for about `SLICE_S` seconds at most.
+        """Feed `data` for about `SLICE_S` seconds; return the number of bytes fed.
 
-        Returns the number of bytes fed. If `data` does not begin with simple output, the text view
-        must first process all output that it has deferred. So this call processes one piece of the
-        deferred output. If more pieces are left, the call then returns 0 and feeds nothing.
+        Output that is not simple needs the text view to process all that it has deferred: one piece
+        a call, and 0 is returned while pieces are left.
         """
         is_worthwhile = len(data) >= _SIMPLE_MIN_BYTES or self._text.has_deferred
         simple = simple_output.find_end(data) if is_worthwhile else 0

@@ -63,11 +63,7 @@ class LineTooLongError(Exception):
 
 
 class Keyboard:
-    """The input of one terminal, written to the PTY's `master`.
-
-    When the first input is queued, `start` is called with an async function that types the queue.
-    `start` must run that function as a task. `input_bytes_max` is the maximum length of the queue.
-    """
+    """The input of one terminal; `start` starts the task that types what is queued."""
 
     def __init__(
         self,
@@ -95,22 +91,17 @@ class Keyboard:
         # The ranges of the emulator's replies in the queued input.
         self._replies: list[tuple[int, int]] = []
         self._passed_changed = trio.lowlevel.ParkingLot()
+        # When the PTY last took input, and the end of a line (`time.monotonic`).
         self.last_typed = 0.0
-        """The `time.monotonic` time at which the PTY last took input; 0 for never."""
         self.last_line = 0.0
-        """The `time.monotonic` time at which the PTY last took the end of a line; 0 for never."""
         #: Called synchronously with typed input. A listener must neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
     def type(self, data: bytes) -> int:
-        """Type `data`, now or as soon as the PTY has room.
+        """Type `data`, now or as soon as the PTY has room; return its end, for `wait`.
 
-        Returns the position of the end of `data` in the input. With this number, `wait` waits until
-        the PTY has taken `data`.
-
-        Raises `trio.ClosedResourceError` if the terminal is closed, `OSError` if the write to the
-        PTY fails, `InputFullError` if more than `input_bytes_max` bytes would be queued, and
-        `LineTooLongError` if the terminal's line discipline would drop a part of a line.
+        Raises `trio.ClosedResourceError`, `OSError` if the write fails, `InputFullError`, and
+        `LineTooLongError` if the line discipline would drop a part of a line.
         """
         if self._master.closed:
             raise trio.ClosedResourceError
@@ -129,11 +120,7 @@ class Keyboard:
         return self._put(data, mode)
 
     def reply(self, data: bytes) -> None:
-        """Type a reply of the emulator to a query of the program.
-
-        Drops the reply if more than `REPLY_BYTES_MAX` bytes of replies would be queued, if the
-        terminal is closed, or if the write to the PTY fails.
-        """
+        """Type a reply of the emulator, or drop it."""
         waiting = sum(end - max(begin, self._passed) for begin, end in self._replies)
         if self._master.closed or waiting + len(data) > REPLY_BYTES_MAX:
             return
@@ -167,10 +154,8 @@ class Keyboard:
     async def wait(self, typed: int) -> None:
         """Wait until the PTY has taken the input for which `type` returned `typed`.
 
-        If the wait is cancelled, the input is typed all the same. Raises
-        `InputInterruptedError` if the input is dropped for a character that sends a signal, and
-        `trio.ClosedResourceError` if it is dropped for another reason, or if the terminal is closed
-        before the PTY has taken the input.
+        If cancelled, the input is typed all the same. Raises `InputInterruptedError` if it was
+        dropped for a character that sends a signal, else `trio.ClosedResourceError`.
         """
         while self._passed < typed:
             if self._master.closed:
@@ -181,10 +166,7 @@ class Keyboard:
                 raise error
 
     def close(self) -> None:
-        """Drop the queued input and refuse new input. Idempotent.
-
-        Pending calls of `wait` raise `trio.ClosedResourceError`.
-        """
+        """Drop the queued input and refuse new input. Idempotent."""
         self._drop()
         self._start = _refuse
 
@@ -254,17 +236,15 @@ class Keyboard:
         return piece[: max(self._room, 0)]
 
     def _is_settled(self, unread: int) -> bool:
-        """Return whether the kernel has passed all that was typed to the line discipline.
-
-        Until then the number of `unread` bytes grows from one check to the next.
-        """
+        """Return whether the kernel has passed all that was typed to the line discipline."""
+        # Until then the number of unread bytes grows from one check to the next.
         now = time.monotonic()
         if self._checked is None or unread > self._checked[1]:
             self._checked = now, unread
         return now - self._checked[0] >= _ROOM_POLL_S
 
     def _without_replies(self, piece: bytes) -> bytes:
-        """Return `piece`, the input that the PTY has just taken, without the emulator's replies."""
+        """Return `piece`, which the PTY has just taken, without the emulator's replies."""
         at, end = self._passed, self._passed + len(piece)
         typed = []
         while self._replies and self._replies[0][0] < end:
@@ -284,7 +264,7 @@ class Keyboard:
 
 
 def _unfinished(mode: InputMode, line: int, data: bytes) -> int:
-    """Return the length of the unfinished line after `data`; `line` is the length before it."""
+    """Return the length of the unfinished line after `data`."""
     return 0 if mode.line_bytes_max is None else mode.line_lengths(line, data)[-1]
 
 

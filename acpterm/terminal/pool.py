@@ -1,15 +1,12 @@
 """All terminals of one worker: creating, adopting, running, ending and finding them.
 
-Ownership: `run` has one task per terminal, from `create` until the terminal is closed. The keeper
-owns the programs. The pool drops a terminal as soon as the terminal is released. The keeper drops
-the output of a released terminal once the terminal is closed; if `Terminal.retained` is true, it
-keeps the output until `forget` is called. A terminal's id contains a random number of 128 bits, so
-ids can be neither guessed nor repeated.
+`run` has one task per terminal, from `create` until the terminal is closed. The keeper owns the
+programs. The pool drops a terminal as soon as it is released. The keeper drops the output of a
+released terminal once it is closed; if `Terminal.retained` is true, not before `forget`. A
+terminal's id contains a random number of 128 bits, so ids can be neither guessed nor repeated.
 
-`create` raises `ShutDownError` while `run` is not running, and after a call of `shut_down` or
-`lose_keeper`. When `run` is cancelled, the processes of all terminals are killed without grace.
-When the keeper dies, all running terminals are ended. Programs whose exit the keeper had not
-reported get `EndedBy.LOST`.
+When `run` is cancelled, the processes of all terminals are killed without grace. When the keeper
+dies, all running terminals are ended; programs whose exit it had not reported get `EndedBy.LOST`.
 """
 
 import os
@@ -51,11 +48,7 @@ class ShutDownError(Exception):
 
 
 class Pool:
-    """The terminals of one worker. `terminals` has those that are not released, by their ids.
-
-    `keeper` spawns and owns the programs, and `trees` tracks their processes; the caller runs both.
-    `grace` is the seconds from SIGTERM to SIGKILL. `on_exit` is called with each exited terminal.
-    """
+    """The terminals of one worker; `terminals` has those that are not released, by id."""
 
     def __init__(
         self,
@@ -96,19 +89,15 @@ class Pool:
         limits: ResourceLimits = NO_LIMITS,
         strict: bool = True,
     ) -> Terminal:
-        """Start `program` on a new terminal with the parameters `spec`, and return the terminal.
+        """Start `program` on a new terminal, and return the terminal.
 
-        The id of the terminal is added to the program's environment. `record` is the terminal's
-        state for the next worker, which the keeper stores in the same step in which it starts the
-        program. `limits` apply to the terminal's programs. If this system cannot enforce a limit
-        and `strict` is true, nothing is started and `LimitError` is raised. If `strict` is false,
-        the program is started all the same; the limit is logged as a warning, and listed in the
-        terminal's `enforcement`.
+        `record` is the terminal's state for the next worker, which the keeper stores in the same
+        step. If this system cannot enforce one of `limits`: with `strict`, raises `LimitError` and
+        starts nothing; otherwise lists it in the terminal's `enforcement`.
 
         If the program cannot be found or run, the terminal prints a message, and its program exits
         with 127 or 126. Raises `OSError` if the system has no PTY, process or descriptor left,
-        `ShutDownError` if the pool does not run or is shut down, and `KeeperLostError` if the
-        keeper dies. If `create` is cancelled, no process keeps running.
+        `ShutDownError` and `KeeperLostError`. If cancelled, no process keeps running.
         """
         if self._closing or self._nursery is None:
             raise ShutDownError(_SHUT_DOWN)
@@ -146,10 +135,8 @@ class Pool:
         return terminal
 
     async def wait_created(self, name: str) -> None:
-        """Wait while `create` is creating the terminal with the id `name`.
-
-        When this returns, the task that called `create` has also run up to its next checkpoint.
-        """
+        """Wait while `create` is creating the terminal with the id `name`."""
+        # Then its caller has also run up to its next checkpoint.
         if (created := self._created.get(name)) is not None:
             await created.wait()
 
@@ -160,18 +147,17 @@ class Pool:
         spec: TerminalSpec,
         limits: ResourceLimits = NO_LIMITS,
     ) -> Terminal:
-        """Return a `Terminal` with the parameters `spec`, for a terminal of an earlier worker.
+        """Return a `Terminal` for a terminal of an earlier worker.
 
-        `found` is what the keeper knows about the terminal, and `tree` tracks the processes.
-        `limits` are set again on the control group, if any. Text and screen are rebuilt from the
-        retained output. Raises `OSError` or `RingError` if the ring cannot be mapped.
+        Text and screen are rebuilt from the retained output, and `limits` set again. Raises
+        `OSError` or `RingError` if the ring cannot be mapped.
         """
         pty = found.master, found.ring, "adopted", found.session
         spawned = Spawned(found.name, found.pid, found.started, *pty)
         enforcement = self._trees.enforce_again(found.name, limits)
         terminal = self._make(spawned, tree, spec, enforcement, adopted=True)
         self._keeper.watch(found.name, terminal)
-        self._supervise(terminal, spec.lifetime)
+        self._supervise(terminal)
         if found.exit is not None:
             terminal.exited(found.exit)
         if found.closed_end is not None:
@@ -179,10 +165,7 @@ class Pool:
         return terminal
 
     def release(self, terminal: Terminal, by: EndedBy) -> None:
-        """Remove `terminal` from the pool, and begin to end its processes. Idempotent.
-
-        `by` is reported as what ended the program, unless another cause came first.
-        """
+        """Remove `terminal` from the pool, and begin to end its processes. Idempotent."""
         self.terminals.pop(terminal.id, None)
         terminal.release(by)
         if terminal.is_closed and not terminal.retained:
@@ -218,7 +201,7 @@ class Pool:
     ) -> Terminal:
         terminal = self._make(spawned, tree, spec, enforcement, adopted=False)
         tree.started(spawned.pid, spawned.started, spawned.session)
-        self._supervise(terminal, spec.lifetime)
+        self._supervise(terminal)
         if self._closing:
             self.release(terminal, EndedBy.DISCONNECT)
         return terminal
@@ -242,22 +225,15 @@ class Pool:
                 adopted=adopted,
             )
             terminal = Terminal(
-                spawned.name,
-                spawned.pid,
+                spawned,
+                spec,
                 keeper=self._keeper,
                 master=master,
                 ring=ring,
                 tree=tree,
                 turns=self._turns,
-                size=spec.size,
-                limit=spec.limit,
-                view=spec.view,
-                created_time=spec.created_time,
-                started_at=spec.started_at,
-                lifetime_cause=spec.lifetime_cause,
                 enforcement=enforcement,
                 on_exit=self._on_exit,
-                remote=spec.remote,
             )
         except BaseException:
             master.close()
@@ -270,13 +246,13 @@ class Pool:
         self._running.add(terminal)
         return terminal
 
-    def _supervise(self, terminal: Terminal, lifetime: float) -> None:
+    def _supervise(self, terminal: Terminal) -> None:
         assert self._nursery is not None  # noqa: S101  checked by the callers
-        self._nursery.start_soon(self._run, terminal, lifetime)
+        self._nursery.start_soon(self._run, terminal)
 
-    async def _run(self, terminal: Terminal, lifetime: float) -> None:
+    async def _run(self, terminal: Terminal) -> None:
         try:
-            await terminal.run(grace=self._grace, lifetime=lifetime)
+            await terminal.run(grace=self._grace)
         except* Exception as errors:  # noqa: BLE001  a bug in one terminal must not end the others
             # `Terminal.run` has killed the program without grace.
             _log.error("a terminal failed", terminal=terminal.id, exc_info=errors)
@@ -287,7 +263,6 @@ class Pool:
 
 
 def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> None:
-    """Log each error in `enforcement.unenforced`; if `strict`, raise the first one instead."""
     if strict and enforcement.unenforced:
         raise enforcement.unenforced[0]
     for error in enforcement.unenforced:
@@ -295,7 +270,7 @@ def _report_unenforced(name: str, enforcement: Enforcement, *, strict: bool) -> 
 
 
 async def _discard(tree: ProcessTree) -> None:
-    """Kill the processes of a terminal after a failed or cancelled `create`; close its tree."""
+    """Kill the processes of a terminal after a failed or cancelled `create`."""
     with trio.CancelScope(shield=True):
         with trio.move_on_after(_DISCARD_TIMEOUT_S):
             await tree.kill()

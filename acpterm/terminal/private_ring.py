@@ -28,11 +28,9 @@ class Slice(NamedTuple):
 
 
 def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int, int]:
-    """Return the position of the first byte that a read of a ring returns, and the number of bytes.
+    """Return the position at which a read begins, and how many bytes it returns.
 
-    The read requests at most `max_bytes` (None: all) from position `since` on, and the ring retains
-    the bytes from position `start` to `end`. Raises `ValueError` if `since` is negative or after
-    `end`, or if `max_bytes` is negative.
+    Raises `ValueError` if `since` is negative or after `end`, or if `max_bytes` is negative.
     """
     if not 0 <= since <= end:
         raise ValueError(f"no such position: {since}; the stream is at 0 to {end}")
@@ -44,10 +42,7 @@ def bounds(since: int, max_bytes: int | None, start: int, end: int) -> tuple[int
 
 
 class PrivateRing:
-    """The last `capacity` bytes of a stream. Raises `ValueError` if `capacity` is negative.
-
-    With capacity 0, no bytes are retained, and only the positions grow.
-    """
+    """The last `capacity` bytes of a stream; with capacity 0 only the positions grow."""
 
     __slots__ = ("_buffer", "_end", "capacity")
 
@@ -60,16 +55,13 @@ class PrivateRing:
 
     @property
     def start(self) -> int:
-        """The position of the oldest retained byte; equal to `end` if no byte is retained."""
         return max(0, self._end - self.capacity)
 
     @property
     def end(self) -> int:
-        """The position that the next byte written will have."""
         return self._end
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data`, dropping the oldest bytes beyond the capacity."""
         written = len(data)
         buffer, capacity = self._buffer, self.capacity
         if self._end + written <= capacity:
@@ -94,10 +86,7 @@ class PrivateRing:
             target[: kept - first] = tail[first:]
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return the retained bytes from position `since` on: at most `max_bytes`; None for all.
-
-        Raises `ValueError` if `since` is negative or after `end`, or if `max_bytes` is negative.
-        """
+        """Return the retained bytes from position `since` on. Raises `ValueError` as `bounds`."""
         position, length = bounds(since, max_bytes, self.start, self._end)
         return Slice(self._copy(position, length), position, position - since)
 

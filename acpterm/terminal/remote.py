@@ -19,18 +19,14 @@ class RemoteExit(NamedTuple):
     """How a remote program ended. Exactly one of `code` and `signal` is None."""
 
     code: int | None
-    """The exit code, 0 to 255."""
-    signal: str | None
-    """The signal's name, such as `SIGTERM`."""
-    ended_by: EndedBy | None = None
-    """What ended the program on its host, such as the cluster; None if it ended by itself, or was
-    ended by this daemon."""
+    signal: str | None  # such as `SIGTERM`
+    ended_by: EndedBy | None = None  # such as the cluster; None: by itself, or by this daemon
 
 
 class RemoteProgram(Protocol):
     """A program on another host, and its *client*: the local program on the PTY, such as `ssh`.
 
-    No method raises. All methods except `follow` return in a bounded time.
+    No method raises. All but `follow` return in a bounded time.
     """
 
     @property
@@ -45,16 +41,14 @@ class RemoteProgram(Protocol):
     def answers_queries(self) -> bool:
         """Whether a terminal on the other host answers the program's queries.
 
-        Queries are escape sequences that request a reply of the terminal. If the result is True,
-        the emulator on this host must not reply to queries.
+        Then the emulator on this host must not.
         """
 
     async def follow(self, changed: Callable[[], object]) -> None:
         """Call `changed` after each change of `host` or `is_queued`; return once the program ends.
 
-        After the return, the caller kills the client if the client keeps running. An implementation
-        whose client always ends by itself when the program ends need not return: it may wait until
-        the caller cancels it.
+        The caller then kills a client that keeps running. If the client always ends by itself, this
+        need not return before it is cancelled.
         """
 
     async def end(self, grace: float) -> bool:
@@ -64,14 +58,11 @@ class RemoteProgram(Protocol):
         """
 
     async def signal(self, number: int) -> bool:
-        """Send the signal `number` to the foreground process group on the other host.
-
-        Returns whether the signal was sent.
-        """
+        """Signal the foreground group on the other host; return whether it was sent."""
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; queries the other host if needed.
+        """Return how the program ended; asks the other host if needed.
 
-        `code` and `signal` are the exit status of the program's client; one of them is None. If the
-        program's own exit status is unknown, `ended_by` of the result usually is `LOST`.
+        `code` and `signal` are the client's exit status. Without the program's own, `ended_by` is
+        `LOST`.
         """

@@ -37,11 +37,7 @@ _TRIM_MIN_BYTES: Final = 64 * 1024
 
 
 class EmulatorMark:
-    """A context manager that sets a flag in a ring's header while the emulator runs.
-
-    A new worker that finds the flag set continues the terminal without an emulator, since the
-    emulator has probably crashed the previous worker.
-    """
+    """Sets the flag in the ring's header while the emulator runs."""
 
     __slots__ = ("_header",)
 
@@ -56,13 +52,11 @@ class EmulatorMark:
 
 
 class SharedRing:
-    """The worker's end of one ring file: consumes output, and makes consumed output readable.
+    """The worker's end of one ring file.
 
-    `fd` is a descriptor of the ring file, which is mapped; the caller still owns the descriptor.
-    `retained` is the number of consumed bytes that stay readable. `arm` is called with the file's
-    header to request a wake-up from the keeper. `on_room` is called when the ring has room again
-    after the keeper had stopped reading the PTY for lack of room. `adopted` is true if an earlier
-    worker has consumed from the file: the output that it had not released is then consumed again.
+    The caller keeps `fd`. `retained` consumed bytes stay readable. `arm` requests a wake-up from
+    the keeper, given the header; `on_room` tells it of room after it had stopped reading for lack
+    of it. `adopted`: an earlier worker has consumed from the file.
     """
 
     __slots__ = (
@@ -125,30 +119,23 @@ class SharedRing:
 
     @property
     def written_at(self) -> float | None:
-        """The time of the keeper's last write (`time.monotonic`); None if it is not known."""
+        """The `time.monotonic` time of the keeper's last write."""
         return self._header[layout.WRITTEN_AT] / 1e6 or None
 
     @property
     def unread(self) -> int:
-        """The number of bytes that the keeper has written and that are not consumed yet."""
+        """The number of bytes written and not consumed."""
         return int(self._header[layout.HEAD]) - self.position
 
     @property
     def has_unread(self) -> bool:
-        """Whether there is unread output, or the keeper is about to write some.
-
-        A keeper that is about to write has already read output from the PTY, or is reading it.
-        """
+        """Whether there is unread output, or the keeper has it in its hands."""
         # Read RESERVED before `head`: if a write ends between the two reads, they differ.
         reserved = int(self._header[layout.RESERVED])
         return reserved != self.head or self.unread > 0
 
     def peek(self, max_bytes: int) -> bytes:
-        """Return the next bytes to consume, at most `max_bytes`.
-
-        The returned bytes are either all before the position `replied_until` or all after it.
-        Earlier workers have answered all queries before this position, and none after it.
-        """
+        """Return the next bytes to consume: all before `replied_until`, or all after it."""
         if self.position < self.replied_until:
             max_bytes = min(max_bytes, self.replied_until - self.position)
         data = self._copy(self.position, min(max_bytes, self.unread))
@@ -156,10 +143,7 @@ class SharedRing:
         return data
 
     def advance(self, count: int) -> None:
-        """Record the next `count` bytes as consumed, and release the oldest consumed bytes.
-
-        The last `retained` consumed bytes, and bytes that a reader holds, are not released.
-        """
+        """Consume the next `count` bytes, and release the oldest that nobody keeps."""
         self.position += count
         if self._header[layout.REPLIED] > self.position >= self.replied_until:
             # `claim_reply` has recorded all queries in the peeked bytes as answered, but not all of
@@ -168,70 +152,49 @@ class SharedRing:
         self._release()
 
     def give_back_room(self) -> None:
-        """Return the memory of released bytes to the system.
-
-        Must not be called before the keeper has written its last byte.
-        """
+        """Return the memory of released bytes, once the keeper writes no more."""
         if self.position > _TRIM_MIN_BYTES:
             self._file.release_free_pages()
 
     def arm(self) -> bool:
-        """Request a wake-up at the keeper's next write; return whether to wait for the wake-up.
-
-        False means that there is unread output, which the caller must consume instead.
-        """
+        """Request a wake-up at the next write; False if there is unread output already."""
         self._arm(self._header)
         return int(self._header[layout.HEAD]) == self.position
 
     def encode_input(self, data: bytes) -> bytes:
-        """Return `data`, input in UTF-8, in the encoding of the program's output."""
+        """Return UTF-8 input in the encoding of the program's output."""
         return encode_input(data, self._header[layout.ENCODING])
 
     @property
     def emulator_mark(self) -> EmulatorMark:
-        """A reusable context manager that sets a flag in the header while the emulator runs."""
         return EmulatorMark(self._header)
 
     @property
     def has_emulator_mark(self) -> bool:
-        """Whether the flag that `emulator_mark` sets is still set from an earlier worker.
+        """Whether an earlier worker crashed, or several were killed, while the emulator ran.
 
-        When a worker has ended while the flag was set, the keeper clears the flag, except in two
-        cases: that worker crashed, or several workers were killed while the flag was set.
+        The keeper clears the flag after any other end of a worker.
         """
         return bool(self._header[layout.EMULATOR])
 
     def claim_reply(self) -> bool:
-        """Return whether to reply to a query in the bytes that `peek` returned last.
-
-        If the result is True, the reply is recorded as sent, so a later worker does not repeat it.
-        Returns False if an earlier worker has answered the query.
-        """
+        """Return whether to answer a query in the bytes peeked last, and record it."""
         if self.position < self.replied_until:
             return False
         self._header[layout.REPLIED] = self._peeked
         return True
 
     def hold(self, reader: object, position: int) -> None:
-        """Keep the bytes from `position` on readable, even if they are more than `retained` bytes.
-
-        Bytes that are already released stay released. The hold lasts until the next call of `hold`
-        or `let_go` for the same `reader`, which is any hashable object.
-        """
+        """Keep the bytes from `position` on readable, until the next `hold` or `let_go`."""
         self._holds[reader] = position
         self._release()
 
     def let_go(self, reader: object) -> None:
-        """End the hold of `reader`: release bytes that only this reader held. Idempotent."""
         if self._holds.pop(reader, None) is not None:
             self._release()
 
     def read(self, since: int, max_bytes: int | None = None) -> Slice:
-        """Return the readable bytes from position `since` on: at most `max_bytes`; None for all.
-
-        Raises `ValueError` if `since` is negative or after `end` (the position just past the last
-        readable byte), or if `max_bytes` is negative.
-        """
+        """Return the readable bytes from `since` on. Raises `ValueError` as `bounds`."""
         position, length = bounds(since, max_bytes, self.start, self.end)
         return Slice(self._copy(position, length), position, position - since)
 

@@ -9,51 +9,29 @@ from acpterm.pty.limits import Cause
 class EndedBy(enum.StrEnum):
     """What ended a terminal's program."""
 
-    EXITED = "exited"
-    """The program ended by itself, or by a signal that this daemon did not send."""
-    AGENT = "agent"
-    """The agent killed or released the terminal."""
+    EXITED = "exited"  # by itself, or by a signal that this daemon did not send
+    AGENT = "agent"  # the agent killed or released the terminal
     USER = "user"
-    """The user killed or released the terminal."""
-    TIMEOUT = "timeout"
-    """The program's lifetime expired. The terminal's creator or a limit had set the lifetime."""
-    IDLE = "idle"
-    """There was neither output nor input for longer than a limit allows."""
-    LIMIT = "limit"
-    """The program used more of a resource than a limit allows."""
-    LOST = "lost"
-    """The exit status was lost: with the keeper, or with the connection to another host."""
-    NODE_FAILURE = "node_failure"
-    """The program ran on a node of a cluster, and the node failed."""
-    TIME_LIMIT = "time_limit"
-    """The time limit of the cluster's job expired."""
-    PREEMPTED = "preempted"
-    """The cluster took the job's resources for another job."""
-    CANCELLED = "cancelled"
-    """An administrator, or the user with a command of the cluster, cancelled the job."""
-    NOT_STARTED = "not_started"
-    """The cluster refused to run the program."""
-    DISCONNECT = "disconnect"
-    """The agent's connection that owned the terminal ended, or the daemon ended."""
+    TIMEOUT = "timeout"  # the lifetime that the creator or a limit had set
+    IDLE = "idle"  # neither output nor input for longer than a limit allows
+    LIMIT = "limit"  # more of a resource than a limit allows
+    LOST = "lost"  # the status was lost with the keeper, or with the connection to another host
+    NODE_FAILURE = "node_failure"  # of a cluster
+    TIME_LIMIT = "time_limit"  # of the cluster's job
+    PREEMPTED = "preempted"  # the cluster gave the resources to another job
+    CANCELLED = "cancelled"  # by an administrator, or by the user with a command of the cluster
+    NOT_STARTED = "not_started"  # the cluster refused to run it
+    DISCONNECT = "disconnect"  # the owning agent's connection ended, or the daemon
 
 
 class ExitStatus(NamedTuple):
     """How a program ended. Exactly one of `code` and `signal` is None."""
 
-    code: int | None
-    """The exit code, 0 to 255; None if a signal ended the program."""
-    signal: str | None
-    """The signal's name, such as `SIGTERM`; None if the program exited."""
+    code: int | None  # 0 to 255
+    signal: str | None  # such as `SIGTERM`
     ended_by: EndedBy
-    """What ended the program."""
-    wall: float
-    """Seconds from the program's start to its end."""
-    cpu: float
-    """CPU time in seconds of the program and the children that it waited for; NaN if the program
-    ran on another host."""
-    max_rss: int
-    """Peak resident memory in bytes, of the program or a child that it waited for; 0 if unknown."""
-    cause: Cause | None = None
-    """The limit that ended the program; None unless a limit did."""
-    host: str | None = None
-    """The name of the other host on which the program ran; None for this host, or if unknown."""
+    wall: float  # seconds
+    cpu: float  # seconds, with children that were waited for; NaN on another host
+    max_rss: int  # peak bytes, of the program or a child; 0 if unknown
+    cause: Cause | None = None  # the limit that ended the program
+    host: str | None = None  # the other host on which it ran

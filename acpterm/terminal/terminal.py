@@ -1,20 +1,15 @@
 """One terminal: a program on its PTY, its output, and its exit status.
 
-Longer than 300 lines because the exit status is decided here, from events in any order: the
-keeper's reports, the consumer's progress, a kill, the lifetime, the end of a program on another
-host, and the keeper's death. Moving the handling of one event elsewhere would divide that decision.
-
 States, in order; none is entered twice:
 
     running ──program reaped, its output consumed──▶ exited ──tree ended, PTY closed──▶ closed
 
-The flag *released* is independent of these states. It means that the pool has dropped the terminal,
-and that the remaining processes are being ended.
+The flag *released* is independent of these: the pool has dropped the terminal, and the remaining
+processes are being ended.
 
 - *running*: the keeper reads the PTY into the ring, and the consumer consumes the ring.
 - *exited*: the keeper has drained the PTY and reaped the program, and everything that the program
-  wrote is consumed: `exit` is set. Background processes may keep writing; their output is consumed
-  as well.
+  wrote is consumed: `exit` is set. Background processes may keep writing.
 - *closed*: all processes of the tree have ended and the PTY is closed. The output stays readable.
 
 The keeper reports two events, in this order: the program's exit, with the position at which the
@@ -22,11 +17,11 @@ program's output ends; and that no process has the PTY open, with the position a
 ends. Each report takes effect once all output before the reported position is consumed.
 
 Ownership: the keeper owns the program's process and the ring file. From the terminal's start to its
-end, `run` owns the process tree, the tasks, and this process's duplicate of the descriptor of the
-PTY's master. Cancelling `run` kills the tree without grace and closes everything.
+end, `run` owns the process tree, the tasks, and this process's duplicate of the PTY's master.
+Cancelling `run` kills the tree without grace and closes everything.
 
 If the program is *remote* (runs on another host), the process on the PTY is its *client*, such as
-`ssh`: a local program that passes on input and output (see `remote`).
+`ssh` (see `remote`).
 """
 
 import contextlib
@@ -40,7 +35,7 @@ from typing import Final
 import trio
 
 from acpterm.keeper.client import KeeperClient
-from acpterm.keeper.reports import UNKNOWN, ExitReport
+from acpterm.keeper.reports import UNKNOWN, ExitReport, Spawned
 from acpterm.pty import processes
 from acpterm.pty.background import NO_BACKGROUND, Background, beside, describe
 from acpterm.pty.input_wait.detect import Stopped
@@ -53,6 +48,7 @@ from acpterm.terminal.consumer import Consumer, Turns
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.shared_ring import SharedRing
+from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.text.stream import TextView
 from acpterm.terminal.timeline import Sample, Timeline
@@ -77,18 +73,7 @@ _REPAINT_S: Final = 0.1
 
 
 class Terminal:
-    """A terminal, created and run by `Pool.create` or `Pool.adopt`.
-
-    `name` is the terminal's id, and `pid` the program's pid. `tree` tracks all processes that come
-    from the program. `turns` is the lock that all consumers of the worker share. `limit` is the
-    maximum length of the text in bytes, and `size` the columns and rows. `view` is the form in
-    which the creator reads the output: `text`, `raw` or `screen`. `created_time` and `started_at`
-    are the time of creation, in seconds since 1970 and in seconds since boot. If they are None, the
-    current time is used. `lifetime_cause` is the limit from which the `lifetime` passed to `run`
-    comes; None if it comes from no limit. `enforcement` has the limits of the terminal's programs;
-    None if they have no limits. `remote` is the program if it runs on another host, else None.
-    `on_exit` is called once, with the terminal, right after `exit` is set.
-    """
+    """A terminal, created and run by `Pool.create` or `Pool.adopt`."""
 
     # With this many attributes, a dictionary would take 1 KiB more per terminal.
     __slots__ = (
@@ -103,13 +88,13 @@ class Terminal:
         "_exited",
         "_keeper",
         "_lifetime",
-        "_lifetime_cause",
         "_master",
         "_nursery",
         "_on_exit",
         "_output_ended",
         "_pid",
         "_report",
+        "_spec",
         "_tree",
         "_unlimited",
         "cols",
@@ -133,31 +118,26 @@ class Terminal:
 
     def __init__(
         self,
-        name: str,
-        pid: int,
+        spawned: Spawned,
+        spec: TerminalSpec,
         *,
         keeper: KeeperClient,
         master: Master,
         ring: SharedRing,
         tree: ProcessTree,
         turns: Turns,
-        size: tuple[int, int],
-        limit: int,
-        view: str,
-        created_time: float | None = None,
-        started_at: float | None = None,
-        lifetime_cause: Cause | None = None,
-        enforcement: Enforcement | None = None,
-        remote: RemoteProgram | None = None,
+        enforcement: Enforcement | None,
         on_exit: "Callable[[Terminal], object]",
     ) -> None:
-        self.id: Final = name
-        self.limit: Final = limit
-        self.view: Final = view
+        size = spec.size
+        self.id: Final = spawned.name
+        self.limit: Final = spec.limit
+        self.view: Final = spec.view
+        self._spec: Final = spec
         #: The limits of the terminal's programs; None if they have no limits.
         self.enforcement: Final = enforcement
         self.ring: Final = ring
-        self.text: Final = TextView(limit, size=size, truncated=ring.position > 0)
+        self.text: Final = TextView(spec.limit, size=size, truncated=ring.position > 0)
         self.exit: ExitStatus | None = None
         self.released = False
         #: Whether the keeper retains the output after the terminal is released and closed.
@@ -167,17 +147,17 @@ class Terminal:
         self._keeper: Final = keeper
         self._master: Final = master
         self._tree: Final = tree
-        self._pid: Final = pid
-        #: The program, if it runs on another host; otherwise None.
-        self.remote: Final = remote
+        self._pid: Final = spawned.pid
+        #: The program, if it runs on another host.
+        self.remote: Final = spec.remote
         self._nursery: trio.Nursery | None = None
         # Tasks that were requested before `run` was called, which starts them.
         self._early: list[Callable[[], Awaitable[None]]] = []
         boot = processes.now()
         #: When the terminal was created, on the clock since boot (`pty.processes.now`).
-        self.started_at: Final = boot if started_at is None else started_at
+        self.started_at: Final = boot if spec.started_at is None else spec.started_at
         #: When the terminal was created, in seconds since 1970, for display.
-        self.started: Final = time.time() if created_time is None else created_time
+        self.started: Final = time.time() if spec.created_time is None else spec.created_time
         monotonic = time.monotonic()
         self.timeline: Final = Timeline(
             monotonic - (boot - self.started_at),
@@ -187,7 +167,7 @@ class Terminal:
             known_from=ring.restored_end,
             last=ring.written_at if ring.restored_end else None,
         )
-        is_answered = remote is not None and remote.answers_queries
+        is_answered = spec.remote is not None and spec.remote.answers_queries
         on_reply = None if is_answered else _Replies(ring, self.keyboard)
         self.emulator: Final = (
             BrokenEmulator(*size)
@@ -201,7 +181,7 @@ class Terminal:
             self.timeline,
             turns=turns,
             on_change=self._after_consuming,
-            save=partial(keeper.put_screen, name),
+            save=partial(keeper.put_screen, self.id),
         )
         self._report: ExitReport | None = None
         self._closed_at = math.inf
@@ -213,7 +193,6 @@ class Terminal:
         self._cause: Cause | None = None
         self._changed = trio.lowlevel.ParkingLot()
         self._lifetime = trio.CancelScope()
-        self._lifetime_cause: Final = lifetime_cause
         self._unlimited = False
         self._on_exit: Callable[[Terminal], object] = on_exit
         if ring.restored_end:
@@ -223,11 +202,8 @@ class Terminal:
 
     @property
     def output_closed(self) -> bool:
-        """Whether the program has exited and the output is complete.
-
-        The output is complete once all of it is consumed and no process has the PTY open any more,
-        or once the worker has closed the PTY.
-        """
+        """Whether the program has exited, and no more output will come."""
+        # Also if the worker has closed the PTY, while other processes have it open.
         return self.exit is not None and (self._output_ended or self._master.closed)
 
     @property
@@ -242,22 +218,19 @@ class Terminal:
 
     @property
     def retained_bytes(self) -> int:
-        """The number of bytes of output in memory: raw output in the ring, and text."""
+        """The number of bytes of output in memory."""
         return self.ring.end - self.ring.start + self.text.retained_bytes
 
     def catch_up(self) -> bool:
-        """Consume at most 64 KiB of output now; return whether all output is consumed.
-
-        To consume all output, wait for `caught_up`.
-        """
+        """Consume at most 64 KiB of output now; return whether all is consumed."""
         return self._consumer.catch_up()
 
     async def caught_up(self) -> None:
-        """Wait until the text and the screen include all output written before this call."""
+        """Wait until text and screen include all output written before this call."""
         await self._consumer.caught_up()
 
     async def wait_exited(self) -> ExitStatus:
-        """Wait until the program has ended and all its output is readable; return its status."""
+        """Wait until the program has ended and all its output is readable."""
         await self._exited.wait()
         assert self.exit is not None  # noqa: S101  set before the event, for the type checker
         return self.exit
@@ -270,14 +243,13 @@ class Terminal:
         return status
 
     async def wait_output_closed(self) -> None:
-        """Wait until the program has exited and the output is complete (see `output_closed`)."""
         while not self.output_closed:
             await self.wait_changed()
 
     def has_background(self) -> bool | None:
-        """Return whether processes run on after the program has exited.
+        """Return whether processes run on after the exit; None if only `background` can tell.
 
-        None if only `background` can tell. Raises `OSError` if the processes cannot be read.
+        Raises `OSError` if the processes cannot be read.
         """
         if self.exit is None or self.is_closed:
             return False
@@ -285,11 +257,10 @@ class Terminal:
         return None if is_empty is None else not is_empty
 
     async def background(self) -> Background | None:
-        """Describe the processes that run on, except those that are just ending.
+        """Describe the processes that run on; None if all are just ending.
 
-        While the program runs, these are the processes that do not belong to the foreground process
-        group, and are no ancestors of it. None if all are just ending. Raises `OSError` if the
-        processes cannot be read.
+        While the program runs: those beside the foreground group and its ancestors. Raises
+        `OSError`.
         """
         members = await self._tree.members()
         if self.exit is None:
@@ -299,14 +270,10 @@ class Terminal:
         return await describe(members)
 
     async def wait_closed(self) -> None:
-        """Wait until all processes have ended and all descriptors are closed."""
         await self._closed.wait()
 
     async def wait_changed(self) -> None:
-        """Wait for a change after this call, or for a call of `notify`.
-
-        Changes are consumed output, a new size, the exit and the close.
-        """
+        """Wait for the next change: output consumed, size, exit, close, or `notify`."""
         await self._changed.park()
 
     def notify(self) -> None:
@@ -314,31 +281,25 @@ class Terminal:
         self._changed.unpark_all()
 
     def kill(self, by: EndedBy, cause: Cause | None = None) -> None:
-        """Begin to end the whole process tree. Returns at once. Idempotent.
+        """Begin to end the whole process tree, and return at once. Idempotent.
 
-        The `by` of the first call is reported as what ended the program, unless the program had
-        exited before. `cause` is the limit because of which the program is killed; None if there
-        is another reason.
+        The first `by` is reported as what ended the program, with the limit `cause`, if one did.
         """
         if self.exit is None and not self._ending.is_set() and self._report is None:
             self._ended_by, self._cause = by, cause
         self._ending.set()
 
     def cancel_lifetime(self) -> None:
-        """Remove the limit on the program's lifetime."""
         self._unlimited = True
         self._lifetime.deadline = math.inf
 
     def release(self, by: EndedBy) -> None:
-        """Mark the terminal as released, and begin to end its processes. Idempotent.
-
-        `by` is reported as what ended the program, unless another cause came first.
-        """
+        """Mark the terminal as released, and begin to end its processes. Idempotent."""
         self.released = True
         self.kill(by)
 
     def resize(self, cols: int, rows: int) -> None:
-        """Set the terminal size; raise `trio.ClosedResourceError` if the PTY is closed."""
+        """Set the terminal size. Raises `trio.ClosedResourceError`."""
         if self._master.closed:
             raise trio.ClosedResourceError
         # Read the position first: before `resize` returns, the program may have redrawn.
@@ -365,11 +326,9 @@ class Terminal:
         return self.exit is None and self.remote is not None and self.remote.is_queued
 
     def waiting_process(self) -> int | None:
-        """Return the pid of a process that waits for input, 0 for none, None if that is unknown.
-
-        Returns 0 while some output is not consumed: a client that is notified that the program
-        waits must be able to read all output that the program wrote before it waited.
-        """
+        """Return the pid of a process that waits for input, 0 for none, None if unknown."""
+        # 0 while output is not consumed: a client that is told that the program waits must be able
+        # to read all that it wrote before.
         if self.remote is not None:
             return None
         last_output = self.timeline.last or self.timeline.start
@@ -380,25 +339,19 @@ class Terminal:
         return pid
 
     def stopped_program(self) -> Stopped | None:
-        """Return the program that was stopped; None if there is none."""
         return None if self.remote is not None else self._master.stopped_program()
 
     def signal(self, number: int) -> bool:
-        """Send the signal `number` to the PTY's foreground process group.
-
-        Returns whether it was sent: False if the PTY is closed or has no foreground process group.
-        Does not reach a program on another host: use `remote` for that.
-        """
+        """Signal the PTY's foreground group, of this host; return whether it was sent."""
         return not self._master.closed and self._master.signal_foreground(number)
 
     # Reports of the keeper; see `keeper.reports.TerminalEvents`
 
     def wake(self) -> None:
-        """Wake the consumer: the keeper has written to the ring."""
         self._consumer.wake()
 
     def exited(self, report: ExitReport) -> None:
-        """Record the keeper's report that the program was reaped."""
+        """Record that the keeper has reaped the program."""
         self._report = report
         self._tree.reaped(report.reaped_at, report.orphans)
         self._consumer.catch_up()
@@ -406,7 +359,7 @@ class Terminal:
         self._after_consuming()
 
     def closed(self, end: int) -> None:
-        """Record that no process has the PTY open any more, and that all output ends at `end`."""
+        """Record that no process has the PTY open, and that all output ends at `end`."""
         self._closed_at = end
         self._tree.session_ended()
         self._consumer.catch_up()
@@ -414,10 +367,7 @@ class Terminal:
         self._after_consuming()
 
     def lost(self) -> None:
-        """Record that the keeper has died, and begin to end all processes.
-
-        Unless the keeper has reported the program's exit, the exit status is reported as unknown.
-        """
+        """Record that the keeper has died, and begin to end all processes."""
         if self.exit is None and self._report is None:
             self._ended_by, self._cause = EndedBy.LOST, None
         self._ending.set()
@@ -425,12 +375,10 @@ class Terminal:
 
     # Supervision
 
-    async def run(self, *, grace: float, lifetime: float) -> None:
+    async def run(self, *, grace: float) -> None:
         """Supervise the program until the terminal is closed.
 
-        `grace` is the time in seconds between SIGTERM and SIGKILL. `lifetime` is the time in
-        seconds until the program is killed; `math.inf` for no limit. If cancelled, kills the tree
-        without grace.
+        `grace` is the seconds from SIGTERM to SIGKILL. If cancelled, kills the tree without grace.
         """
         ended = False
         try:
@@ -443,8 +391,8 @@ class Terminal:
                     nursery.start_soon(self._await_remote_exit, self.remote)
                     nursery.start_soon(self._follow_remote, self.remote)
                     nursery.start_soon(self._repeat_early_size, (self.cols, self.rows))
-                if lifetime < math.inf and not self._unlimited:
-                    self._lifetime.deadline = trio.current_time() + lifetime
+                if self._spec.lifetime < math.inf and not self._unlimited:
+                    self._lifetime.deadline = trio.current_time() + self._spec.lifetime
                     nursery.start_soon(self._expire)
                 await self._ending.wait()
                 if self._ended_by is EndedBy.DISCONNECT:
@@ -461,21 +409,13 @@ class Terminal:
                 await self._finish(ended=ended)
 
     async def _end_remote(self, remote: RemoteProgram, grace: float) -> None:
-        """End a program on another host; then wait a short time for its client to end by itself.
-
-        A client that ends by itself returns the program's exit status; a killed one does not. If
-        the program could not be ended, returns without that wait.
-        """
+        # A client that ends by itself returns the program's exit status; a killed one does not.
         if await remote.end(grace):
             with trio.move_on_after(_CLIENT_TIMEOUT_S):
                 await wait_empty(self._tree)
 
     async def _follow_remote(self, remote: RemoteProgram) -> None:
-        """Call `notify` whenever `host` or `is_queued` of the remote program changes.
-
-        If the client still runs `_CLIENT_DRAIN_S` seconds after the end of the remote program, kill
-        the client.
-        """
+        """Report changes of the remote program; kill a client that outlives it."""
         await remote.follow(self.notify)
         with trio.move_on_after(_CLIENT_DRAIN_S):
             while self._report is None:
@@ -484,11 +424,7 @@ class Terminal:
             await self._tree.kill()
 
     async def _repeat_early_size(self, size: tuple[int, int]) -> None:
-        """Wait until a remote program's client has set the raw mode; then send a missed SIGWINCH.
-
-        Until then, the client ignores SIGWINCH, so it misses a new terminal size. `size` is the
-        size at the start of the client. If the terminal still has this size, send nothing.
-        """
+        # Until it has set the raw mode, the client ignores SIGWINCH and misses a new size.
         with contextlib.suppress(trio.ClosedResourceError, OSError):
             await self._master.wait_raw()
             if (self.cols, self.rows) != size:
@@ -507,10 +443,7 @@ class Terminal:
             self._start(self._repaint)
 
     async def _repaint(self) -> None:
-        """Make the program repaint: change the PTY's size for a short time.
-
-        A program that ignores SIGWINCH does not repaint.
-        """
+        # A program that ignores SIGWINCH does not repaint.
         with contextlib.suppress(trio.ClosedResourceError, OSError):
             if not self._master.closed:
                 self._master.resize(self.cols, self.rows - 1 or 2)
@@ -518,7 +451,7 @@ class Terminal:
                 self.resize(self.cols, self.rows)
 
     async def _await_remote_exit(self, remote: RemoteProgram) -> None:
-        """Wait until the client has ended; then query how the remote program ended; set `exit`."""
+        """Set `exit` after the client has ended, by what the other host says."""
         while (report := self._report) is None or self.ring.end < report.end:
             await self.wait_changed()
         if self.exit is not None:
@@ -531,11 +464,7 @@ class Terminal:
         self._set_exit(ended.code, ended.signal, math.nan, 0)
 
     async def _finish(self, *, ended: bool) -> None:
-        """Kill all processes, set `exit` and close descriptors: the last step of `run`.
-
-        `ended` is true if all processes have ended already. If the keeper has died, or does not
-        report the exit status in time, the status is unknown: `exit` gets the code `UNKNOWN_CODE`.
-        """
+        """Kill what is left, set `exit` and close descriptors: the last step of `run`."""
         try:
             if not ended or self.exit is None:
                 with trio.move_on_after(_KILL_TIMEOUT_S / 2):
@@ -575,13 +504,10 @@ class Terminal:
         with self._lifetime:
             await self._exited.wait()
             return
-        self.kill(EndedBy.TIMEOUT, self._lifetime_cause)
+        self.kill(EndedBy.TIMEOUT, self._spec.lifetime_cause)
 
     def _after_consuming(self) -> None:
-        """Apply those reports of the keeper that are due, and wake all calls of `wait_changed`.
-
-        A report is due once the output before its position is consumed.
-        """
+        """Apply the keeper's reports for which all output is consumed now."""
         report = self._report
         if self.ring.position >= self._closed_at:
             self._end_output()
@@ -628,10 +554,7 @@ class Terminal:
 
 
 class _Replies:
-    """Sends the program the replies with which the emulator answers the program's queries.
-
-    A reply is not sent if an earlier worker has already answered the query.
-    """
+    """Types the emulator's replies, unless an earlier worker has answered the query."""
 
     __slots__ = ("_keyboard", "_ring")
 

@@ -1,21 +1,14 @@
 """The time of each part of a terminal's output, by position, and the changes of the terminal size.
 
-Rules:
-
 - A *sample* is a position and a time: output from this position on came at this time or later.
-  There is one sample for the first output, and then at most one every `GRAIN_S` seconds.
-- The real times of output that was written before the adoption of a terminal are unknown. The
-  timeline of an adopted terminal begins with the sample `first`: the position from which this
-  worker consumes output, and the time of the adoption. Output before that position gets the time of
-  the adoption. Output from that position to the position `known_from` was in the ring at the
-  adoption, and gets the time at which this worker consumes it.
-- At most `SAMPLES_MAX` samples are kept. When there are more, samples of output that the ring no
-  longer has are removed. Of the rest, the newest `SAMPLES_MAX` / 4 samples are kept. If there are
-  more than `SAMPLES_MAX` / 4 older ones, these are thinned out: samples that follow another one too
-  closely are removed, and the minimum distance is increased until at most `SAMPLES_MAX` / 4 older
-  samples are left. So the times of recent output are exact to `GRAIN_S` seconds, and those of older
-  output to about 1 % of its age.
-- The last `SIZES_MAX` changes of the terminal size are kept, each with its position.
+  There is one for the first output, and then at most one every `GRAIN_S` seconds.
+- The times of output written before an adoption are unknown. Output before the sample `first`
+  (where this worker begins to consume) gets the time of the adoption; output from there to
+  `known_from`, which was in the ring, gets the time at which it is consumed.
+- At most `SAMPLES_MAX` samples are kept. Then those of output that the ring no longer has are
+  removed; the newest quarter is kept, and the older ones are thinned out to another quarter. So
+  recent times are exact to `GRAIN_S` seconds, and older ones to about 1 % of their age.
+- The last `SIZES_MAX` changes of the size are kept, each with its position.
 
 Times are seconds of `time.monotonic`, passed in by the caller. A sample takes 16 bytes.
 """
@@ -31,7 +24,7 @@ SIZES_MAX: Final = 256
 
 
 class Sample(NamedTuple):
-    """A position and a time: output from this position on came at this time or later."""
+    """Output from this position on came at this time or later."""
 
     position: int
     time: float
@@ -40,37 +33,22 @@ class Sample(NamedTuple):
 class TimedSlice(NamedTuple):
     """A part of the output, with the time at which it came."""
 
-    time: float
-    """Seconds since the terminal's start."""
+    time: float  # seconds since the terminal's start
     position: int
-    """The position of the first byte of the slice."""
-    end: int
-    """The position just past the last byte of the slice."""
+    end: int  # just past the last byte
 
 
 class Resize(NamedTuple):
     """A change of the terminal size."""
 
-    time: float
-    """Seconds since the terminal's start."""
-    position: int
-    """The end of the output that was consumed before the change."""
+    time: float  # seconds since the terminal's start
+    position: int  # the end of the output consumed before it
     cols: int
-    """The new number of columns."""
     rows: int
-    """The new number of rows."""
 
 
 class Timeline:
-    """The times of one terminal's output. `start` is the time at which the terminal was created.
-
-    `kept` is the number of bytes of output that the terminal retains; older output needs no times.
-    `size` is the columns and rows when the timeline begins. `first` is the first sample of an
-    adopted terminal: output before this sample gets the time of this sample. If `first` is None,
-    the timeline begins with the first byte of output. Output before the position `known_from` was
-    written before the adoption, so the real times of that output are unknown, except that it ended
-    at the time `last`.
-    """
+    """The times of one terminal's output; `kept` bytes of it are retained."""
 
     __slots__ = (
         "_due",
@@ -128,7 +106,6 @@ class Timeline:
             self.last = now
 
     def record_size(self, cols: int, rows: int, now: float) -> None:
-        """Record a new terminal size at the time `now`."""
         if len(self._resizes) == SIZES_MAX:
             gone = self._resizes.pop(0)
             self.size = gone.cols, gone.rows
@@ -138,29 +115,17 @@ class Timeline:
         self._due = now
 
     def resize_at(self, number: int) -> Resize | None:
-        """Return the change of the terminal size with this number; the first change has number 0.
-
-        If that change is no longer kept, returns the oldest change that is kept. Returns None if
-        there is no change with this number yet.
-        """
+        """Return the change with this number from 0, or the oldest kept one after it."""
         index = max(0, number - self.first_resize)
         return self._resizes[index] if index < len(self._resizes) else None
 
     @property
     def first_resize(self) -> int:
-        """The number, for `resize_at`, of the oldest kept change of the terminal size.
-
-        If no change is kept, the number that the next change will have.
-        """
+        """The number of the oldest kept change, or of the next one."""
         return self.resized - len(self._resizes)
 
     def slice_at(self, position: int) -> TimedSlice:
-        """Return the slice from `position` to the next sample, or to the end of the output.
-
-        A sample is a recorded position and time. The time of the slice is that of the last sample
-        at or before `position`; if there is none, that of the oldest sample. Raises `ValueError` if
-        `position` is negative or not before `end`; the byte at `position` need not be retained.
-        """
+        """Return the slice from `position` to the next sample. Raises `ValueError`."""
         if not 0 <= position < self.end:
             raise ValueError(f"no such position: {position}; the stream is at 0 to {self.end}")
         behind = max(1, bisect_right(self._positions, position))
@@ -168,11 +133,7 @@ class Timeline:
         return TimedSlice(self._times[behind - 1] - self.start, position, end)
 
     def position_at(self, time: float) -> int:
-        """Return the position of the first output that came at `time` or later.
-
-        `time` is in seconds since the terminal's start. Output with an unknown time is skipped. If
-        there is no such output yet, returns the position at which the output ends.
-        """
+        """Return where the output that came at `time` (since the start) or later begins."""
         found = bisect_left(self._times, time + self.start)
         position = self._positions[found] if found < len(self._positions) else self.end
         return max(position, self.known_from)
@@ -196,10 +157,7 @@ class Timeline:
 def _apart(
     times: "array[float]", positions: "array[int]", spacing: float
 ) -> tuple["array[float]", "array[int]"]:
-    """Thin out times and their positions; return the times that are kept, and their positions.
-
-    Each time that is kept is at least `spacing` seconds after the previous one that is kept.
-    """
+    """Keep the times that are at least `spacing` seconds after the previous kept one."""
     kept: tuple[array[float], array[int]] = array("d"), array("q")
     last = -math.inf
     for time, position in zip(times, positions, strict=True):

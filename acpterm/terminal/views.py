@@ -1,17 +1,12 @@
 """Read the output of a terminal: the end of the raw output, or a part as text or as raw bytes.
 
-A terminal's output has three views. This module has functions for the first two:
+A terminal's output has three views: *raw*, the bytes in the ring, with escape sequences; *text*,
+without them, as agents read it (`Terminal.text` has all of it, and `since` converts a part); and
+*screen*, which `Terminal.emulator` (`vt`) has.
 
-- *raw*: the bytes in the ring, with escape sequences. `raw` returns the last bytes as a string, and
-  `since` returns a part;
-- *text*: the output without escape sequences, as agents read it. `Terminal.text` (`text.stream`)
-  has the text of the whole output; `since` converts a part of the ring's bytes;
-- *screen*: the current screen, which `Terminal.emulator` (`vt`) has.
-
-A position is always an offset in bytes from the beginning of the raw output, even if a part is
-returned as text. The text of a part depends only on the bytes of that part: a carriage return in it
-does not overwrite text of earlier parts. Rows that the part draws again are in its text once, even
-if earlier parts had them too.
+A position is always an offset in bytes of the raw output, even if a part is returned as text. The
+text of a part depends only on its own bytes: a carriage return in it overwrites nothing of earlier
+parts, and rows that it draws again are in its text even if earlier parts had them too.
 """
 
 from typing import NamedTuple
@@ -24,23 +19,19 @@ __all__ = ["Part", "last", "raw", "since"]
 
 
 class Part(NamedTuple):
-    """A part of the output, as text or raw; the result of `since`."""
+    """A part of the output: UTF-8 text, or raw bytes."""
 
     data: bytes
-    """The text in UTF-8, or the raw bytes."""
-    position: int
-    """The position at which the next part begins. Pass it to `since` to get that part."""
+    position: int  # where the next part begins
+    # bytes asked for and missing: no longer retained, or the rest of a cut sequence or line
     lost: int
-    """The number of bytes between the requested position and the beginning of `data`: bytes that
-    are no longer retained, and the rest of a cut escape sequence or line."""
 
 
 def raw(terminal: Terminal) -> tuple[str, bool]:
-    """Return the end of the raw output, with escape sequences, as a string.
+    """Return the end of the raw output, and whether its beginning is missing.
 
-    Also returns whether the beginning of the output is missing. The string has at most
-    `terminal.limit` bytes in UTF-8, and begins with a whole character. Invalid bytes become U+FFFD.
-    Until the program has exited, an incomplete character at the end is left out.
+    At most `terminal.limit` bytes of UTF-8. Invalid bytes become U+FFFD; until the program has
+    exited, an incomplete character at the end is left out.
     """
     ring, limit = terminal.ring, terminal.limit
     start = max(ring.start, ring.end - limit)
@@ -54,24 +45,18 @@ def raw(terminal: Terminal) -> tuple[str, bool]:
 
 
 def last(text: str, limit: int) -> tuple[str, bool]:
-    """Return the end of `text`, at most `limit` bytes in UTF-8, and whether `text` was cut."""
+    """Return the end of `text`, at most `limit` bytes in UTF-8, and whether it was cut."""
     data = text.encode()
     cut = utf8.boundary(data, max(0, len(data) - limit))
     return data[cut:].decode(), cut > 0
 
 
 def since(terminal: Terminal, position: int | None, max_bytes: int, *, as_text: bool) -> Part:
-    """Return at most `max_bytes` of output from `position` on, as text or raw.
+    """Return at most `max_bytes` of output from `position` on (None: the oldest retained byte).
 
-    If `position` is None, starts at the oldest retained byte.
-
-    If a part of text would end within a character or an escape sequence, it ends before that
-    character or sequence, and the next part begins there. Exception: if the program has exited and
-    the part reaches the end of the output, an incomplete character or sequence at the end belongs
-    to the part, since its rest will never come. If a part of text would be empty because an escape
-    sequence is longer than `max_bytes`, more bytes are read.
-
-    Raises `ValueError` if `position` is negative or after the end of the output.
+    A part of text ends before an incomplete character or sequence, with which the next part begins,
+    unless the program has exited. If it would be empty because a sequence is longer than
+    `max_bytes`, more is read. Raises `ValueError` if `position` is negative or after the end.
     """
     asked = terminal.ring.start if position is None else position
     data, start, lost = terminal.ring.read(asked, max_bytes)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from acpterm.api import connection
 from acpterm.config import Settings
+from acpterm.link import endpoint
 from tests.support.daemon import blocking_daemon
 from tests.support.depth import DEADLINE_S
 
@@ -14,7 +14,7 @@ def patient_goodbye(monkeypatch):
 
     Until then, it takes this process for an agent's, and refuses the user's socket to it.
     """
-    monkeypatch.setattr(connection, "_GOODBYE_TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr(endpoint, "_GOODBYE_TIMEOUT_S", DEADLINE_S)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import anyio.lowlevel
 import pytest
-from msgspec import Raw
 
 import acpterm
-from acpterm.api import connection
+from acpterm.link import endpoint
 from tests.api.fake import INFO, SECRET, FakeDaemon, Worker, fake_daemon
 from tests.api.test_client import ROLES, connect
 from tests.support.backends import on_both_backends
@@ -43,7 +42,7 @@ METHODS = {
 @pytest.fixture(autouse=True)
 def quick_goodbye(monkeypatch):
     """Do not wait long for the daemon of these tests to close its end of the connection."""
-    monkeypatch.setattr(connection, "_GOODBYE_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(endpoint, "_GOODBYE_TIMEOUT_S", 0.02)
 
 
 @asynccontextmanager
@@ -100,14 +99,6 @@ async def test_terminal_of_a_cancelled_create_is_released(tmp_path, role):
         await worker.respond(request, INFO)
         released = await worker.expect(RELEASE[role])
         assert released["params"]["terminalId"] == "term_1"
-
-
-def test_call_that_is_abandoned_on_a_closed_connection_releases_nothing():
-    closed = connection.Connection((None, b""), "it", None, lambda _: None, lambda: None)
-    id_, call = closed.start("create", {}, lambda _: closed.start("release", {}))
-    call.answer(Raw(b"{}"))
-    closed.close("gone")
-    closed.abandon(id_, call)
 
 
 @ROLES

@@ -13,13 +13,13 @@ import pytest
 import trio
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.client.daemon import DaemonError
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import open_user_client
 from acpterm.config import Settings
 from acpterm.jsonrpc import REQUEST_CANCELLED
+from acpterm.link.daemon import DaemonError
 from tests.cli.test_takeover import EXIT, INFO
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll

@@ -8,12 +8,12 @@ import json
 import pytest
 
 from acpterm.acp.approvals import ApproverRequest
-from acpterm.client.daemon import DaemonError
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.questions import Questions
 from acpterm.config import Settings
 from acpterm.config.profiles import ProfileFor, ProfileTable
 from acpterm.host.approvals import TOKENS_MAX
+from acpterm.link.daemon import DaemonError
 from acpterm.runtime.exec_context import current
 from tests.support.asking import configured
 from tests.support.commands import run

@@ -14,9 +14,9 @@ from functools import partial
 import pytest
 import trio
 
-from acpterm.client import daemon as client_daemon
-from acpterm.client.daemon import DaemonError, NoAnswerError, connect
 from acpterm.config import Settings
+from acpterm.link import daemon as client_daemon
+from acpterm.link.daemon import DaemonError, NoAnswerError, connect
 from tests.support.commands import command_environment, run
 from tests.support.daemon import daemon, listens, user_socket
 from tests.support.polling import poll

@@ -5,8 +5,10 @@ import trio
 from trio.testing import memory_stream_pair
 
 from acpterm.acp.terminal import Empty
-from acpterm.client.endpoint import Endpoint
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon_stream import Connected
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.trio_stream import TrioStream
 from tests.support.depth import DEADLINE_S
 
 
@@ -19,7 +21,7 @@ from tests.support.depth import DEADLINE_S
 )
 async def test_pending_and_later_requests_fail_after_an_invalid_message(line, why):
     ours, theirs = memory_stream_pair()
-    endpoint = Endpoint(ours, "the daemon", 1000)
+    endpoint = Endpoint(Connected(TrioStream(ours)), "the daemon", 1000)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
         with trio.fail_after(DEADLINE_S):
@@ -37,7 +39,7 @@ async def test_pending_and_later_requests_fail_after_an_invalid_message(line, wh
 async def test_endpoint_with_on_invalid_continues_after_an_invalid_message():
     ours, theirs = memory_stream_pair()
     errors = []
-    endpoint = Endpoint(ours, "the agent", 1000, on_invalid=errors.append)
+    endpoint = Endpoint(Connected(TrioStream(ours)), "the agent", 1000, on_invalid=errors.append)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(endpoint.run)
         with trio.fail_after(DEADLINE_S):

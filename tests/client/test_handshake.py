@@ -6,24 +6,24 @@ import socket
 import pytest
 import trio
 
-from acpterm.client import daemon_stream, handshake
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import Reconnected
-from acpterm.client.handshake import HandshakeError, HungUpError, Welcome
 from acpterm.config import Settings
+from acpterm.link import daemon_stream, handshake
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import Answered, Connected
+from acpterm.link.handshake import HandshakeError, HungUpError, Welcome
 
 ABSENT = FileNotFoundError()
 DEAF = ConnectionRefusedError()
 FULL = BlockingIOError(errno.EAGAIN, "its queue of connections is full")
 DEAD = HungUpError("it closes the connection")
-DONE = Reconnected(None, Welcome("secret", resumed=True), b"")
+DONE = Answered(Connected(None), Welcome("secret", resumed=True))
 
 
 class Daemon:
     """The outcomes of successive attempts to connect; the last one is repeated."""
 
     def __init__(self, monkeypatch, tmp_path, *attempts):
-        monkeypatch.setattr(daemon_stream, "_connect", self._connect)
+        monkeypatch.setattr(daemon_stream, "_attempt", self._connect)
         self.settings = Settings(socket=str(tmp_path / "agent.sock"))
         self.paths = []
         self._attempts = list(attempts)

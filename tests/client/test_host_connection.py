@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from acpterm.client.daemon import NoAnswerError
-from acpterm.client.errors import LostError
 from acpterm.client.host_connection import connect_daemon, open_host_connection
 from acpterm.client.terminals import OutputPoller
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import NoAnswerError
+from acpterm.link.errors import LostError
 from acpterm.runtime import exec_context
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import proxied, say, shown

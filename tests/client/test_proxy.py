@@ -9,11 +9,11 @@ import sys
 import pytest
 import trio
 
-from acpterm.client import daemon
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.terminals import EXTENSIONS_META
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
+from acpterm.link import daemon
 from acpterm.runtime.unix_socket import PeerCredentials
 from tests.acp.validate import validate_sent
 from tests.support.depth import DEADLINE_S

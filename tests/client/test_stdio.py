@@ -17,9 +17,9 @@ import pytest
 import trio
 
 from acpterm.client import stdio
-from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
 from acpterm.runtime.exec_context import current
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from acpterm.client import stdio
-from acpterm.client.daemon import DaemonError
 from acpterm.config import Settings
+from acpterm.link.daemon import DaemonError
 from tests.support.depth import DEADLINE_S
 from tests.support.fake_host import SECRET, fake_host
 from tests.support.rpc import MessageStream, encode

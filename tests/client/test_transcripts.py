@@ -286,7 +286,7 @@ async def test_recorded_conversation_passes_through_the_proxy(stem, entries, tmp
         assert play.answered
 
 
-CODEX = [entries for stem, entries in ALL if stem.startswith("codex")]
+CODEX = [entries for stem, entries in ALL if stem == "codex-acp-0.16.0"]
 
 
 def as_own_terminals(entries, *, at_once):
@@ -353,7 +353,7 @@ async def test_claude_shows_no_less_than_to_an_editor_without_the_proxy(tmp_path
             assert len(numbers) == len(set(numbers)), kind
 
 
-def test_transcripts_of_four_agents_are_present():
-    assert len(ALL) == 63
+def test_transcripts_of_all_agents_are_present():
+    assert len(ALL) == 63 + 2 * 8
     assert {stem for stem, _ in ALL} == {file.stem for file in FILES}
-    assert len(FILES) == 4
+    assert len(FILES) == 4 + 8

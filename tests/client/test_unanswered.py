@@ -1,8 +1,8 @@
 """Which messages are sent again after a connection was lost."""
 
-from acpterm.client import unanswered
-from acpterm.client.unanswered import Unanswered
 from acpterm.jsonrpc import encode_notification, encode_request
+from acpterm.link import unanswered
+from acpterm.link.unanswered import Unanswered
 
 UPDATE = {"sessionId": "s", "update": {}}
 
@@ -68,7 +68,7 @@ def test_request_lost_with_several_workers_fails():
     client = Client()
     client.ask(1)
     wait = client.ask(2, "terminal/wait_for_exit")
-    for _ in range(unanswered.LOSSES_MAX - 1):
+    for _ in range(unanswered.REPEATS_MAX):
         client.ask(3)
         assert len(client.unanswered.lost().lines) == 3
         client.unanswered.answered(3)

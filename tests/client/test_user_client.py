@@ -9,10 +9,10 @@ import trio.testing
 from msgspec.json import decode
 
 from acpterm.acp.user_streams import FollowRequest, FollowResponse
-from acpterm.client.errors import LostError
 from acpterm.client.user.client import open_user_client
 from acpterm.client.user.events import refresh
 from acpterm.config import Settings
+from acpterm.link.errors import LostError
 from tests.support.fake_host import DEADLINE_S, fake_host
 from tests.support.rpc import encode
 

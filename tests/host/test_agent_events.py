@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from acpterm.acp.agent_api import AgentEventsRequest
-from acpterm.host.agent.event_methods import REQUESTS_MAX, events
+from acpterm.host.agent.read_methods import REQUESTS_MAX, events
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError
 from tests.support.agent import agent_of
 from tests.support.depth import DEADLINE_S

@@ -7,7 +7,7 @@ import psutil
 import pytest
 import trio
 
-from acpterm.host.agent import read_methods
+from acpterm.host.agent.connection import AgentConnection
 from acpterm.jsonrpc import RpcError
 from acpterm.pty.input_wait import detect
 from acpterm.terminal.status import EndedBy
@@ -425,28 +425,6 @@ async def test_agent_can_read_the_users_terminals_only_if_the_user_allows_it():
                 assert (await own(agent, "screen", name))["rows"][0] == "mine"
 
 
-async def test_agent_cannot_change_a_terminal_of_the_user_that_it_can_read():
-    async with (
-        host_here(agents_read_user_terminals=True) as host,
-        agent_of(host) as agent,
-        user_of(host) as user,
-    ):
-        created = await user.request("terminal/create", {"command": "read x", "name": "build"})
-        await agent.create("read x")
-        for method, more in (
-            ("terminal/kill", {}),
-            ("terminal/release", {}),
-            ("_acpterm/terminal/promote", {}),
-            ("_acpterm/terminal/write", {"data": "x"}),
-            ("_acpterm/terminal/resize", {"cols": 9, "rows": 9}),
-            ("_acpterm/terminal/signal", {"signal": "SIGINT"}),
-        ):
-            for name in ("build", created["terminalId"]):
-                params = agent.of(name, **more)
-                await refused(UNKNOWN, "no terminal", agent.request, method, params)
-        assert (await user.terminal_request("get", "build"))["state"] == "running"
-
-
 async def test_own_terminal_is_found_before_one_of_the_user_with_the_same_name():
     async with (
         host_here(agents_read_user_terminals=True) as host,
@@ -462,15 +440,14 @@ async def test_own_terminal_is_found_before_one_of_the_user_with_the_same_name()
 async def test_list_has_no_terminal_that_is_released_meanwhile(monkeypatch):
     async with host_here() as host, agent_of(host) as agent:
         first, second = [await agent.create("read x") for _ in range(2)]
-        (connection,) = host._resumption.connections
-        describe = read_methods.agents_info
+        describe = AgentConnection.info
 
-        def describe_and_release(state, entry):
-            info = describe(state, entry)
+        def describe_and_release(connection, entry):
+            info = describe(connection, entry)
             connection.release(connection.session(agent.session), entry.id, EndedBy.AGENT)
             return info
 
-        monkeypatch.setattr(read_methods, "agents_info", describe_and_release)
+        monkeypatch.setattr(AgentConnection, "info", describe_and_release)
         params = {"sessionId": agent.session}
         assert (await agent.request("_acpterm/terminal/list", params))["terminals"] == []
         assert not {first, second} & {entry.id for entry in host.state.registry}

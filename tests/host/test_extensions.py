@@ -636,25 +636,6 @@ async def refused_later(agent, method, says, terminal, params):
             await trio.sleep(0.005)
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
-        ("read", {}),
-        ("write", {"data": "x"}),
-        ("resize", {"cols": 80, "rows": 24}),
-        ("signal", {"signal": "SIGINT"}),
-    ],
-)
-async def test_no_method_works_after_release(method, params):
-    async with agent_here() as agent:
-        terminal = await agent.create("echo x")
-        await agent.wait(terminal)
-        await agent.release(terminal)
-        says = f"terminal '{terminal}' has been released"
-        method = f"_acpterm/terminal/{method}"
-        await refused(agent, method, -32002, says, **agent.of(terminal, **params))
-
-
 # session/set
 
 

@@ -41,27 +41,6 @@ async def test_users_terminal_is_the_users_and_visible():
         assert (created["owner"], created["agent"]) == ("user", None)
 
 
-@pytest.mark.parametrize(
-    ("method", "more", "what"),
-    [
-        ("terminal/kill", {}, "killed"),
-        ("_acpterm/terminal/write", {"data": "x"}, "typed into"),
-        ("_acpterm/terminal/resize", {"cols": 10, "rows": 10}, "resized"),
-        ("_acpterm/terminal/signal", {"signal": "SIGINT"}, "signalled"),
-    ],
-)
-async def test_agent_cannot_change_a_terminal_that_was_taken_over(method, more, what):
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create(WAITS)
-        pid = await pid_in(agent, terminal)
-        await user.terminal_request("promote", terminal)
-        with pytest.raises(RpcError, match=f"cannot be {what}: the user owns it"):
-            await agent.request(method, agent.of(terminal, **more))
-        assert alive(pid)
-        # Reading is allowed.
-        assert (await agent.output(terminal))["output"] == f"{pid}\n"
-
-
 async def test_agents_release_does_not_end_a_terminal_that_was_taken_over():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         terminal = await agent.create(WAITS)

@@ -9,7 +9,7 @@ import trio
 from acpterm.acp.session import CancelNotification
 from acpterm.host.agent import connection as callers
 from acpterm.host.agent import session_methods
-from acpterm.host.agent.session import _RELEASED_MAX
+from acpterm.host.sessions.session import _RELEASED_MAX
 from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of

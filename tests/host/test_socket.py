@@ -18,11 +18,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from acpterm.client.daemon import DaemonError, connect, read_lock
 from acpterm.config import Settings
 from acpterm.host.daemon import _accept
 from acpterm.host.server.daemon_sockets import open_sockets
 from acpterm.host.server.unix_listener import UnixListener
+from acpterm.link.daemon import DaemonError, connect, read_lock
 from acpterm.runtime.unix_socket import ListenError, peer_of
 from tests.support.agent import agent_at
 from tests.support.commands import run

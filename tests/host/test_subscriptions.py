@@ -13,15 +13,13 @@ from msgspec import Raw
 from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import from_v2
 from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.session import Session
-from acpterm.host.agent.session_records import SessionRecords
 from acpterm.host.entry import AgentInfo
+from acpterm.host.sessions.session import Session
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.sources import Tombstone
-from acpterm.host.user.subscribe.subscriber import Subscriber
-from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
+from acpterm.host.user.subscribe.subscriber import CHUNK_BYTES, Subscriber, TerminalCursor
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.agent import agent_at, agent_of
 from tests.support.client_models import CLIENT_MODELS
@@ -403,9 +401,7 @@ def say(session, step):
 
 
 async def same_for_all(form, room, steps):
-    session = Session(
-        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates()
-    )
+    session = Session("s", AgentInfo("c1"), 0, StateWriter(MemoryStore()), Creates().confirm)
     readers = []
 
     async def join(nursery):
@@ -443,9 +439,7 @@ async def test_output_of_a_terminal_that_was_forgotten_and_described_again_is_se
         say(session, ("tell", f"call {name}", {"terminals": [name], "_meta": meta}))
 
     names = [f"t{number}" for number in range(20)]
-    session = Session(
-        "s", AgentInfo("c1"), SessionRecords(StateWriter(MemoryStore()), "c1", 0), Creates()
-    )
+    session = Session("s", AgentInfo("c1"), 0, StateWriter(MemoryStore()), Creates().confirm)
     reader = Reader("meta")
     subscriber = Subscriber(reader, session, V1MetaEncoder(), "t")
     with trio.fail_after(100):

@@ -6,12 +6,12 @@ import os
 
 import pytest
 import trio
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from trio.testing import wait_all_tasks_blocked
 
 from acpterm.acp.user_streams import AttachRequest, EventsRequest, FollowRequest
 from acpterm.host.audit_trail import AuditTrail
-from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, Event, EventBus
+from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, EventBus, new_event
 from acpterm.host.input_monitor import InputMonitor, input_wait
 from acpterm.host.server import connection
 from acpterm.host.user.attach import attach
@@ -142,8 +142,8 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
         (listener,) = host.state.events._subscriptions
         assert len(listener._queue) <= QUEUE_MAX
         assert all(
-            one.update is None or len(bytes(one.update)) <= UPDATE_BYTES_MAX
-            for one in listener._queue
+            one.update is UNSET or len(bytes(one.update)) <= UPDATE_BYTES_MAX
+            for one, _ in listener._queue
         )
 
 
@@ -151,14 +151,14 @@ async def test_event_queue_is_bounded_in_bytes():
     with EventBus(AuditTrail(None)).subscribe() as listener:
         update = Raw(json.dumps("x" * (UPDATE_BYTES_MAX - 2)).encode())
         for number in range(QUEUE_MAX):
-            listener.put(Event("tool_call", session=str(number), update=update))
+            listener.put(new_event("tool_call", session=str(number), update=update))
         queued = len(listener._queue)
         assert queued < QUEUE_BYTES_MAX / UPDATE_BYTES_MAX
-        event, dropped = await listener.next()
-        assert (event.session, dropped) == (str(dropped), QUEUE_MAX - queued)
+        event = await listener.next()
+        assert (event.session_id, event.lost) == (str(event.lost), QUEUE_MAX - queued)
         for _ in range(queued - 1):
-            event, dropped = await listener.next()
-        assert (event.session, dropped) == (str(QUEUE_MAX - 1), 0)
+            event = await listener.next()
+        assert (event.session_id, event.lost) == (str(QUEUE_MAX - 1), 0)
         # The queue has room again.
         for _ in range(queued):
             listener.put(event)

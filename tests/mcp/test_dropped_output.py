@@ -10,7 +10,13 @@ from tests.support.mcp import mcp_tools
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("bash_without_rc")]
 
 LINES = 300_000
-FLOOD = f"seq -f 'line %.0f' {LINES}"
+# A shell's result has the beginning only if its reader has kept up: at most 1 MiB behind. So the
+# output pauses after each 200 kB.
+STEP = 15_000
+FLOOD = (
+    f"for ((n = 0; n < {LINES}; n += {STEP})); do"
+    f" seq -f 'line %.0f' $((n + 1)) $((n + {STEP})); sleep 0.1; done"
+)
 TEXT_BYTES = sum(len(f"line {n}\n") for n in range(1, LINES + 1))
 NOTE = re.compile(
     r"^… ([\d,]+) lines \(([\d.]+) MB\) left out, ([\d.]+) MB of it no longer retained: .* …$",
@@ -32,6 +38,7 @@ async def test_result_has_beginning_and_end_and_says_how_much_is_between(tmp_pat
         result = await tools.call(call.partition(" ")[0], **arguments)
     output = result.data["output"]
     note = NOTE.search(output)
+    assert note, f"{result.state} {output[:300]!r} … {output[-300:]!r}"
     head, tail = output[: note.start()].splitlines(), output[note.end() + 1 :].splitlines()
     assert head == [f"line {n}" for n in range(1, len(head) + 1)]
     assert tail[-1] == f"line {LINES}"

@@ -9,8 +9,8 @@ import sys
 import anyio
 import pytest
 
-from acpterm.api.agent_role import AgentRole
 from acpterm.api.errors import RequestError
+from acpterm.api.roles import Role
 from acpterm.config.profiles import Limits, ProfileTable
 from acpterm.config.tools import ToolsFor
 from acpterm.mcp import call, waiting
@@ -411,7 +411,7 @@ async def test_terminal_continue_types_nothing_when_the_mode_of_the_keys_is_unkn
     async with mcp_tools(tmp_path) as tools:
         await tools.call("terminal_start", command="exec cat")
         with monkeypatch.context() as patch:
-            patch.setattr(AgentRole, "screen", fail)
+            patch.setattr(Role, "screen", fail)
             failed = await tools.call(
                 "terminal_continue", sessionId="term-1", stdin="text\n", keys=["Up"]
             )
@@ -423,14 +423,14 @@ async def test_terminal_continue_types_nothing_when_the_mode_of_the_keys_is_unkn
 async def test_terminal_continue_says_that_the_text_was_typed_when_the_keys_are_refused(
     tmp_path, monkeypatch
 ):
-    write = AgentRole.write
+    write = Role.write
 
     async def refuse_enter(self, terminal, data):
         if data in ("\r", b"\r"):
             raise RequestError(-32603, "the program has exited")
         await write(self, terminal, data)
 
-    monkeypatch.setattr(AgentRole, "write", refuse_enter)
+    monkeypatch.setattr(Role, "write", refuse_enter)
     async with mcp_tools(tmp_path) as tools:
         await tools.call("terminal_start", command="exec cat")
         failed = await tools.call(

@@ -32,7 +32,6 @@ from acpterm.acp.lenient import decode
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import SessionNotification
 from acpterm.client.agent_run import AgentOptions, Hosted
-from acpterm.client.endpoint import Endpoint
 from acpterm.client.prompt.files import Files
 from acpterm.client.prompt.permissions import CommandQuestions, Permissions, Rule
 from acpterm.client.prompt.printer import Printer
@@ -56,6 +55,9 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
+from acpterm.link.daemon_stream import Connected
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.trio_stream import TrioStream
 from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.threads import run_blocking
 
@@ -116,8 +118,9 @@ class AcpClient:
         self.session: str | None = None
         """The id of the session; None until it is open."""
         self._process = hosted.agent
+        stream = LoggedStream(hosted.agent.stream, log, ("client->agent", "agent->client"))
         self._agent = Endpoint(
-            LoggedStream(hosted.agent.stream, log, ("client->agent", "agent->client")),
+            Connected(TrioStream(stream)),
             "the agent",
             settings.max_message_bytes,
             lenient=True,
@@ -135,7 +138,7 @@ class AcpClient:
         self.terminals = Terminals(
             host,
             nursery,
-            respond=self._agent.respond_raw,
+            respond=self._agent.respond,
             on_created=self._turn.on_created,
             on_output=self._turn.on_output,
             on_exit=self._turn.on_exit,
@@ -283,7 +286,7 @@ class AcpClient:
             if request.method == "initialize":
                 # A program such as cat returns this error, too: it ends our own `initialize`.
                 message = "the agent speaks no ACP: it sends back what it is sent"
-            self._agent.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
+            self._agent.respond(request.id, RpcError(METHOD_NOT_FOUND, message))
         else:
             self._tasks.start(request, handler)
 
@@ -375,7 +378,7 @@ class RequestTasks:
         """Respond to `request` with the result or the error of `handler`."""
         if self._pending >= PENDING_MAX:
             message = f"{PENDING_MAX} requests are pending: wait for some of them"
-            self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+            self._agent.respond(request.id, RpcError(INTERNAL_ERROR, message))
         else:
             self._pending += 1
             # The request can be cancelled from now on, even before its task starts.
@@ -398,12 +401,12 @@ class RequestTasks:
             try:
                 self._agent.respond(request.id, await handler(request))
             except RpcError as error:
-                self._agent.fail(request.id, error)
+                self._agent.respond(request.id, error)
             except Exception as error:  # noqa: BLE001  only this request must fail
                 message = f"{request.method}: internal error: {type(error).__name__}: {error}"
-                self._agent.fail(request.id, RpcError(INTERNAL_ERROR, message))
+                self._agent.respond(request.id, RpcError(INTERNAL_ERROR, message))
             finally:
                 self._pending -= 1
                 self._scopes.pop(request.id, None)
         if scope.cancelled_caught:
-            self._agent.fail(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))
+            self._agent.respond(request.id, RpcError(REQUEST_CANCELLED, "cancelled, as was asked"))

@@ -32,8 +32,6 @@ from acpterm.acp.agent_api import AgentListRequest
 from acpterm.acp.user_api import ListResponse
 from acpterm.client.agent_process import AgentProcess, AgentStartError
 from acpterm.client.agent_run import Hosted, open_hosted_agent
-from acpterm.client.daemon import DaemonError
-from acpterm.client.errors import root_error
 from acpterm.client.prompt.acp_client import AcpClient, AcpError, PromptOptions
 from acpterm.client.prompt.printer import JsonPrinter, Printer
 from acpterm.client.prompt.text_printer import TextPrinter
@@ -43,6 +41,8 @@ from acpterm.client.user.format import background, background_line
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.errors import root_error
 from acpterm.runtime import exec_context
 from acpterm.runtime.descriptors import raise_open_files
 from acpterm.runtime.exec_context import ExecContext

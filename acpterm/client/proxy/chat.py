@@ -30,9 +30,7 @@ from acpterm.acp.raw_json import items, members, text
 from acpterm.client import provider_choice
 from acpterm.client.chat.actions import DESCRIPTION, HINT, NAME, Action, UsageError, parse
 from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, list_text, steps
-from acpterm.client.daemon import DaemonError, NotRunningError
 from acpterm.client.envelope import Envelope, cancelled_id
-from acpterm.client.errors import root_error
 from acpterm.client.provider_choice import SelectError, provider_rows, text_of
 from acpterm.client.proxy.display import fenced
 from acpterm.client.proxy.editor_requests import EditorRequests
@@ -48,6 +46,8 @@ from acpterm.jsonrpc import (
     encode_notification,
     encode_response,
 )
+from acpterm.link.daemon import DaemonError, NotRunningError
+from acpterm.link.errors import root_error
 from acpterm.runtime.send_queue import SendQueue
 
 COMMANDS_UPDATE: Final = "available_commands_update"

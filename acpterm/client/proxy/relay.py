@@ -33,7 +33,6 @@ from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import session_update
 from acpterm.client.agent_run import Hosted
-from acpterm.client.endpoint import Response
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
@@ -56,6 +55,7 @@ from acpterm.jsonrpc import (
     encode_response,
     replace_lone_surrogates,
 )
+from acpterm.link.session import Response
 from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024

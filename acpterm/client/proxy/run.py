@@ -25,10 +25,8 @@ import trio
 from acpterm.client import agent_process as agents
 from acpterm.client.agent_process import AgentProcess, AgentStartError, exit_status
 from acpterm.client.agent_run import AgentOptions, open_hosted_agent
-from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import HIGH_WATER_BYTES
 from acpterm.client.envelope import parse_envelope
-from acpterm.client.errors import root_error
+from acpterm.client.host_connection import ConnectUser
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.chat import OpenClient
@@ -37,6 +35,9 @@ from acpterm.client.user.client import UserClient, open_user_client, user_client
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
+from acpterm.link.daemon import DaemonError
+from acpterm.link.endpoint import HIGH_WATER_BYTES
+from acpterm.link.errors import root_error
 from acpterm.runtime import exec_context, logs, stdio
 from acpterm.runtime.descriptors import raise_open_files
 from acpterm.runtime.exec_context import ExecContext
@@ -229,7 +230,7 @@ class _Run:
 
 
 def _client_opener(
-    settings: Settings, config: str | None, connect_user: Callable[[], trio.abc.Stream] | None
+    settings: Settings, config: str | None, connect_user: ConnectUser | None
 ) -> OpenClient:
     @asynccontextmanager
     async def open_client(start: bool) -> AsyncIterator[UserClient]:
@@ -237,7 +238,7 @@ def _client_opener(
             async with open_user_client(settings, config, start=start) as client:
                 yield client
         else:
-            async with user_client_on(connect_user(), "the host", settings) as client:
+            async with user_client_on(await connect_user(), "the host", settings) as client:
                 yield client
 
     return open_client

@@ -23,7 +23,6 @@ from acpterm.acp.agent_meta import OWN
 from acpterm.acp.initialize import host_answer
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
-from acpterm.client.endpoint import Endpoint, Response
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.jsonrpc import (
     INVALID_PARAMS,
@@ -35,6 +34,10 @@ from acpterm.jsonrpc import (
     RpcError,
     quote,
 )
+from acpterm.link.daemon_stream import Connected
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.session import Response, ignore
+from acpterm.link.trio_stream import TrioStream
 
 _METHODS: Final = frozenset((*TERMINAL_METHODS, *EXTENSION_METHODS))
 # Maximum number of one client's requests that wait for the session's id.
@@ -66,7 +69,7 @@ class SocketClient:
         The name of a terminal without a name is None.
         """
         self._endpoint = Endpoint(
-            stream,
+            Connected(TrioStream(stream)),
             "the MCP server",
             on_request=self._on_request,
             on_cancel=self._on_cancel,
@@ -92,19 +95,19 @@ class SocketClient:
             # The id is null, since the endpoint refuses other ids that are in use. Two requests
             # with a null id cannot be distinguished.
             message = "a request with the id null is pending: use an id that no other request has"
-            self._endpoint.fail(request.id, RpcError(INVALID_REQUEST, message))
+            self._endpoint.respond(request.id, RpcError(INVALID_REQUEST, message))
         elif request.method == "initialize":
             self._initialize(request)
         elif request.method not in _METHODS:
             message = f"there is no method {quote(request.method)} here"
-            self._endpoint.fail(request.id, RpcError(METHOD_NOT_FOUND, message))
+            self._endpoint.respond(request.id, RpcError(METHOD_NOT_FOUND, message))
         elif self._session is not None:
             self._forward(request, self._session)
         elif len(self._waiting) < _WAITING_MAX:
             self._waiting.append(request)
         else:
             message = f"{_WAITING_MAX} requests wait for the session to be open: wait for it first"
-            self._endpoint.fail(request.id, RpcError(INVALID_REQUEST, message))
+            self._endpoint.respond(request.id, RpcError(INVALID_REQUEST, message))
 
     def _initialize(self, request: RequestReceived) -> None:
         own = members(members(members(request.params).get("_meta")).get(OWN))
@@ -114,7 +117,7 @@ class SocketClient:
                 f"the profile {quote(requested or '')} cannot be used for one session of an agent: "
                 "choose it for all terminals of the agent, with --profile before --mcp"
             )
-            self._endpoint.fail(request.id, RpcError(INVALID_PARAMS, message))
+            self._endpoint.respond(request.id, RpcError(INVALID_PARAMS, message))
             return
         self._endpoint.respond(request.id, host_answer(__version__, EXTENSIONS))
 
@@ -130,7 +133,7 @@ class SocketClient:
                 self._routes.remove(used)
             if not isinstance(response, RpcError):
                 self._on_result(method, params, response)
-            self._endpoint.respond_raw(id_, response)
+            self._endpoint.respond(id_, response)
 
         host_id = self._host.call(method, params, on_response)
         if host_id is not None:
@@ -172,7 +175,9 @@ class SocketClient:
         for request in self._waiting:
             if request.id == id_:
                 self._waiting.remove(request)
-                self._endpoint.fail(id_, RpcError(REQUEST_CANCELLED, "the request was cancelled"))
+                self._endpoint.respond(
+                    id_, RpcError(REQUEST_CANCELLED, "the request was cancelled")
+                )
                 return
         if (host_id := self._host_ids.get(id_)) is not None:
             self._host.cancel(host_id)
@@ -189,9 +194,5 @@ class SocketClient:
         if self._session is not None:
             for terminal in self.terminals:
                 params = TerminalRequest(self._session, terminal)
-                self._host.call("terminal/release", params, _ignore)
+                self._host.call("terminal/release", params, ignore)
         self.terminals.clear()
-
-
-def _ignore(response: Response) -> None:
-    del response

@@ -19,12 +19,12 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.raw_json import text
-from acpterm.client.daemon import PATH_BYTES_MAX
-from acpterm.client.endpoint import Endpoint
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions, with_server
 from acpterm.client.session_sockets.socket_client import SocketClient
 from acpterm.jsonrpc import Id
+from acpterm.link.daemon import PATH_BYTES_MAX
+from acpterm.link.endpoint import Endpoint
 from acpterm.runtime.unix_socket import peer_of
 
 _QUEUED_MAX: Final = 16

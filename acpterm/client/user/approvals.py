@@ -19,12 +19,12 @@ from acpterm.acp.approvals import (
     WithdrawnNotification,
 )
 from acpterm.acp.terminal import Empty
-from acpterm.client.errors import LostError
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.approval_format import keys_line
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.keyboard import read_keys
 from acpterm.jsonrpc import RpcError
+from acpterm.link.errors import LostError
 
 # Keys that come sooner after a question was shown were meant for the question before it.
 _UNREAD_S: Final = 0.3

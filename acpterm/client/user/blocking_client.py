@@ -2,42 +2,29 @@
 
 It uses a blocking socket, which needs no import of trio: a short command spends most of its time
 on imports. Commands that do several things at once use `client.UserClient` instead.
-
-The connection is lost when the daemon's worker dies. `requests` describes which requests are then
-repeated.
 """
 
 import math
 import socket
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
-from acpterm.client.daemon import DaemonError, connect, connect_running
-from acpterm.client.errors import LostError
-from acpterm.client.user.blocking_connection import Answer, BlockingConnection, DeadlineError
-from acpterm.client.user.requests import (
-    REPEATABLE,
-    StreamRequest,
-    TypedNames,
-    W,
-    decode_answer,
-    not_running,
-    token_of,
-    unknown_outcome,
-)
+from acpterm.client.user.requests import TypedNames, not_running
 from acpterm.config import Settings
-from acpterm.jsonrpc import (
-    ErrorReceived,
-    NotificationReceived,
-    ResponseReceived,
-    RpcError,
-)
+from acpterm.jsonrpc import NotificationReceived, RpcError
+from acpterm.link.blocking import BlockingEndpoint, DeadlineError
+from acpterm.link.daemon import DaemonError, connect, connect_running
+from acpterm.link.errors import LostError
+from acpterm.link.session import Response, StreamRequest, W, decode_answer, token_of
+from acpterm.link.unanswered import unknown_outcome, user_repeats
 
 # Maximum number of requests without a response. The daemon stops reading requests while no response
 # is read, so sending more of them at once might block forever.
@@ -53,22 +40,31 @@ class Slow(NamedTuple):
     position in the `params` of `call_each`, or 0 for `call`."""
 
 
-class BlockingClient(BlockingConnection):
-    """A client that sends requests over one connection, which `reconnect` may replace."""
+class BlockingClient(BlockingEndpoint):
+    """A client that sends requests over one connection, which `reconnect` may replace.
 
-    def __init__(self, settings: Settings, sock: socket.socket) -> None:
-        super().__init__(settings, sock)
+    Methods lack the prefix `_acpterm/`. Everything that sends raises `RpcError` if the response is
+    an error, `LostError` (a subclass) if the connection is lost and the request is not repeated,
+    `DaemonError` if the daemon has ended or is of another version, and `DeadlineError` at the time
+    `self.deadline`.
+    """
+
+    def __init__(
+        self, settings: Settings, sock: socket.socket, answer_timeout_s: float | None = None
+    ) -> None:
         self._names = TypedNames()
         self._tokens = 0
+        # The params of unread notifications, by the token of their stream.
+        self._streams: dict[str, deque[Raw]] = {}
+        super().__init__(settings, sock, answer_timeout_s, self._notified)
+
+    def _notified(self, notification: NotificationReceived) -> None:
+        unread = self._streams.get(token_of(notification.params) or "")
+        if unread is not None and isinstance(notification.params, Raw):
+            unread.append(notification.params)
 
     def call(self, method: str, params: Wire, into: type[W], slow: Slow | None = None) -> W:
-        """Send a request and return its result, decoded as `into`.
-
-        `method` lacks the prefix `_acpterm/`. `slow` says when and how to report that there is no
-        response yet. Raises `RpcError` if the response is an error, `LostError` (a subclass) if the
-        connection is lost and the request is not repeated, `DaemonError` if the daemon has ended or
-        is of another version, and `DeadlineError` at the time `self.deadline`.
-        """
+        """Send a request and return its result, decoded as `into`."""
         for _, answer in self.call_each(method, [params], into, slow):
             if isinstance(answer, RpcError):
                 raise answer
@@ -81,51 +77,48 @@ class BlockingClient(BlockingConnection):
         """Send one request for each of `params`, up to `_PENDING_MAX` at once.
 
         Yield the index in `params` and the result or error of each request, in the order of the
-        responses. The caller must send no other request before all responses were yielded. `method`
-        lacks the prefix `_acpterm/`; results are decoded as `into`; `slow` says when and how to
-        report that there is no response yet. Raises `DaemonError` if the daemon has ended or is of
-        another version, and `DeadlineError` at the time `self.deadline`.
+        responses. The caller must send no other request before all responses were yielded.
         """
-        repeats = REPEATABLE.get(method, 0)
+        losses = 0
         waiting = set(range(len(params)))
         while waiting:
             try:
                 now = sorted(waiting)[:_PENDING_MAX]
-                sent = {self._send(f"_acpterm/{method}", params[at]): at for at in now}
-                for id_, answer in self._answers(sent, slow):
-                    at = sent.pop(id_)
+                for at, answer in self._answers(method, {at: params[at] for at in now}, slow):
                     waiting.discard(at)
                     yield at, self._result(method, params[at], answer, into)
             except LostError as error:
-                if repeats <= 0:
+                losses += 1
+                if losses > user_repeats(method):
                     for at in sorted(waiting):
                         yield at, unknown_outcome(self.name, method)
                     return
-                repeats -= 1
                 self.reconnect(error)
 
-    def _answers(self, sent: Mapping[int, int], slow: Slow | None) -> Iterator[tuple[int, Answer]]:
-        """Yield the id and the response of each request in `sent`, in the order of arrival.
+    def _answers(
+        self, method: str, requests: dict[int, Wire], slow: Slow | None
+    ) -> Iterator[tuple[int, Response]]:
+        """Send `requests`; yield the index and the response of each, in the order of arrival."""
+        answers: deque[tuple[int, Response]] = deque()
 
-        `sent` maps the ids of requests to the indices of their params (see `call_each`). The caller
-        must remove each yielded id from `sent`; the iteration ends when `sent` is empty. After
-        `slow.after_s` seconds, calls `slow.report` with the index of each request that has no
-        response yet. Raises the errors of `_next_event`, and `DeadlineError` at the time
-        `self.deadline`.
-        """
+        def on_response(at: int, response: Response) -> None:
+            answers.append((at, response))
+
+        for at, params in requests.items():
+            self.session.call(f"_acpterm/{method}", params, partial(on_response, at))
+        unanswered = list(requests)
         slow_at = math.inf if slow is None else time.monotonic() + slow.after_s
-        while sent:
-            if found := self._answer(min(slow_at, self.deadline)):
-                if found[0] in sent:
-                    yield found
-                continue
-            self._check_deadline()
-            slow_at = math.inf
-            if slow is not None:
-                for at in sent.values():
-                    slow.report(at)
+        while unanswered:
+            if answers:
+                unanswered.remove(answers[0][0])
+                yield answers.popleft()
+            elif not self.receive(slow_at):
+                slow_at = math.inf
+                if slow is not None:
+                    for at in unanswered:
+                        slow.report(at)
 
-    def _result(self, method: str, params: Wire, answer: Answer, into: type[W]) -> W | RpcError:
+    def _result(self, method: str, params: Wire, answer: Response, into: type[W]) -> W | RpcError:
         if isinstance(answer, RpcError):
             return self._failure(answer, params)
         result = decode_answer(self.name, f"_acpterm/{method}", answer, into)
@@ -140,68 +133,50 @@ class BlockingClient(BlockingConnection):
         return failure
 
     def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Send a request about the terminal with the name or id `terminal`; return the result.
-
-        `method` lacks the prefix `_acpterm/terminal/`. The result is decoded as `into`. Raises the
-        errors of `call`.
-        """
+        """Send `terminal/METHOD` about the terminal with this name or id; return the result."""
         return self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
 
     def get_for_input(self, terminal: str) -> TerminalInfo:
         """Return the terminal with this name or id, for a command that types into it.
 
-        ``@last`` means the newest of the user's terminals. If the user and an agent have terminals
-        of the same name, the name means the user's terminal. So nothing is typed into an agent's
-        terminal by mistake. Raises the errors of `call`, including `RpcError` for an unknown name.
+        ``@last`` means the newest of the user's terminals. A name that an agent's terminal has too
+        means the user's, so that nothing is typed into an agent's terminal by mistake.
         """
         return self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
 
     def request_no_params(self, method: str, into: type[W]) -> W:
-        """Send a request without params; return the result, decoded as `into`.
-
-        `method` lacks the prefix `_acpterm/`. Raises the errors of `call`.
-        """
+        """Send a request without params; return the result, decoded as `into`."""
         return self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a new token for the params of a request that is sent by the method `stream`.
-
-        The daemon puts the token into each notification that this request causes. So a client can
-        assign the notifications to its requests.
-        """
+        """Return a new token for `stream`, which assigns notifications to their request."""
         self._tokens += 1
         return f"t{self._tokens}"
 
     def stream(self, method: str, params: StreamRequest) -> Generator[Raw, None, Raw]:
         """Send a request; yield the params of notifications that it causes, and return its result.
 
-        `method` lacks the prefix `_acpterm/`. Closing the generator early cancels the request.
-        Raises `RpcError` if the response is an error, `DaemonError` if the daemon is ending, and
-        `DeadlineError` at the time `self.deadline`. Raises `LostError` if the connection is lost;
-        the caller may then `reconnect` and open another stream.
+        Closing the generator early cancels the request. After a `LostError` the caller may
+        `reconnect` and open another stream.
         """
-        id_, is_over = self._send(f"_acpterm/{method}", params), False
+        unread = self._streams[params.token] = deque()
+        answers: list[Response] = []
+        session = self.session
+        id_ = session.call(f"_acpterm/{method}", params, answers.append)
         try:
-            while True:
-                match self._next_event(self.deadline):
-                    case None:
-                        self._check_deadline()
-                    case NotificationReceived(_, Raw() as notified):
-                        if token_of(notified) == params.token:
-                            yield notified
-                    case ResponseReceived(found, result) if found == id_:
-                        is_over = True
-                        return result
-                    case ErrorReceived(found, error) if found == id_:
-                        is_over = True
-                        raise self._failure(RpcError(error.code, error.message, error.data), params)
-        except LostError:
-            is_over = True
-            raise
+            while unread or not answers:
+                if unread:
+                    yield unread.popleft()
+                else:
+                    self.receive()
         finally:
-            if not is_over:
+            del self._streams[params.token]
+            if id_ is not None:
                 with suppress(OSError, DeadlineError):  # the connection may be closed
-                    self._send_line(self._peer.cancel(id_))
+                    session.cancel(id_)
+        if isinstance(answers[0], RpcError):
+            raise self._failure(answers[0], params)
+        return answers[0]
 
 
 @contextmanager
@@ -215,17 +190,14 @@ def open_blocking_client(
     """Connect to the daemon, and yield a client for the duration of the block.
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
-    daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if the
-    daemon cannot be used, for example because it does not respond to `initialize` within
-    `answer_timeout_s` seconds; None means ten, or three if the daemon's keeper reports that there
-    is no worker.
+    daemon that is started reads the settings file `config`, if given. `answer_timeout_s` is the
+    `seconds` of `BlockingEndpoint`.
     """
     sock = connect(settings, config, user=True) if start else connect_running(settings)
     if sock is None:
         raise not_running(settings)
-    client = BlockingClient(settings, sock)
+    client = BlockingClient(settings, sock, answer_timeout_s)
     try:
-        client.initialize(answer_timeout_s)
         yield client
     finally:
         client.close()

@@ -46,13 +46,13 @@ from acpterm.acp.user_api import (
     UserWriteRequest,
 )
 from acpterm.acp.user_streams import FollowedNotification, FollowRequest, FollowResponse
-from acpterm.client.daemon import DaemonError
-from acpterm.client.errors import LostError
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient, open_user_client
 from acpterm.client.user.output.show import missing
 from acpterm.config import Settings
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.errors import LostError
 
 # Seconds between two attempts to connect: the first pause, which doubles after each attempt, and
 # the longest pause.

@@ -1,9 +1,6 @@
 """The client of the user's socket for commands that do several things at once, in trio.
 
 Commands that send one request after another use `blocking_client` instead.
-
-The connection is lost when the daemon's worker dies. `requests` describes which requests are then
-repeated.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,27 +8,34 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, Generic
 
 import trio
+from anyio.abc import UNIXSocketStream
 from msgspec import Raw
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import GetRequest, NoParams, TerminalInfo, UserTerminalRequest
-from acpterm.client.daemon import DaemonError
-from acpterm.client.daemon_stream import connect, connect_running, initialize, reconnect
-from acpterm.client.endpoint import Endpoint, OnResponse, Response
-from acpterm.client.errors import LostError
-from acpterm.client.handshake import initialize_params
-from acpterm.client.user.requests import (
-    REPEATABLE,
-    StreamRequest,
-    TypedNames,
-    W,
-    decode_answer,
-    not_running,
-    token_of,
-    unknown_outcome,
-)
+from acpterm.client.user.requests import TypedNames, not_running
 from acpterm.config import Settings, user_socket
 from acpterm.jsonrpc import Event, NotificationReceived, RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.daemon_stream import (
+    Connected,
+    DaemonRecovery,
+    connect,
+    connect_running,
+    introduce,
+)
+from acpterm.link.endpoint import Endpoint
+from acpterm.link.errors import LostError
+from acpterm.link.handshake import initialize_params
+from acpterm.link.session import (
+    OnResponse,
+    Response,
+    StreamRequest,
+    W,
+    decode_answer,
+    token_of,
+)
+from acpterm.link.unanswered import unknown_outcome, user_repeats
 from acpterm.runtime import exec_context
 
 # Maximum number of notifications that a stream buffers. While a stream's buffer is full, no more
@@ -85,111 +89,80 @@ class Stream(Generic[W]):
 
 
 class UserClient:
-    """A client that sends requests to the daemon over `stream`, which `reconnect` may replace.
+    """A client that sends requests to the host `name`; `reconnect` may replace the connection.
 
-    Error messages refer to the daemon as `name`. The tasks that send and receive run in `nursery`.
-    With `remote`, the execution context of this process is not sent, since it means nothing on the
-    other host that runs the daemon.
+    Methods lack the prefix `_acpterm/`. The tasks that send and receive run in `nursery`. `params`
+    returns those of `initialize`.
     """
 
     def __init__(
         self,
-        stream: trio.abc.Stream,
+        connected: Connected,
         name: str,
         settings: Settings,
         nursery: trio.Nursery,
         *,
-        remote: bool = False,
+        params: Callable[[], dict[str, Any]],
+        questions: int,
     ) -> None:
         self.settings: Final = settings
         self.name: Final = name
-        self._remote: Final = remote
-        self._nursery = nursery
-        self._reconnecting = trio.Lock()
-        self.questions = 0
+        self.questions: Final = questions
         """How many questions waited for the user's answer when the connection was opened."""
+        self._nursery = nursery
+        self._recovery: Final = DaemonRecovery(settings, lambda _: params(), user=True)
+        self._reconnecting = trio.Lock()
         self._tokens = 0
         self._names = TypedNames()
         self._streams: dict[str | None, Stream[Any]] = {}
-        self._endpoint = self._open(stream)
-
-    async def initialize(self) -> None:
-        """Send `initialize` and wait for the response.
-
-        Raises `DaemonError` if the daemon refuses, or does not respond in time.
-        """
-        welcome = await initialize(self._endpoint, "acpterm", self._context(), self.settings)
-        self.questions = welcome.questions
-
-    def _context(self) -> exec_context.ExecContext | None:
-        return None if self._remote else exec_context.current()
+        self._endpoint = self._open(connected)
 
     async def call(self, method: str, params: Wire, into: type[W]) -> W:
         """Send a request and return its result, decoded as `into`.
 
-        `method` lacks the prefix `_acpterm/`. Raises `RpcError` if the response is an error,
-        `LostError` (a subclass) if the connection is lost and the request is not repeated, and
-        `DaemonError` if the daemon has ended or is of another version.
+        Raises `RpcError` if the response is an error, `LostError` (a subclass) if the connection is
+        lost and the request is not repeated, and `DaemonError` if the daemon has ended or is of
+        another version.
         """
         answer = await self._request(method, params)
         return decode_answer(self.name, f"_acpterm/{method}", answer, into)
 
     async def _request(self, method: str, params: Wire) -> Raw:
-        repeats = REPEATABLE.get(method, 0)
+        losses = 0
         while True:
             endpoint = self._endpoint
             try:
                 return await endpoint.request(f"_acpterm/{method}", params)
             except LostError as error:
-                if repeats <= 0:
+                losses += 1
+                if losses > user_repeats(method):
                     raise unknown_outcome(self.name, method) from error
             except RpcError as error:
                 raise self._names.failure(self.name, error, params) from error
-            repeats -= 1
             await self.reconnect(endpoint)
 
     def send(self, method: str, params: Wire, on_response: OnResponse) -> None:
-        """Send a request; call `on_response` with the result or error when the response arrives.
-
-        `method` lacks the prefix `_acpterm/`. The request is never repeated: if the connection is
-        lost, the error is a `LostError`.
-        """
+        """Send a request, which is never repeated; `on_response` gets the result or error."""
         self._endpoint.call(f"_acpterm/{method}", params, on_response)
 
     async def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
-        """Send a request about the terminal with the name or id `terminal`; return the result.
-
-        `method` lacks the prefix `_acpterm/terminal/`. The result is decoded as `into`. Raises the
-        errors of `call`.
-        """
+        """Send `terminal/METHOD` about the terminal with this name or id; return the result."""
         answer = await self.call(f"terminal/{method}", UserTerminalRequest(terminal), into)
         self._names.note(answer, terminal)
         return answer
 
     async def get_for_input(self, terminal: str) -> TerminalInfo:
-        """Return the terminal with this name or id, for a command that types into it.
-
-        ``@last`` means the newest of the user's terminals. If the user and an agent have terminals
-        of the same name, the name means the user's terminal. So nothing is typed into an agent's
-        terminal by mistake. Raises the errors of `call`, including `RpcError` for an unknown name.
-        """
+        """Return the terminal for a command that types into it, as `BlockingClient` does."""
         answer = await self.call("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
         self._names.note(answer, terminal)
         return answer
 
     async def request_no_params(self, method: str, into: type[W]) -> W:
-        """Send a request without params; return the result, decoded as `into`.
-
-        `method` lacks the prefix `_acpterm/`. Raises the errors of `call`.
-        """
+        """Send a request without params; return the result, decoded as `into`."""
         return await self.call(method, NoParams(), into)
 
     def token(self) -> str:
-        """Return a new token for the params of a request that is sent by the method `stream`.
-
-        The daemon puts the token into each notification that this request causes. So a client can
-        assign the notifications to its requests.
-        """
+        """Return a new token for `stream`, which assigns notifications to their request."""
         self._tokens += 1
         return f"t{self._tokens}"
 
@@ -197,10 +170,9 @@ class UserClient:
     def stream(self, method: str, params: StreamRequest, into: type[W]) -> Iterator[Stream[W]]:
         """Send a request; yield a `Stream` of the notifications that it causes.
 
-        The block iterates over the stream. The response ends the iteration, and is decoded as
-        `into`. Leaving the block before the response has arrived cancels the request. While too
-        many notifications are unread, nothing is received on the connection, so the block must not
-        wait for the response to another request.
+        Leaving the block before the response has arrived cancels the request. While too many
+        notifications are unread, nothing is received on the connection, so the block must not wait
+        for the response to another request.
         """
 
         def decode(answer: Response) -> W:
@@ -230,27 +202,18 @@ class UserClient:
         async with self._reconnecting:
             if self._endpoint is not lost:
                 return
-            limit = self.settings.resume_timeout
-            if not limit:
-                raise DaemonError(f"{self.name} is gone")
             try:
-                params = initialize_params("acpterm", self._context())
-                found = await reconnect(self.settings, params, limit, user=True)
-            except DaemonError as error:
-                raise DaemonError(f"{self.name} is gone: {error}") from error
-            self._endpoint = self._open(found.stream, found.received)
+                self._endpoint = self._open(await self._recovery.reconnect())
+            except LostError as error:
+                raise DaemonError(error.message) from error
 
-    def _open(self, stream: trio.abc.Stream, received: bytes = b"") -> Endpoint:
-        endpoint = Endpoint(stream, self.name, before_event=self._deliver)
-        self._nursery.start_soon(endpoint.run, received)
+    def _open(self, connected: Connected) -> Endpoint:
+        endpoint = Endpoint(connected, self.name, before_event=self._deliver)
+        self._nursery.start_soon(endpoint.run)
         return endpoint
 
     async def _deliver(self, event: Event) -> None:
-        """Pass a notification to the `Stream` of the request that caused it.
-
-        A `Stream` is the iterator that the method `stream` yields. Wait while this iterator is
-        full. Do nothing if there is no such iterator, or if `event` is not a notification.
-        """
+        # Waits while the stream is full, and so nothing more is received.
         match event:
             case NotificationReceived(_, Raw() as params):
                 if (stream := self._streams.get(token_of(params))) is not None:
@@ -264,10 +227,8 @@ async def open_user_client(
     """Connect to the daemon, and yield a client for the duration of the block.
 
     If no daemon is running, start one if `start` is true, otherwise raise `NotRunningError`. A
-    daemon that is started reads the settings file `config`, if given. Set `remote` if the daemon
-    runs on another host: this process's execution context is then not sent. Raises `DaemonError` if
-    no connection can be made. Later errors are raised in exception groups: a `DaemonError` if the
-    handshake fails, and errors of the block.
+    daemon that is started reads the settings file `config`, if given. Raises `DaemonError` if no
+    connection can be made. Later errors are raised in exception groups.
     """
     stream = await (connect(settings, config, user=True) if start else connect_running(settings))
     if stream is None:
@@ -279,19 +240,23 @@ async def open_user_client(
 
 @asynccontextmanager
 async def user_client_on(
-    stream: trio.abc.Stream, name: str, settings: Settings, *, remote: bool = False
+    stream: UNIXSocketStream, name: str, settings: Settings, *, remote: bool = False
 ) -> AsyncIterator[UserClient]:
-    """Yield a client on the open connection `stream`; close the connection after the block.
+    """Yield a client of the host `name` at the other end of `stream`, which is closed at the end.
 
-    Error messages refer to the host as `name`. Set `remote` if the host is on another machine: this
-    process's execution context is then not sent. Raises `DaemonError` if the host refuses the
-    handshake, or does not respond in time. This error and errors of the block are raised in
-    exception groups.
+    Set `remote` if the host is on another machine, where the execution context of this process
+    means nothing. Errors are those of `open_user_client`, in exception groups.
     """
+
+    def params() -> dict[str, Any]:
+        return initialize_params("acpterm", None if remote else exec_context.current())
+
     async with trio.open_nursery() as nursery:
-        client = UserClient(stream, name, settings, nursery, remote=remote)
+        connected, welcome = await introduce(stream, name, params(), settings)
+        client = UserClient(
+            connected, name, settings, nursery, params=params, questions=welcome.questions
+        )
         try:
-            await client.initialize()
             yield client
         finally:
             nursery.cancel_scope.cancel()

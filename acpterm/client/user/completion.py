@@ -10,12 +10,12 @@ from typing import Final, TypeVar
 from acpterm.acp.base import Wire
 from acpterm.acp.shares import ShareInfo, SharesResponse
 from acpterm.acp.user_api import ListRequest, ListResponse, NoParams, TerminalInfo
-from acpterm.client.daemon import DaemonError
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import open_blocking_client
-from acpterm.client.user.blocking_connection import DeadlineError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
+from acpterm.link.blocking import DeadlineError
+from acpterm.link.daemon import DaemonError
 
 W = TypeVar("W", bound=Wire)
 

@@ -18,18 +18,18 @@ import msgspec
 from acpterm.acp.base import Wire
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, StatusResponse
-from acpterm.client.daemon import (
+from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
+from acpterm.config import Settings, agent_socket
+from acpterm.jsonrpc import METHOD_NOT_FOUND, RpcError
+from acpterm.link.blocking import DeadlineError
+from acpterm.link.daemon import (
     DaemonError,
     NoAnswerError,
     NotRunningError,
     read_lock,
     signal_keeper,
 )
-from acpterm.client.errors import LostError
-from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
-from acpterm.client.user.blocking_connection import DeadlineError
-from acpterm.config import Settings, agent_socket
-from acpterm.jsonrpc import METHOD_NOT_FOUND, RpcError
+from acpterm.link.errors import LostError
 
 ANSWER_TIMEOUT_S: Final = 3.0
 """Seconds to wait for the response to `initialize`, which a running worker sends at once."""

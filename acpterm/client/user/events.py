@@ -19,7 +19,6 @@ from msgspec.json import decode, encode
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import EventNotification, EventsRequest
-from acpterm.client.errors import LostError
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import (
@@ -31,6 +30,7 @@ from acpterm.client.user.format import (
     summary_line,
 )
 from acpterm.client.user.output.trio_stdout import while_stdout_is_read
+from acpterm.link.errors import LostError
 from acpterm.runtime.shutdown_signals import shutdown_signals
 
 RECONNECTED: Final = "reconnected"

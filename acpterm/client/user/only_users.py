@@ -21,11 +21,10 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from acpterm.client.daemon import DaemonError, connect_running
-from acpterm.client.errors import LostError
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.config import ConfigError, Settings, load
-from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError, connect_running
+from acpterm.link.handshake import RefusedError
 from acpterm.pty import processes
 from acpterm.pty.tracking import marks
 
@@ -49,29 +48,23 @@ def check_user(config: str | None = None) -> None:
         settings = Settings()
     try:
         refusal = _ask(settings)
-    except (DaemonError, LostError):
+    except DaemonError:
         refusal = _marked()
     if refusal is not None:
         raise NotTheUserError(f"{_TELL} ({refusal})")
 
 
 def _ask(settings: Settings) -> str | None:
-    """Return the daemon's reason for refusing this process; None if the daemon accepts it.
-
-    Raises `DaemonError` or `LostError` if no daemon answers.
-    """
+    """Return the daemon's reason for refusing this process; None if the daemon accepts it."""
     sock = connect_running(settings)
     if sock is None:
         raise DaemonError("no daemon is running")
-    client = BlockingClient(settings, sock)
     try:
-        client.initialize(None)
+        BlockingClient(settings, sock).close()
     except DaemonError as error:
-        if isinstance(error.__cause__, RpcError) and not isinstance(error.__cause__, LostError):
+        if isinstance(error.__cause__, RefusedError):
             return error.__cause__.message
         raise
-    finally:
-        client.close()
     return None
 
 

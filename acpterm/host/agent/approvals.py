@@ -19,8 +19,8 @@ from acpterm.acp.approvals import AnswerRequest, DeclineRequest
 from acpterm.acp.terminal import Empty
 from acpterm.host.agent.approver import Approver
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.agent.session import Session
 from acpterm.host.approvals import new_id, to_rpc_error
+from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 from acpterm.policy.approvals import ApprovalError, NoQuestionError, Unattended

@@ -25,13 +25,7 @@ from acpterm.providers.provider import is_place
 def check(
     connection: AgentConnection, params: CheckRequest, request_id: Id
 ) -> Coroutine[Any, Any, CheckResponse]:
-    """`_acpterm/command/check`: judge a command as `terminal/create` would, without running it.
-
-    If `ask` is set, also ask the user if necessary; the decision is then `allow`, or the request
-    fails. Raises `RpcError`: -32602 for invalid params, or if too many questions are pending;
-    -32603 if the file of rules is invalid, or if a profile is missing or cannot be selected; -32600
-    if `ask` is set and the command is refused; -32800 if the turn or the request is cancelled.
-    """
+    """`_acpterm/command/check`: judge a command as `terminal/create` would, without running it."""
     with gate.recording_refusal(connection, params):
         if (asked := directory_of(params.cwd, params.cwd_bytes)) is not None:
             check_absolute(asked)

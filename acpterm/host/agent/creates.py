@@ -35,13 +35,10 @@ def recognisable_id(request: Id) -> RequestId | None:
 
 
 class Creates:
-    """Recognises repeated requests of one agent's connection: see the module.
+    """Recognises repeated requests of one agent's connection, by their JSON-RPC ids."""
 
-    Requests are identified by their JSON-RPC ids. A request whose id is passed as None (see
-    `recognisable_id`) always counts as new. `on_end` is called with the id of each request that has
-    ended, once the client is not expected to repeat it (`is_repeatable`). The record of the
-    request's question, if any, can then be removed.
-    """
+    # `on_end` gets the id of each request that the client will not repeat: its question can be
+    # removed.
 
     def __init__(self, on_end: Callable[[RequestId], None] = lambda _: None) -> None:
         self._on_end: Final = on_end
@@ -51,19 +48,11 @@ class Creates:
         self._resumptions = 0
 
     def add(self, entry: TerminalEntry) -> None:
-        """Record that a request has created the terminal of `entry`.
-
-        The terminal's record has the request's JSON-RPC id. If the record has no id, do nothing.
-        """
         if entry.record.request is not None:
             self._entries[entry.record.request] = entry
 
     def confirm(self, entry: TerminalEntry) -> None:
-        """Record that the client has the response to the request that created the terminal.
-
-        This is known once a later request names the terminal. From then on a create request with
-        the same JSON-RPC id is a new request, not a repetition.
-        """
+        """Record that the client has the response: a later request named the terminal."""
         request = entry.record.request
         if request is not None:
             if self._entries.get(request) is entry:
@@ -71,18 +60,11 @@ class Creates:
             entry.record_answer()
 
     def resumed(self) -> None:
-        """Record that the connection was resumed: the client may now repeat requests."""
         self._repeatable = self._entries.keys() | self._in_flight.keys()
         self._resumptions += 1
 
     def repeated(self, request: RequestId | None) -> TerminalEntry | None:
-        """Return the terminal that a repeated request has created already.
-
-        `request` is the request's JSON-RPC id. Return None if the request is new, or if its
-        terminal does not exist yet. If a new request reuses the id of an earlier one, also
-        `confirm` the earlier request's terminal: a client reuses an id only after it has received
-        the response.
-        """
+        """Return the terminal that a repeated request has created already; None if it is new."""
         entry = None if request is None else self._entries.get(request)
         if entry is None:
             return None
@@ -94,19 +76,12 @@ class Creates:
         return None
 
     def is_repeatable(self, request: RequestId | None) -> bool:
-        """Return whether the client is expected to repeat the request with this JSON-RPC id.
-
-        This is the case if the connection was resumed before the client had the response, and the
-        client has not repeated the request since.
-        """
         return request in self._repeatable
 
     async def wait_in_flight(self, request: RequestId | None) -> None:
-        """Wait until no earlier request with this JSON-RPC id is in flight.
-
-        Raises `RpcError` (-32800) if the connection was resumed meanwhile: the transport of this
-        request is lost, and the client repeats the request on another one.
-        """
+        """Wait until no earlier request with this id is in flight."""
+        # Raises `RpcError` (-32800) if the connection was resumed meanwhile: the client repeats the
+        # request on the new transport.
         resumptions = self._resumptions
         while request is not None and (done := self._in_flight.get(request)) is not None:
             await done.wait()
@@ -115,12 +90,7 @@ class Creates:
 
     @contextmanager
     def in_flight(self, request: RequestId | None) -> Iterator[None]:
-        """Treat the request with this JSON-RPC id as in flight during the block.
-
-        The block asks the user if needed, and creates the terminal of a create request.
-        `wait_in_flight` waits for the end of the block. If the id was *repeatable*, this request is
-        the repetition.
-        """
+        """Treat the request as in flight during the block, which may ask the user."""
         if request is None:
             yield
             return

@@ -28,9 +28,9 @@ from acpterm.host.agent.approvals import COMMAND_CHARS_MAX, Ask, ask_user
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.judgement import Judgement, judge
 from acpterm.host.agent.refusals import denial, refusal, too_long_to_ask
-from acpterm.host.agent.session import Session
 from acpterm.host.audit_trail import agent_fields, command_fields
 from acpterm.host.launch.placement import Placement
+from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError, quote
 from acpterm.policy.verdict import Level

@@ -14,7 +14,6 @@ from acpterm.acp.agent_api import CheckRequest
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.profiles import Limits, Profile, lowest
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.agent.session import Session
 from acpterm.host.launch.placement import (
     allowed_places,
     directory_text,
@@ -22,6 +21,7 @@ from acpterm.host.launch.placement import (
     strictest,
 )
 from acpterm.host.launch.validation import check_command, check_size
+from acpterm.host.sessions.session import Session
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.policy.rules import RulesError
 from acpterm.policy.syntax.readers import reader_of

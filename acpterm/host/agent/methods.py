@@ -16,10 +16,10 @@ from acpterm.acp.approvals import ANSWER, DECLINE, SESSION_OPEN, AnswerRequest, 
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.session import CancelNotification, SessionNotification
 from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
+from acpterm.host import verbs
 from acpterm.host.agent import (
     approvals,
     command_methods,
-    event_methods,
     read_methods,
     session_methods,
     terminal_methods,
@@ -31,23 +31,23 @@ REQUESTS: dict[str, Method] = {
     "terminal/create": Method(
         CreateTerminalRequest, terminal_methods.create, takes_id=True, acts_first=True
     ),
-    "terminal/output": Method(TerminalRequest, terminal_methods.output),
-    "terminal/wait_for_exit": Method(TerminalRequest, terminal_methods.wait_for_exit),
-    "terminal/kill": Method(TerminalRequest, terminal_methods.kill, result_at_once=Empty()),
-    "terminal/release": Method(TerminalRequest, terminal_methods.release, result_at_once=Empty()),
+    "terminal/output": Method(TerminalRequest, read_methods.output),
+    "terminal/wait_for_exit": Method(TerminalRequest, read_methods.wait_for_exit),
+    "terminal/kill": Method(TerminalRequest, verbs.kill, result_at_once=Empty()),
+    "terminal/release": Method(TerminalRequest, verbs.release, result_at_once=Empty()),
     "_acpterm/terminal/list": Method(AgentListRequest, read_methods.list_own),
-    "_acpterm/terminal/get": Method(AgentGetRequest, read_methods.get),
-    "_acpterm/terminal/read": Method(ReadRequest, read_methods.read),
-    "_acpterm/terminal/screen": Method(TerminalRequest, read_methods.screen),
-    "_acpterm/terminal/write": Method(WriteRequest, terminal_methods.write, acts_first=True),
-    "_acpterm/terminal/resize": Method(ResizeRequest, terminal_methods.resize),
-    "_acpterm/terminal/signal": Method(SignalRequest, terminal_methods.signal),
-    "_acpterm/terminal/promote": Method(TerminalRequest, terminal_methods.promote),
+    "_acpterm/terminal/get": Method(AgentGetRequest, verbs.get),
+    "_acpterm/terminal/read": Method(ReadRequest, verbs.read),
+    "_acpterm/terminal/screen": Method(TerminalRequest, verbs.screen),
+    "_acpterm/terminal/write": Method(WriteRequest, verbs.write, acts_first=True),
+    "_acpterm/terminal/resize": Method(ResizeRequest, verbs.resize),
+    "_acpterm/terminal/signal": Method(SignalRequest, verbs.signal),
+    "_acpterm/terminal/promote": Method(TerminalRequest, verbs.promote),
     "_acpterm/command/check": Method(
         CheckRequest, command_methods.check, takes_id=True, acts_first=True
     ),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
-    EVENTS: Method(AgentEventsRequest, event_methods.events, acts_first=True),
+    EVENTS: Method(AgentEventsRequest, read_methods.events, acts_first=True),
     SESSION_OPEN: Method(SetSessionRequest, session_methods.open_session),
     ANSWER: Method(AnswerRequest, approvals.answer),
     DECLINE: Method(DeclineRequest, approvals.decline),

@@ -1,48 +1,62 @@
-"""The handlers of the agents' methods that list, describe and read terminals.
+"""The handlers of agents' methods that read: terminals, their output and exit, their events.
 
 An agent sees the terminals of the session that it names: promoted ones too, but no released ones.
 With the setting `agents_read_user_terminals` it can also read terminals that the user created, but
-never those of other agents. Descriptions leave out what only concerns the user: the connection's
-id, windows and recordings. If the agent may not read a terminal, or there is no such terminal, the
-handlers raise `RpcError` (-32002).
+never those of other agents. Descriptions and events leave out what only concerns the user: the
+connection's id, windows and recordings.
+
+A request for events is pending until it is cancelled, until the session is closed or forgotten, or
+until the connection receives another request with the same token: a client that has reconnected
+repeats the request, perhaps before the host has noticed the loss of the former transport.
 """
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import trio
+from msgspec import UNSET, UnsetType
 
-from acpterm.acp.agent_api import AgentGetRequest, AgentListRequest, ReadRequest, ReadResponse
-from acpterm.acp.terminal import TerminalRequest
-from acpterm.acp.user_api import ListResponse, ScreenResponse, TerminalInfo
-from acpterm.host import terminal_ops
+from acpterm.acp.agent_api import AgentEventsRequest, AgentListRequest
+from acpterm.acp.agent_meta import OWN, OutputMeta
+from acpterm.acp.terminal import (
+    Empty,
+    TerminalOutputResponse,
+    TerminalRequest,
+    WaitForTerminalExitResponse,
+)
+from acpterm.acp.user_api import ListResponse
+from acpterm.acp.user_streams import EventNotification
+from acpterm.host.access import Need
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.host_state import HostState
+from acpterm.host.input_monitor import input_wait
+from acpterm.host.sessions.session import Session
+from acpterm.host.terminal_info import (
+    background,
+    exit_code,
+    exit_meta,
+    exit_status,
+    for_agent,
+    stopped_info,
+)
+from acpterm.host.verbs import current_screen
+from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.terminal import views
+from acpterm.terminal.status import ExitStatus
 
-
-def agents_info(host: HostState, entry: TerminalEntry) -> TerminalInfo:
-    """Return what an agent may know about a terminal: see `for_agent`."""
-    return for_agent(host.terminal_info(entry))
-
-
-def for_agent(info: TerminalInfo) -> TerminalInfo:
-    """Return `info` without its connection, windows and recording, which only concern the user."""
-    return msgspec.structs.replace(info, connection=None, attached=0, recording=None)
+REQUESTS_MAX: Final = 16
+"""How many requests for events a connection may have, each with a queue of events."""
+_USERS_EVENTS: Final = ("attached", "detached")
 
 
 async def list_own(connection: AgentConnection, params: AgentListRequest) -> ListResponse:
-    """`_acpterm/terminal/list`: return the session's terminals whose ids are valid.
-
-    With `left`, what the session's commands have left running in released ones follows. The user's
-    terminals follow, if the settings allow it and the request does not exclude them.
-    """
+    """`_acpterm/terminal/list`: return the session's terminals whose ids are valid."""
     if params.left:
-        await connection.host.background.check_all()
+        await connection.background.check_all()
     found = []
     for entry in _listed(connection, params):
-        found.append(agents_info(connection.host, entry))
+        found.append(connection.info(entry))
         await trio.lowlevel.checkpoint()
     # Some of the terminals may have been released meanwhile.
     valid = {entry.id for entry in _listed(connection, params)}
@@ -52,33 +66,148 @@ async def list_own(connection: AgentConnection, params: AgentListRequest) -> Lis
 def _listed(connection: AgentConnection, params: AgentListRequest) -> list[TerminalEntry]:
     session = connection.sessions.get(params.session_id)
     own = [] if session is None else session.entries.values()
-    left = connection.host.registry.left_by(connection.id, params.session_id) if params.left else ()
+    left = connection.registry.left_by(connection.id, params.session_id) if params.left else ()
     return [*own, *left, *(connection.users_terminals() if params.user else ())]
 
 
-def get(
-    connection: AgentConnection, params: AgentGetRequest
-) -> TerminalInfo | Coroutine[Any, Any, TerminalInfo]:
-    """`_acpterm/terminal/get`: return one terminal."""
-    host, entry = connection.host, connection.readable(params)
-
-    async def get_with_background() -> TerminalInfo:
-        return for_agent(await terminal_ops.info_with_background(host, entry))
-
-    return get_with_background() if params.background else agents_info(host, entry)
-
-
-def read(connection: AgentConnection, params: ReadRequest) -> Coroutine[Any, Any, ReadResponse]:
-    """`_acpterm/terminal/read`: return the output after a position.
-
-    If there is no such output yet, wait for output up to `waitMs` milliseconds. If the terminal is
-    released during the wait, the response is sent once the program has exited.
-    """
-    return terminal_ops.read(connection, connection.readable(params), params)
-
-
-def screen(
+def output(
     connection: AgentConnection, params: TerminalRequest
-) -> Coroutine[Any, Any, ScreenResponse]:
-    """`_acpterm/terminal/screen`: return the current screen, with colours."""
-    return terminal_ops.screen(connection.sender, connection.readable(params).terminal)
+) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
+    """`terminal/output`: return the retained output, and the exit status if there is one yet."""
+    entry = connection.resolve(params, Need.HOLD)
+    terminal = entry.terminal
+    if terminal.view == "screen":
+        return _screen_output(connection, entry)
+    if not terminal.catch_up() or entry.may_have_background:
+        return _wait_and_output(connection, entry)
+    return _text_output(connection, entry)
+
+
+async def _wait_and_output(
+    connection: AgentConnection, entry: TerminalEntry
+) -> TerminalOutputResponse:
+    await entry.terminal.caught_up()
+    await connection.background.check(entry)
+    await connection.sender.drain()
+    return _text_output(connection, entry)
+
+
+def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalOutputResponse:
+    terminal = entry.terminal
+    if terminal.view == "raw":
+        text, truncated = views.raw(terminal)
+    else:
+        text, truncated = terminal.text.text(), terminal.text.truncated
+    return _output(connection, entry, text, truncated=truncated)
+
+
+async def _screen_output(
+    connection: AgentConnection, entry: TerminalEntry
+) -> TerminalOutputResponse:
+    await connection.background.check(entry)
+    text = (await current_screen(connection.sender, entry.terminal)).screen.text()
+    text, truncated = views.last(text, entry.terminal.limit)
+    return _output(connection, entry, text, truncated=truncated)
+
+
+def _output(
+    connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
+) -> TerminalOutputResponse:
+    status = exit_status(entry, signal_code=connection.signal_code)
+    own: OutputMeta | UnsetType = UNSET
+    if entry.terminal.exit is None:
+        is_waiting, program, stopped, _ = input_wait(entry)
+        if is_waiting is not None or stopped is not None:
+            own = OutputMeta(
+                waiting_for_input=bool(is_waiting),
+                waiting_program=program or UNSET,
+                stopped=stopped_info(stopped),
+            )
+    if entry.terminal.is_queued:
+        own = OutputMeta(queued=True)
+    if entry.background.number:
+        omitted = entry.background.omitted or UNSET
+        own = OutputMeta(background=background(entry), background_omitted=omitted)
+    if truncated and entry.terminal.view == "text":
+        begin = entry.terminal.text.beginning()
+        if begin is not None:
+            own = OutputMeta() if isinstance(own, UnsetType) else own
+            own.beginning, own.total_lines = begin
+    meta = UNSET if isinstance(own, UnsetType) else {OWN: own}
+    return TerminalOutputResponse(text, truncated, status, meta)
+
+
+def wait_for_exit(
+    connection: AgentConnection, params: TerminalRequest
+) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
+    """`terminal/wait_for_exit`: return the exit status once the program has exited."""
+    entry = connection.resolve(params, Need.HOLD)
+    terminal = entry.terminal
+
+    async def wait() -> WaitForTerminalExitResponse:
+        status = await terminal.wait_exited()
+        await connection.background.check(entry)
+        return _exit_response(connection, entry, status)
+
+    if terminal.exit is None or entry.may_have_background:
+        return wait()
+    return _exit_response(connection, entry, terminal.exit)
+
+
+def _exit_response(
+    connection: AgentConnection, entry: TerminalEntry, status: ExitStatus
+) -> WaitForTerminalExitResponse:
+    code = exit_code(status, signal_code=connection.signal_code)
+    return WaitForTerminalExitResponse(code, status.signal, exit_meta(entry, status))
+
+
+def events(connection: AgentConnection, params: AgentEventsRequest) -> Coroutine[Any, Any, Empty]:
+    """`_acpterm/events`: send the events about the session's terminals until the request ends."""
+    requests = connection.event_requests
+    if params.token not in requests and len(requests) >= REQUESTS_MAX:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{REQUESTS_MAX} requests for events are pending on this connection: cancel one",
+        )
+    session = connection.session(params.session_id)
+    if former := requests.get(params.token):
+        former.cancel()
+    # Register now: many requests may be received before the first one's task runs.
+    scope = requests[params.token] = trio.CancelScope()
+    return _events(connection, session, params.token, scope)
+
+
+async def _events(
+    connection: AgentConnection, session: Session, token: str, scope: trio.CancelScope
+) -> Empty:
+    try:
+        with scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_send, connection, session, token)
+                await session.closed.wait()
+                scope.cancel()
+    finally:
+        requests = connection.event_requests
+        if requests.get(token) is scope:
+            del requests[token]
+    return Empty()
+
+
+async def _send(connection: AgentConnection, session: Session, token: str) -> None:
+    def is_own(event: EventNotification) -> bool:
+        terminal = event.terminal
+        return (
+            terminal is not None
+            and terminal.connection == connection.id
+            and terminal.session_id == session.id
+            and (terminal.owner == "agent" or terminal.terminal_id in session.entries)
+            and event.event not in _USERS_EVENTS
+        )
+
+    with connection.events.subscribe(is_own) as subscription:
+        while True:
+            event = await subscription.next()
+            await connection.sender.drain()
+            own = None if event.terminal is None else for_agent(event.terminal)
+            event = msgspec.structs.replace(event, token=token, terminal=own, connection=None)
+            connection.sender.notify("_acpterm/event", event)

@@ -37,10 +37,7 @@ _WRAPPERS_MAX: Final = 16
 
 
 def agent_behind(relay: ProcStat) -> ProcStat | None:
-    """Return the agent's process, given the process that relays for it.
-
-    Return None if the relay was not started by an agent, or if its ancestors cannot be read.
-    """
+    """Return the agent's process behind a relay; None if there is none to be seen."""
     process = relay
     for _ in range(_WRAPPERS_MAX):
         # A process that opened a terminal for its child serves the user: agents use pipes.

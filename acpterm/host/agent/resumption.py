@@ -18,59 +18,34 @@ States of a connection (`AgentConnection`):
 """
 
 import hmac
-from typing import Final, Protocol
+from typing import Final
 
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.events import Event, EventBus
+from acpterm.host.events import EventBus, new_event
+from acpterm.host.server.connection import Connection
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 
 
-class Transport(Protocol):
-    """Serves an agent's connection over one stream. See `server.connection.Connection`."""
-
-    received: int
-    """The number of bytes received from the peer."""
-
-    def serve_as(self, served: AgentConnection, name: str) -> None:
-        """Serve the connection `served` from now on, instead of the one served until now.
-
-        The connection that was served until now is not closed. `name` is the id of `served`, for
-        logs.
-        """
-
-    def abandon(self) -> None:
-        """Close the stream, but not the agent's connection that was served over it."""
-
-
 class Resumption:
-    """Has all agents' connections of a host, and lets clients continue them: see the module.
-
-    Each connection has a transport, or is unresumed: restored, and waiting for its client. An event
-    is published on `bus` when a connection gets or loses a transport.
-    """
+    """All agents' connections of a host, each with its transport, or None until it is resumed."""
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._transports: Final[dict[AgentConnection, Transport | None]] = {}
+        self._transports: Final[dict[AgentConnection, Connection | None]] = {}
 
     @property
     def connections(self) -> list[AgentConnection]:
-        """All agents' connections: those with a transport, and those not resumed yet."""
         return list(self._transports)
 
     @property
     def unresumed(self) -> list[AgentConnection]:
-        """The restored connections that no client has resumed yet."""
         return [
             connection for connection, transport in self._transports.items() if transport is None
         ]
 
     def holders(self) -> set[tuple[int, float]]:
-        """Return the processes that use the agents' connections, each as pid and start time.
-
-        A connection on which nothing was received is left out, since it may not be an agent's: the
-        user's commands connect to the agents' socket to make the service manager start the daemon.
-        """
+        # Not of a connection on which nothing was received: the user's commands connect to the
+        # agents' socket to make the service manager start the daemon.
         return {
             holder
             for connection, transport in self._transports.items()
@@ -79,45 +54,29 @@ class Resumption:
         }
 
     def approvers(self) -> set[tuple[int, float]]:
-        """Return the processes of all approvers, each as pid and start time.
-
-        The process of an approver is the one that opened the connection, not the agent for which it
-        relays messages.
-        """
+        """Return the processes that opened approvers' connections, not the agents behind."""
         return {
             connection.holders[0]
             for connection in self._transports
             if connection.approver is not None and connection.holders
         }
 
-    def connected(self, connection: AgentConnection, transport: Transport) -> None:
-        """Add a new connection, served by `transport`."""
+    def connected(self, connection: AgentConnection, transport: Connection) -> None:
         self._transports[connection] = transport
         self._publish("connected", connection)
 
     def restored(self, connection: AgentConnection) -> None:
-        """Add a connection of the previous worker, which has no transport until it is resumed."""
         self._transports[connection] = None
 
-    def disconnected(self, transport: Transport) -> None:
-        """Close and remove the connection of `transport`, because the transport has ended.
-
-        If the connection was resumed on another transport, do nothing.
-        """
+    def disconnected(self, transport: Connection) -> None:
+        """Close the connection of a transport that ended, unless another resumed it."""
         for connection, other in self._transports.items():
             if other is transport:
                 self._remove(connection)
                 return
 
     def resume(self, fresh: AgentConnection, secret: str) -> AgentConnection | None:
-        """Move the transport of the new connection `fresh` to the connection that has `secret`.
-
-        Close `fresh`, and return the connection that has `secret`. In two cases, do nothing, and
-        return None: no connection has `secret`; or the connection has an approver, and `fresh` was
-        opened by another process, which must not get the approver's rights. If `fresh` itself has
-        `secret`, do nothing, and return `fresh`. Raises `RpcError` (-32600) if another connection
-        has `secret`, and `fresh` already has sessions.
-        """
+        """Move the transport of `fresh` to the connection that has `secret`; return it."""
         found = self._find(secret)
         if found is None or found is fresh:
             return found
@@ -146,7 +105,6 @@ class Resumption:
         return found
 
     def expire(self) -> None:
-        """Close and remove the restored connections that no client has resumed."""
         for connection in self.unresumed:
             self._remove(connection)
 
@@ -166,4 +124,4 @@ class Resumption:
 
     def _publish(self, event: str, connection: AgentConnection) -> None:
         agent = connection.agent.name
-        self._bus.publish(Event(event, connection=connection.agent.connection_id, agent=agent))
+        self._bus.publish(new_event(event, connection=connection.id, agent=agent))

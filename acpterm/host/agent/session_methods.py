@@ -26,11 +26,11 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.terminal_updates import V2_KINDS, from_v2
 from acpterm.host.agent.approvals import expire_unclaimed, send_pending
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.events import Event
+from acpterm.host.events import new_event
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.launch.validation import check_absolute, directory_of
+from acpterm.host.sessions.session import Session
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
 from acpterm.pty.processes import now as boot_time
 from acpterm.terminal.status import EndedBy
@@ -44,17 +44,13 @@ _NAME_MAX: Final = 100
 
 
 def initialize(connection: AgentConnection, params: InitializeRequest) -> InitializeAnswer:
-    """`initialize`: record the agent's name and execution context; return the capabilities.
-
-    If the request contains the secret of an earlier connection, the peer continues that connection.
-    Raises `RpcError`: -32602 for an invalid context or an unknown profile; -32600 if the request
-    would resume an earlier connection, but `connection` already has sessions.
-    """
+    """`initialize`: record the agent's name and context; return the capabilities."""
+    # With the secret of an earlier connection, the peer continues that connection.
     options = own_meta(params.meta, InitializeMeta)
     # Resuming cannot be undone, so an invalid context or profile must be refused before.
     requested_context(connection.context, params)
     if options and options.profile is not None:
-        connection.host.policy.profiles.check_known(options.profile)
+        connection.policy.profiles.check_known(options.profile)
     resumed: bool | UnsetType = UNSET
     if options and options.resume is not None:
         found = connection.resumption.resume(connection, options.resume)
@@ -78,12 +74,6 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
 
 
 def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
-    """Apply the options of `initialize` that decide which commands the agent may run.
-
-    `profile` requests an additional profile. `relay` says that the connected process only relays
-    for the agent, whose process is then searched for. `approver` is the token of an approver.
-    `elicits` requests that the client may answer questions although it is no approver.
-    """
     if options.profile is not None:
         connection.request_profile(options.profile)
     if options.relay:
@@ -98,7 +88,6 @@ def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
 
 
 def agent_name(info: Raw | UnsetType) -> str | None:
-    """Return the name in `info`, the `clientInfo` of `initialize`; None if there is none."""
     with suppress(msgspec.DecodeError):
         if not isinstance(info, UnsetType):
             return msgspec.json.decode(info, type=Implementation).name[:_NAME_MAX]
@@ -106,11 +95,7 @@ def agent_name(info: Raw | UnsetType) -> str | None:
 
 
 def update(connection: AgentConnection, params: SessionNotification) -> None:
-    """`session/update`: record the tool call that the update describes, and publish an event.
-
-    Updates of ACP v2 that describe terminals which the agent runs itself are recorded without an
-    event. Other updates are ignored.
-    """
+    """`session/update`: record the update, and publish an event about a tool call."""
     received = read_update(params.update)
     if isinstance(received, OtherUpdate):
         if received.kind in V2_KINDS:
@@ -129,9 +114,9 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
     session.record_update(received.tool_call_id, fields, terminals)
     connection.count_memory(session)
-    if connection.host.events.has_subscribers:
-        connection.host.events.publish(
-            Event(
+    if connection.events.has_subscribers:
+        connection.events.publish(
+            new_event(
                 "tool_call",
                 connection=connection.agent.connection_id,
                 agent=connection.agent.name,
@@ -142,14 +127,9 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
 
 
 def cancel(connection: AgentConnection, params: CancelNotification) -> None:
-    """`session/cancel`: kill the session's running terminals, and release them after a delay.
-
-    What exited programs of the session have left running in the background is killed, too.
-    Pending questions about commands of the session are withdrawn. A terminal that is still being
-    created is released once it exists (`terminal_methods.create`). Terminals that the user owns,
-    that an earlier cancellation will release, or that are not in the list
-    `_meta.acpterm.terminals`, if there is one, are not affected.
-    """
+    """`session/cancel`: kill what runs in the session, and release it after a delay."""
+    # Not what the user owns, an earlier cancellation releases, or `_meta.acpterm.terminals` leaves
+    # out. A terminal that is being created is released once it exists.
     own = CancelMeta()
     with suppress(RpcError):  # the turn is cancelled even if `_meta` is invalid
         own = own_meta(params.meta, CancelMeta) or own
@@ -157,10 +137,10 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     if session is None:
         return
     session.cancel()
-    connection.host.approvals.withdraw(
+    connection.approvals.withdraw(
         connection.agent.connection_id, session.id, reason="the turn was cancelled"
     )
-    left = connection.host.registry.left_by(connection.id, session.id)
+    left = connection.registry.left_by(connection.id, session.id)
     affected = [
         entry
         for entry in (*session.entries.values(), *left)
@@ -171,10 +151,10 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
     running = [entry for entry in affected if entry.terminal.exit is None]
     for entry in affected:
         if entry.may_have_background:
-            connection.host.registry.kill(entry, EndedBy.AGENT)
+            connection.registry.kill(entry, EndedBy.AGENT)
     release_at = boot_time() + RELEASE_AFTER_CANCEL_S
     for entry in running:
-        connection.host.registry.kill(entry, EndedBy.AGENT)
+        connection.registry.kill(entry, EndedBy.AGENT)
         entry.record.release_at = release_at
         entry.mark_changed()
     if running:
@@ -186,10 +166,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
 async def release_later(
     connection: AgentConnection, session: Session, entries: list[TerminalEntry], delay: float
 ) -> None:
-    """Release `entries`, the terminals of a cancelled prompt turn, after `delay` seconds.
-
-    Terminals that the agent has released by then, or that the user owns by then, are skipped.
-    """
+    """Release the terminals of a cancelled turn that the agent or user has not taken care of."""
     await trio.sleep(delay)
     for entry in entries:
         if entry.id in session.entries and not entry.is_users:
@@ -197,26 +174,19 @@ async def release_later(
 
 
 def set_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/set`: set the directory for later `terminal/create` requests without `cwd`.
-
-    Whether the directory exists is checked only when a terminal is created in it. Raises `RpcError`
-    (-32602) for a relative path.
-    """
+    """`_acpterm/session/set`: set the directory for create requests without `cwd`."""
+    # Whether it exists is checked only when a terminal is created in it.
     cwd = directory_of(params.cwd, params.cwd_bytes) or ""
     check_absolute(cwd)
     session = connection.session(params.session_id)
     session.cwd = cwd
+    session.changed()
     connection.count_memory(session)
     return Empty()
 
 
 def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empty:
-    """`_acpterm/session/open`: set the session's directory, in which its programs may write.
-
-    Later `terminal/create` requests without `cwd` use this directory, too. Raises `RpcError`:
-    -32600 if the peer is not an approver, because an agent must not choose where its programs may
-    write; -32602 for a relative path.
-    """
+    """`_acpterm/session/open`: set the session's directory, in which its programs may write."""
     if connection.approver is None:
         raise RpcError(
             INVALID_REQUEST,
@@ -225,6 +195,7 @@ def open_session(connection: AgentConnection, params: SetSessionRequest) -> Empt
         )
     result = set_session(connection, params)
     session = connection.session(params.session_id)
-    session.workspace = session.cwd or ""
+    session.workspace = session.cwd
+    session.changed()
     connection.count_memory(session)
     return result

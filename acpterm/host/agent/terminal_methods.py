@@ -1,59 +1,37 @@
-"""The handlers of the agents' methods about terminals: `terminal/*` and `_acpterm/terminal/*`.
+"""The handler of `terminal/create` (ACP v1, "Terminals").
 
-`terminal/*` are the five methods of ACP v1 ("Terminals"). `_acpterm/terminal/*` are acpterm's own:
-docs/protocol.md documents them, and the response to `initialize` advertises them.
-
-A handler returns its response, or a coroutine if it has to wait; the connection runs the coroutine
-in a separate task. Cancelling a request about an existing terminal leaves the terminal unchanged.
-
-Handlers of requests about an existing terminal raise `RpcError`: -32002 if the session has no such
-terminal; -32602 if the request would change a terminal that the user owns.
+A handler that has to wait returns a coroutine, which the connection runs in a separate task.
 """
 
 import math
 from collections.abc import Coroutine
 from typing import Any
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from acpterm.acp.agent_api import ResizeRequest, SignalRequest, WriteRequest, WriteResponse
-from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, OutputMeta, own_meta, variable_of
+from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, own_meta, variable_of
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
     CreateTerminalResponse,
-    Empty,
-    TerminalOutputResponse,
-    TerminalRequest,
-    WaitForTerminalExitResponse,
 )
-from acpterm.acp.user_api import TerminalInfo
-from acpterm.host import terminal_ops
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
 from acpterm.host.agent.judgement import Judgement
-from acpterm.host.agent.read_methods import agents_info
-from acpterm.host.agent.session import Session
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.input_monitor import input_wait
 from acpterm.host.launch.command import summary
 from acpterm.host.launch.placement import resources_of
 from acpterm.host.launch.request import LaunchRequest
 from acpterm.host.launch.validation import directory_of, seconds
+from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId, TerminalRecord, pack_text
 from acpterm.host.terminal_info import (
-    background,
     cwd_gone,
-    exit_code,
-    exit_meta,
-    exit_status,
-    stopped_info,
 )
-from acpterm.host.terminal_ops import check_screen, current_screen
+from acpterm.host.verbs import check_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError, readable
 from acpterm.providers.provider import is_place
-from acpterm.terminal import views
-from acpterm.terminal.status import EndedBy, ExitStatus
+from acpterm.terminal.status import EndedBy
 
 
 def create(
@@ -221,153 +199,3 @@ def _create_response(entry: TerminalEntry) -> CreateTerminalResponse:
 
 def _cancelled() -> RpcError:
     return RpcError(REQUEST_CANCELLED, "cancelled with the turn")
-
-
-def output(
-    connection: AgentConnection, params: TerminalRequest
-) -> TerminalOutputResponse | Coroutine[Any, Any, TerminalOutputResponse]:
-    """`terminal/output`: return the retained output, and the exit status if there is one yet."""
-    session = connection.find_session(params)
-    entry = session.readable(params.terminal_id)
-    terminal = entry.terminal
-    if terminal.view == "screen":
-        return _screen_output(connection, entry)
-    if not terminal.catch_up() or entry.may_have_background:
-        return _wait_and_output(connection, entry)
-    return _text_output(connection, entry)
-
-
-async def _wait_and_output(
-    connection: AgentConnection, entry: TerminalEntry
-) -> TerminalOutputResponse:
-    await entry.terminal.caught_up()
-    await connection.host.background.check(entry)
-    await connection.sender.drain()
-    return _text_output(connection, entry)
-
-
-def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalOutputResponse:
-    terminal = entry.terminal
-    if terminal.view == "raw":
-        text, truncated = views.raw(terminal)
-    else:
-        text, truncated = terminal.text.text(), terminal.text.truncated
-    return _output(connection, entry, text, truncated=truncated)
-
-
-async def _screen_output(
-    connection: AgentConnection, entry: TerminalEntry
-) -> TerminalOutputResponse:
-    await connection.host.background.check(entry)
-    text = (await current_screen(connection.sender, entry.terminal)).screen.text()
-    text, truncated = views.last(text, entry.terminal.limit)
-    return _output(connection, entry, text, truncated=truncated)
-
-
-def _output(
-    connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
-) -> TerminalOutputResponse:
-    status = exit_status(entry, signal_code=connection.signal_code)
-    own: OutputMeta | UnsetType = UNSET
-    if entry.terminal.exit is None:
-        is_waiting, program, stopped, _ = input_wait(entry)
-        if is_waiting is not None or stopped is not None:
-            own = OutputMeta(
-                waiting_for_input=bool(is_waiting),
-                waiting_program=program or UNSET,
-                stopped=stopped_info(stopped),
-            )
-    if entry.terminal.is_queued:
-        own = OutputMeta(queued=True)
-    if entry.background.number:
-        omitted = entry.background.omitted or UNSET
-        own = OutputMeta(background=background(entry), background_omitted=omitted)
-    if truncated and entry.terminal.view == "text":
-        begin = entry.terminal.text.beginning()
-        if begin is not None:
-            own = OutputMeta() if isinstance(own, UnsetType) else own
-            own.beginning, own.total_lines = begin
-    meta = UNSET if isinstance(own, UnsetType) else {OWN: own}
-    return TerminalOutputResponse(text, truncated, status, meta)
-
-
-def wait_for_exit(
-    connection: AgentConnection, params: TerminalRequest
-) -> WaitForTerminalExitResponse | Coroutine[Any, Any, WaitForTerminalExitResponse]:
-    """`terminal/wait_for_exit`: return the exit status once the program has exited."""
-    entry = connection.find_session(params).readable(params.terminal_id)
-    terminal = entry.terminal
-
-    async def wait() -> WaitForTerminalExitResponse:
-        status = await terminal.wait_exited()
-        await connection.host.background.check(entry)
-        return _exit_response(connection, entry, status)
-
-    if terminal.exit is None or entry.may_have_background:
-        return wait()
-    return _exit_response(connection, entry, terminal.exit)
-
-
-def kill(
-    connection: AgentConnection, params: TerminalRequest
-) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/kill`: end the program and all that it has started; the id stays valid."""
-    entry = connection.find_session(params).owned(params.terminal_id, "killed")
-    connection.host.registry.kill(entry, EndedBy.AGENT)
-    return terminal_ops.respond_after_exit(connection.host, entry)
-
-
-def release(
-    connection: AgentConnection, params: TerminalRequest
-) -> Empty | Coroutine[Any, Any, Empty]:
-    """`terminal/release`: make the terminal's id invalid, and end the program. Idempotent.
-
-    A program whose terminal the user owns keeps running. What an exited program has left running
-    in the background continues.
-    """
-    session = connection.find_session(params)
-    entry = connection.release(session, params.terminal_id, EndedBy.AGENT, leaves_background=True)
-    return Empty() if entry is None else terminal_ops.respond_after_exit(connection.host, entry)
-
-
-def _exit_response(
-    connection: AgentConnection, entry: TerminalEntry, status: ExitStatus
-) -> WaitForTerminalExitResponse:
-    code = exit_code(status, signal_code=connection.signal_code)
-    return WaitForTerminalExitResponse(code, status.signal, exit_meta(entry, status))
-
-
-def write(connection: AgentConnection, params: WriteRequest) -> Coroutine[Any, Any, WriteResponse]:
-    """`_acpterm/terminal/write`: write keyboard input; respond once the input was written.
-
-    If a cluster has not started the program yet, respond at once.
-    """
-    entry = connection.find_session(params).owned(params.terminal_id, "typed into")
-    data = params.data.encode()
-    connection.host.trail.input(entry, "agent", data)
-    return terminal_ops.write(entry.terminal, data)
-
-
-def resize(connection: AgentConnection, params: ResizeRequest) -> Empty:
-    """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
-    entry = connection.find_session(params).owned(params.terminal_id, "resized")
-    return terminal_ops.resize(connection.host.windows, entry, params.cols, params.rows)
-
-
-def signal(
-    connection: AgentConnection, params: SignalRequest
-) -> Empty | Coroutine[None, None, Empty]:
-    """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
-    entry = connection.find_session(params).owned(params.terminal_id, "signalled")
-    return terminal_ops.signal(entry.terminal, params.signal)
-
-
-def promote(connection: AgentConnection, params: TerminalRequest) -> TerminalInfo:
-    """`_acpterm/terminal/promote`: give the terminal to the user. Idempotent.
-
-    The agent can then only read the terminal and release its id. The terminal's timeout and its
-    limit `idle` do not apply any more.
-    """
-    entry = connection.find_session(params).readable(params.terminal_id)
-    connection.host.registry.promote(entry, EndedBy.AGENT)
-    return agents_info(connection.host, entry)

@@ -30,12 +30,7 @@ TOTAL_BYTES_MAX: Final = 2 * 1024 * 1024
 
 
 class AgentTerminal:
-    """A terminal that an agent runs itself, as the agent's updates describe it.
-
-    `ring` has the output, and `end` is how the program ended (None while it runs). `generation` is
-    how many times the whole output was replaced. `forgotten` is set once the session no longer
-    retains the terminal.
-    """
+    """A terminal that an agent runs itself, as its updates describe it."""
 
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
@@ -48,12 +43,10 @@ class AgentTerminal:
 
     @property
     def size(self) -> int:
-        """About how many bytes of memory this object takes."""
         text = sum(getsizeof(text) for text in (self.id, self.cwd, self.command) if text)
         return _EACH_BYTES + text + self.ring.end - self.ring.start
 
     def apply(self, update: TerminalUpdate) -> None:
-        """Change the description, the output or the exit status of this terminal by `update`."""
         match update:
             case Info(_, cwd, command):
                 if cwd and len(cwd) <= CWD_MAX:
@@ -68,22 +61,15 @@ class AgentTerminal:
 
 
 class AgentTerminals:
-    """The terminals that the agent runs itself in one session."""
-
     def __init__(self) -> None:
         self._terminals: OrderedDict[str, AgentTerminal] = OrderedDict()
         self.size = 0
-        """About how many bytes of memory the terminals take."""
 
     def get(self, identifier: str) -> AgentTerminal | None:
-        """Return the terminal with this id; None if it is not retained."""
         return self._terminals.get(identifier)
 
     def apply(self, updates: Iterable[TerminalUpdate]) -> list[str]:
-        """Apply updates to their terminals, and return the ids of these terminals, each once.
-
-        A terminal that is not known yet is added. Updates with an id that is too long are ignored.
-        """
+        """Apply updates, and return the ids of their terminals, each once."""
         ids: dict[str, None] = {}
         for update in updates:
             if len(update.terminal) > ID_MAX:
@@ -107,7 +93,6 @@ class AgentTerminals:
             self.size -= gone.size
 
     def forget(self) -> None:
-        """Forget all terminals."""
         for found in self._terminals.values():
             found.forgotten = True
         self._terminals.clear()

@@ -38,13 +38,9 @@ STORED_ID_MAX: Final = 512
 
 
 class ToolCall:
-    """One tool call: its members, its `_meta`, and the ids of the terminals that it shows.
+    """One tool call: its members, its `_meta`, and the ids of the terminals that it shows."""
 
-    `fields` has the members except `_meta`. `number` is unique in the session; numbers grow in the
-    order in which tool calls began. `changes` is the number of the last change of this tool call.
-    The changes of all tool calls of the session are numbered together, so these numbers give the
-    order in which the tool calls were last changed.
-    """
+    # Numbers grow in the order in which tool calls began, `changes` in that of their last changes.
 
     def __init__(self, number: int) -> None:
         self.number: Final = number
@@ -54,7 +50,6 @@ class ToolCall:
         self.terminals: list[str] = []
 
     def size(self) -> int:
-        """Return about how many bytes of memory the tool call takes."""
         members = (*self.fields.items(), *self.meta.items())
         return (
             _CALL_BYTES
@@ -63,7 +58,6 @@ class ToolCall:
         )
 
     def change(self, fields: dict[str, Raw]) -> None:
-        """Apply `fields`, the members of a `tool_call` or `tool_call_update`."""
         for name, value in fields.items():
             if name not in MEMBER_NAMES:
                 continue
@@ -75,10 +69,6 @@ class ToolCall:
             self._apply_meta(name, value)
 
     def record(self, identifier: str) -> ToolCallRecord:
-        """Return the record from which the next worker restores the tool call.
-
-        `identifier` is the tool call's id.
-        """
         return ToolCallRecord(
             id=identifier,
             changed=self.changes,
@@ -88,7 +78,6 @@ class ToolCall:
         )
 
     def restore(self, record: ToolCallRecord) -> None:
-        """Restore the tool call from the previous worker's record."""
         self.changes = record.changed
         self.fields.update({name: Raw(value) for name, value in record.fields.items()})
         self.meta.update({name: Raw(value) for name, value in record.meta.items()})
@@ -114,7 +103,6 @@ class ToolCalls:
         # The size, in bytes, with which each call is counted in `size`.
         self._sizes: dict[str, int] = {}
         self.size = 0
-        """About how many bytes of memory the tool calls take."""
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 
@@ -125,15 +113,12 @@ class ToolCalls:
         return len(self._calls)
 
     def get(self, call: str) -> ToolCall | None:
-        """Return the tool call with the id `call`; None if it is not retained."""
         return self._calls.get(call)
 
     def numbers(self) -> list[int]:
-        """Return the numbers (`ToolCall.number`) of all tool calls."""
         return [found.number for found in self._calls.values()]
 
     def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore tool calls; `records` has the `ToolCall.number` and the stored record of each."""
         last = -1
         for number, record in sorted(records, key=lambda one: one[1].changed):
             found = self._calls[record.id] = ToolCall(number)
@@ -146,13 +131,9 @@ class ToolCalls:
     def apply(
         self, call: str, fields: dict[str, Raw], terminals: list[str] | None
     ) -> list[tuple[int, Callable[[], ToolCallRecord] | None]]:
-        """Apply an update with the members `fields` to the tool call with the id `call`.
-
-        `terminals` are the ids of the terminals that the tool call shows from now on; None leaves
-        them unchanged. Returns the tool calls whose stored records must change, each as its number
-        and a function that returns the new record; None instead of the function means that the
-        record must be removed.
-        """
+        """Apply an update to the tool call `call`; `terminals` None leaves those it shows."""
+        # Returns the numbers of the calls whose stored records must change, each with a function
+        # that returns the new record, or None to remove it.
         found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
         found.change(fields)
         found.changes = next(self._changes)
@@ -186,9 +167,7 @@ class ToolCalls:
         self._sizes[call] = size
 
     def in_order(self) -> list[str]:
-        """Return the ids of the tool calls, in the order in which the tool calls began."""
         return sorted(self._calls, key=lambda call: self._calls[call].number)
 
     def calls_showing(self, terminal: str) -> list[str]:
-        """Return the ids of the tool calls that show the terminal with the id `terminal`."""
         return [call for call, found in self._calls.items() if terminal in found.terminals]

@@ -25,33 +25,21 @@ from acpterm.pty.tracking.tree import retry_on_oserror
 from acpterm.pty.tracking.trees import Trees
 
 Identity: TypeAlias = tuple[int, float]
-"""The pid and the start time of a process."""
 
 
 class Verdict(NamedTuple):
-    """Whether a connection to the user's socket is admitted, and which process opened it."""
-
     pid: int
-    """The pid of the process; 0 if the process cannot be seen."""
     refusal: str | None
     """Why the connection is refused, and what to do; None if the connection is the user's."""
     terminals: frozenset[str] = frozenset()
-    """The ids of the terminals that the process, or an ancestor of it, runs in."""
     process: Identity | None = None
-    """The pid and start time of the process; None if its start time is not known."""
 
 
 _OUTSIDE: Final = "run the command outside of acpterm's terminals, in a window of your own"
 
 
 class Admission:
-    """Decides which connections to the user's socket are admitted.
-
-    `trees` finds the terminals that a process comes from. `find(id)` returns this daemon's terminal
-    with this id; None if there is none. `wait_created(id)` waits while this terminal is being
-    created. `holders()` returns the processes that use agents' connections, and `approvers()` the
-    processes whose connection is an approver.
-    """
+    """Decides which connections to the user's socket are admitted."""
 
     def __init__(
         self,
@@ -68,11 +56,8 @@ class Admission:
         self._approvers: Final = approvers
 
     async def judge(self, stream: trio.SocketStream) -> Verdict:
-        """Decide whether the connection `stream` is the user's or an agent's.
-
-        The decision depends on the process that opened the connection, and on its ancestors.
-        Raises `OSError` if no file descriptor is left, not even a reserved one.
-        """
+        """Decide whether a connection is the user's, by its process and the ancestors."""
+        # Raises `OSError` if no file descriptor is left, not even a reserved one.
         with PeerProcess(stream) as peer:
             if not peer.pid:
                 return Verdict(
@@ -133,11 +118,8 @@ class Admission:
         return None
 
     def _holder(self, origin: Origin) -> int | None:
-        """Return the pid of the first process of `origin` that uses an agent's connection, or None.
-
-        `origin` has the process that connected, then its ancestors, the nearest first. If the
-        process that connected is an approver, only its ancestors are searched.
-        """
+        """Return the pid of the nearest process that uses an agent's connection, or None."""
+        # Of an approver that connects itself, only the ancestors count.
         ancestry = [(one.pid, one.started) for one in origin.ancestry]
         if ancestry and ancestry[0] in self._approvers():
             del ancestry[0]

@@ -28,17 +28,15 @@ from acpterm.policy.questions import Answer, Question
 def list_pending(user: UserConnection, params: NoParams) -> ApprovalsResponse:
     """`_acpterm/approval/list`: return the pending questions of all agents, the oldest first."""
     del params
-    return ApprovalsResponse([approval_info(one) for one in user.host.approvals.pending])
+    return ApprovalsResponse([approval_info(one) for one in user.approvals.pending])
 
 
 def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     """`_acpterm/approval/answer`: answer a question; return the question.
 
-    Only the first answer to a question counts: a later one is an error. Raises `RpcError`: -32002
-    if the question is not pending; -32602 if several ids begin with the given one, or if the answer
-    allows with the scope `always`, but the question's `prefix` is null.
+    Only the first answer to a question counts: a later one is an error.
     """
-    approvals = user.host.approvals
+    approvals = user.approvals
     given = Answer(
         decision=params.decision,
         by=user.answers_as,
@@ -57,11 +55,10 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
 def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
     """`_acpterm/approver`: return a token that makes an agent's connection an approver.
 
-    The token is valid only for the process that requests it. Raises `RpcError` (-32602) for an
-    unknown profile.
+    The token is valid only for the process that requests it.
     """
     if params.profile is not None:
-        user.host.policy.profiles.check_known(params.profile)
+        user.policy.profiles.check_known(params.profile)
     return ApproverResponse(user.host.approver_tokens.issue(params, user.process))
 
 
@@ -73,7 +70,7 @@ async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> 
     until it is cancelled.
     """
     follower = _Follower()
-    with user.ongoing_request(params.token), user.host.approvals.subscribe(follower):
+    with user.ongoing_request(params.token), user.approvals.subscribe(follower):
         while True:
             await user.sender.drain()
             question, given = await follower.next()
@@ -86,24 +83,17 @@ async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> 
 
 
 class _Follower:
-    """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`.
-
-    An item of the queue is a new question, or a question that was sent, with its answer. If a
-    question is answered or withdrawn before it was sent, the question is dropped, and its answer is
-    not queued. So the queue has at most one item for each question.
-    """
+    """Queues the questions of all agents for one client. Implements `policy.approvals.Observer`."""
 
     def __init__(self) -> None:
         self._queue: deque[tuple[Question, Answer | None]] = deque()
         self._has_items: Final = trio.lowlevel.ParkingLot()
 
     def attends(self, question: Question) -> bool:
-        """Return True: the user can answer every question through this client."""
         del question
         return True
 
     def asked(self, question: Question) -> None:
-        """Queue a new question."""
         self._put((question, None))
 
     def closed(self, question: Question, answer: Answer) -> None:
@@ -118,7 +108,6 @@ class _Follower:
         self._has_items.unpark_all()
 
     async def next(self) -> tuple[Question, Answer | None]:
-        """Wait for the next item, and return it: a question, and its answer (None if it is new)."""
         while not self._queue:
             await self._has_items.park()
         return self._queue.popleft()

@@ -42,8 +42,8 @@ from msgspec import UNSET, UnsetType
 from acpterm.acp.user_streams import AttachedNotification, AttachRequest, AttachResponse
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import exit_info
-from acpterm.host.terminal_ops import current_screen, retained_main_output
 from acpterm.host.user.connection import UserConnection
+from acpterm.host.verbs import current_screen, retained_main_output
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.terminal.vt.frames import Frames
@@ -73,29 +73,22 @@ _LEAVE_ALTERNATE: Final = re.compile(
 async def attach(
     user: UserConnection, entry: TerminalEntry, params: AttachRequest, share: str | None = None
 ) -> AttachResponse:
-    """Show a terminal in a window until its program ends or the terminal is released.
-
-    `share` is the id of the share that a visitor uses; None for the user. The response says how the
-    program has exited, or that the terminal was released.
-
-    Raises `RpcError` (-32602) if the client runs in this terminal, or in another terminal that this
-    terminal shows (`Windows.would_loop`); if this terminal is too large for a screen; if an
-    emulator is needed to show it and none is installed; or if another ongoing request of the client
-    has the same `token`. Raises `RpcError` (-32800) if the connection closes.
-    """
+    """Show a terminal in a window until its program ends or the terminal is released."""
+    # `share`: the share that a visitor uses. Raises `RpcError` (-32602) if the client runs in this
+    # terminal, or in one that it shows; if the screen is too large or needs a missing emulator.
     nested_in = user.terminals
-    if user.host.windows.would_loop(nested_in, entry):
+    if user.windows.would_loop(nested_in, entry):
         raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
     window = Window(
         params.cols, params.rows, read_only=params.read_only, nested_in=nested_in, share=share
     )
     with user.ongoing_request(params.token, (entry, window)):
-        user.host.windows.open(entry, window)
+        user.windows.open(entry, window)
         try:
             await _Attachment(user, entry, window, params).run()
         finally:
             entry.terminal.ring.let_go(window)
-            user.host.windows.close(entry, window)
+            user.windows.close(entry, window)
     status = entry.terminal.exit
     return AttachResponse("released" if status is None else "exited", exit_info(status))
 
@@ -111,8 +104,6 @@ def _loop_message(entry: TerminalEntry, nested_in: frozenset[str]) -> str:
 
 
 class _Attachment:
-    """Keeps one window up to date."""
-
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, window: Window, params: AttachRequest
     ) -> None:
@@ -140,7 +131,6 @@ class _Attachment:
         self._is_alternate = False
 
     async def run(self) -> None:
-        """Send updates until the program has ended or the terminal is released."""
         terminal = self._terminal
         self._hold(terminal.ring.start)
         while True:
@@ -175,17 +165,11 @@ class _Attachment:
         return self._terminal.exit is not None or self._terminal.released
 
     def _is_passthrough(self) -> bool:
-        """Return whether the window must be sent the program's own output, not frames."""
         terminal = self._terminal
         is_same_size = self._window.size == (terminal.cols, terminal.rows)
         return is_same_size or not terminal.emulator.is_available
 
     def _needs_redraw(self) -> bool:
-        """Return whether the whole window must be repainted.
-
-        This is so after a change of the window's state, after a change of the terminal's size in
-        passthrough, and on request (`Window.needs_redraw`).
-        """
         passthrough = self._is_passthrough()
         return (
             self._window.needs_redraw
@@ -194,7 +178,7 @@ class _Attachment:
         )
 
     async def _pass_through(self) -> bool:
-        """Send the next chunk of output, or a snapshot; return whether more is to be sent now."""
+        """Send the next chunk, or a snapshot; return whether more is to be sent now."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = 0 if position is None else terminal.ring.end - position
@@ -221,10 +205,7 @@ class _Attachment:
         return False
 
     async def _paint(self) -> bool:
-        """Send a frame with the changes of the screen since the previous frame.
-
-        Always return False: a frame has all changes, so nothing more is to be sent now.
-        """
+        """Send a frame with all changes. Return False: nothing more is to be sent now."""
         screen, _ = await current_screen(self._user.sender, self._terminal)
         window, self._position = self._window, None
         self._hold(self._terminal.ring.end)
@@ -239,11 +220,7 @@ class _Attachment:
         return False
 
     async def _begin(self, skipped_from: int | None = None) -> bool:
-        """Send the snapshot with which passthrough begins; return whether the snapshot was sent.
-
-        A blank screen is not sent yet if a full-screen program may be starting (`_may_stay_blank`).
-        If output is skipped, `skipped_from` is its position.
-        """
+        """Send the snapshot with which passthrough begins; return whether it was sent."""
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
         alternate = False
@@ -284,7 +261,6 @@ class _Attachment:
         return True
 
     async def _send_scrollback(self, end: int) -> None:
-        """Send the retained output of the main screen up to the position `end`."""
         data = QueryFilter().feed(retained_main_output(self._terminal, end))
         self._send("screen", NEUTRAL.encode() + b"\x1b[H", UNSET)
         for start in range(0, len(data), CHUNK_BYTES):
@@ -309,15 +285,11 @@ class _Attachment:
         self._send("output", text.encode(), UNSET)
 
     def _hold(self, position: int) -> None:
-        """Keep the output from `position` on for this window, if it must be complete."""
         if self._is_complete:
             self._terminal.ring.hold(self._window, position)
 
     def _may_stay_blank(self, screen: Screen) -> bool:
-        """Return whether the terminal shows a blank main screen that need not be painted yet.
-
-        Painting waits up to `_BLANK_MAX_S` seconds: a full-screen program may be starting.
-        """
+        """Return whether to wait: a full-screen program may be starting."""
         return (
             not self._has_main
             and trio.current_time() < self._blank_until

@@ -8,14 +8,16 @@ from collections.abc import Coroutine
 from contextlib import ExitStack
 from typing import Any, Final
 
+import msgspec
+
 from acpterm import __version__
 from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
 from acpterm.acp.user_streams import EventsRequest, SubscribeRequest
-from acpterm.host.events import Subscription, event_notification
+from acpterm.host.events import Subscription
 from acpterm.host.launch.environment import requested_context
-from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.session import Session
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
 from acpterm.host.user.subscribe.subscriber import Subscriber
@@ -38,11 +40,10 @@ def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAns
     """`initialize`: set the execution context of the client; return the host's capabilities.
 
     The capabilities say that the user's methods are available on this socket, and how many
-    questions wait for an answer. Raises `RpcError`
-    (-32602) for an invalid context.
+    questions wait for an answer.
     """
     user.context = requested_context(user.context, params)
-    return host_answer(__version__, {"user": True, "questions": len(user.host.approvals.pending)})
+    return host_answer(__version__, {"user": True, "questions": len(user.approvals.pending)})
 
 
 def status(user: UserConnection, params: NoParams) -> StatusResponse:
@@ -90,8 +91,7 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
     """`_acpterm/restart`: replace this worker by the installed version.
 
     On success the connection ends without a response, since this worker ends; the client reconnects
-    to the new worker. Raises `RpcError` (-32603) if the new worker does not start; this worker then
-    continues.
+    to the new worker.
     """
     del params
     user.host.state_writer.flush()
@@ -109,13 +109,12 @@ def events(user: UserConnection, params: EventsRequest) -> Coroutine[Any, Any, E
     """`_acpterm/events`: send all new events until the request is cancelled.
 
     If the client reads too slowly, the oldest events are dropped; the next notification has their
-    number (`lost`). Raises `RpcError` (-32602) if another ongoing request of the client has the
-    same `token`.
+    number (`lost`).
     """
     # Subscribe now, not when the request's task runs: a list of terminals that the client requests
     # next must not be older than the first event.
     subscribed = ExitStack()
-    subscription = subscribed.enter_context(user.host.events.subscribe())
+    subscription = subscribed.enter_context(user.events.subscribe())
     return _events(user, params.token, subscription, subscribed)
 
 
@@ -124,9 +123,9 @@ async def _events(
 ) -> Empty:
     with subscribed, user.ongoing_request(token):
         while True:
-            event, dropped = await subscription.next()
+            event = await subscription.next()
             await user.sender.drain()
-            user.sender.notify("_acpterm/event", event_notification(token, event, dropped))
+            user.sender.notify("_acpterm/event", msgspec.structs.replace(event, token=token))
 
 
 def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
@@ -149,12 +148,7 @@ def sessions(user: UserConnection, params: NoParams) -> SessionsResponse:
 
 
 async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
-    """`_acpterm/session/subscribe`: send a session's updates until the session is closed.
-
-    Raises `RpcError`: -32002 if there is no session with the given id, -32602 if several
-    connections have a session with this id and the request names none of them, or if another
-    ongoing request of the client has the same `token`.
-    """
+    """`_acpterm/session/subscribe`: send a session's updates until the session is closed."""
     session = _find_session(user, params.session_id, params.connection)
     with user.ongoing_request(params.token):
         encoder = V1MetaEncoder() if params.format == "meta" else V2Encoder(session.cwd)
@@ -162,12 +156,7 @@ async def subscribe(user: UserConnection, params: SubscribeRequest) -> Empty:
     return Empty()
 
 
-def _find_session(user: UserConnection, identifier: str, connection: str | None) -> ObservedSession:
-    """Return the session with the id `identifier`, of the agent's connection `connection` (an id).
-
-    If `connection` is None, search all connections. Raises `RpcError`: -32002 if no session is
-    found, -32602 if several are found.
-    """
+def _find_session(user: UserConnection, identifier: str, connection: str | None) -> Session:
     sessions = list(user.sessions())
     found = [
         session

@@ -10,7 +10,7 @@ cancelled.
 
 import base64
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import trio
@@ -34,17 +34,10 @@ CATCH_UP_INTERVAL_S: Final = 0.05
 async def follow(
     user: UserConnection, entry: TerminalEntry, params: FollowRequest
 ) -> FollowResponse:
-    """Send the output of a terminal: first the retained output, then the live output.
-
-    `params` may name the position or the time at which to begin. Without `stay`, return once the
-    output up to its present end was sent. With `stay`, return once the program has ended and all
-    output was sent. The response has the position just past the sent output.
-
-    Raises `RpcError`: -32602 if `since` is after the end of the output, or if another ongoing
-    request of the client has the same `token`; -32800 if the connection closes, or if a later
-    follow request for this terminal has the same `holder`. The holder is a name that the client
-    chooses for itself; the later request means that the client has connected again.
-    """
+    """Send the retained output of a terminal, from a position or time on, then the live output."""
+    # With `stay` until the program has ended. Raises `RpcError`: -32602 if `since` is after the end
+    # of the output; -32800 if a later request has the same `holder`, since the client has connected
+    # again.
     terminal = entry.terminal
     if params.since_time is not None:
         # Output has a time only once the consumer has processed it.
@@ -61,8 +54,10 @@ async def follow(
     with (
         user.ongoing_request(params.token),
         _replace_earlier(entry, params.holder),
-        _release_at_end(user, terminal, hold=params.hold),
+        ExitStack() as held,
     ):
+        if params.hold:
+            held.callback(user.release_output, terminal)
         while params.stay or position < begin:
             status = await terminal.wait_output(position)
             await user.sender.drain()
@@ -79,11 +74,7 @@ async def follow(
 
 @contextmanager
 def _replace_earlier(entry: TerminalEntry, holder: str | None) -> Iterator[None]:
-    """Cancel an earlier follow request of the same holder for this terminal, and run the block.
-
-    A later request of the holder cancels the block; then `RpcError` (-32800) is raised. `holder` is
-    the name in the request (`FollowRequest.holder`). If it is None, no request is cancelled.
-    """
+    """Cancel an earlier request of this holder, and the block when a later one comes."""
     if holder is None:
         yield
         return
@@ -109,23 +100,10 @@ def _start_position(terminal: Terminal, params: FollowRequest) -> int:
     return terminal.ring.start
 
 
-@contextmanager
-def _release_at_end(user: UserConnection, terminal: Terminal, *, hold: bool) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        if hold:
-            user.release_output(terminal)
-
-
 def _send(
     user: UserConnection, terminal: Terminal, params: FollowRequest, position: int, end: int
 ) -> int:
-    """Send a chunk of output that begins at `position`, and ends at `end` or before.
-
-    If `params.times` is set, the chunk ends where the time of the output changes, and the time is
-    sent too if it is known. Return the position just past the chunk.
-    """
+    """Send a chunk, of one time if `params.times`; return the position just past it."""
     at = None
     timeline = terminal.timeline
     first = max(position, terminal.ring.start)

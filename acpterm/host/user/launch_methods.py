@@ -17,6 +17,7 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     WindowInfo,
 )
+from acpterm.host.access import Need
 from acpterm.host.audit_trail import command_fields
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.host_state import HostState
@@ -142,7 +143,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     started again.
     """
     host = user.host
-    entry = user.entry(params.terminal_id)
+    entry = user.resolve(params, Need.READ)
     launch = entry.launch
     if launch is None:
         raise RpcError(
@@ -217,7 +218,7 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
 
 def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
     """`_acpterm/terminal/inspect`: return a terminal, how it was created, and its windows."""
-    entry = user.entry(params.terminal_id)
+    entry = user.resolve(params, Need.READ)
     host, terminal = user.host, entry.terminal
     return InspectResponse(
         terminal=host.terminal_info(entry),

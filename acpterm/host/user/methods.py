@@ -42,6 +42,7 @@ from acpterm.acp.user_streams import (
     WindowRequest,
 )
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
+from acpterm.host import verbs
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
@@ -49,7 +50,6 @@ from acpterm.host.user import (
     launch_methods,
     policy_methods,
     review_methods,
-    share_methods,
     terminal_methods,
     web_methods,
 )
@@ -59,28 +59,24 @@ USER_METHODS = MethodTable(
     {
         "initialize": Method(InitializeRequest, daemon_methods.initialize),
         "_acpterm/terminal/list": Method(ListRequest, terminal_methods.list_all),
-        "_acpterm/terminal/get": Method(GetRequest, terminal_methods.get),
+        "_acpterm/terminal/get": Method(GetRequest, verbs.get),
         "_acpterm/terminal/create": Method(UserCreateRequest, launch_methods.create),
-        "_acpterm/terminal/read": Method(UserReadRequest, terminal_methods.read),
+        "_acpterm/terminal/read": Method(UserReadRequest, verbs.read),
         "_acpterm/terminal/output": Method(UserTerminalRequest, terminal_methods.output),
         "_acpterm/terminal/follow": Method(FollowRequest, terminal_methods.follow),
-        "_acpterm/terminal/write": Method(
-            UserWriteRequest, terminal_methods.write, acts_first=True
-        ),
-        "_acpterm/terminal/resize": Method(UserResizeRequest, terminal_methods.resize),
+        "_acpterm/terminal/write": Method(UserWriteRequest, verbs.write, acts_first=True),
+        "_acpterm/terminal/resize": Method(UserResizeRequest, verbs.resize),
         "_acpterm/terminal/rename": Method(RenameRequest, terminal_methods.rename),
         "_acpterm/terminal/inspect": Method(UserTerminalRequest, launch_methods.inspect),
         "_acpterm/terminal/restart": Method(UserTerminalRequest, launch_methods.restart),
-        "_acpterm/terminal/signal": Method(UserSignalRequest, terminal_methods.signal),
+        "_acpterm/terminal/signal": Method(UserSignalRequest, verbs.signal),
         "_acpterm/terminal/wait": Method(UserTerminalRequest, terminal_methods.wait),
-        "_acpterm/terminal/kill": Method(
-            UserTerminalRequest, terminal_methods.kill, result_at_once=Empty()
-        ),
+        "_acpterm/terminal/kill": Method(UserTerminalRequest, verbs.kill, result_at_once=Empty()),
         "_acpterm/terminal/release": Method(
-            UserTerminalRequest, terminal_methods.release, result_at_once=Empty()
+            UserTerminalRequest, verbs.release, result_at_once=Empty()
         ),
-        "_acpterm/terminal/promote": Method(UserTerminalRequest, terminal_methods.promote),
-        "_acpterm/terminal/screen": Method(UserTerminalRequest, terminal_methods.screen),
+        "_acpterm/terminal/promote": Method(UserTerminalRequest, verbs.promote),
+        "_acpterm/terminal/screen": Method(UserTerminalRequest, verbs.screen),
         "_acpterm/terminal/attach": Method(AttachRequest, terminal_methods.attach),
         "_acpterm/terminal/window": Method(WindowRequest, terminal_methods.window),
         "_acpterm/terminal/export": Method(ExportRequest, terminal_methods.export),
@@ -103,9 +99,9 @@ USER_METHODS = MethodTable(
         "_acpterm/token/create": Method(TokenCreateRequest, web_methods.create_token),
         "_acpterm/token/list": Method(NoParams, web_methods.tokens),
         "_acpterm/token/remove": Method(TokenRemoveRequest, web_methods.remove_token),
-        "_acpterm/share/create": Method(ShareCreateRequest, share_methods.create, acts_first=True),
-        "_acpterm/share/list": Method(NoParams, share_methods.list_all),
-        "_acpterm/share/revoke": Method(ShareRevokeRequest, share_methods.revoke),
+        "_acpterm/share/create": Method(ShareCreateRequest, web_methods.share, acts_first=True),
+        "_acpterm/share/list": Method(NoParams, web_methods.shares),
+        "_acpterm/share/revoke": Method(ShareRevokeRequest, web_methods.revoke_share),
         "_acpterm/status": Method(NoParams, daemon_methods.status),
         "_acpterm/restart": Method(NoParams, daemon_methods.restart),
         "_acpterm/shutdown": Method(NoParams, daemon_methods.shutdown),
@@ -124,8 +120,6 @@ def refusing(reason: str) -> MethodTable:
 
 
 class _EveryName(Mapping[str, Method]):
-    """Maps every method name to one and the same method."""
-
     def __init__(self, method: Method) -> None:
         self._method = method
 

@@ -41,8 +41,7 @@ async def read_audit(user: UserConnection, params: AuditReadRequest) -> AuditRea
     """`_acpterm/audit/read`: return entries of the audit log, the newest first.
 
     `before` and `after` each identify an entry of the log; they are taken from earlier responses.
-    Only entries older than `before` and newer than `after` are returned. Raises `RpcError`: -32602
-    if `before` or `after` has a wrong format, -32603 if the log cannot be read.
+    Only entries older than `before` and newer than `after` are returned.
     """
     directory = user.settings.audit_dir or default_audit_dir()
     selection = Selection(
@@ -87,15 +86,12 @@ def _place(name: str, text: str | None) -> Place | None:
 
 
 async def list_recordings(user: UserConnection, params: NoParams) -> RecordingsResponse:
-    """`_acpterm/recording/list`: return the recordings of terminals, the newest first.
-
-    Raises `RpcError` (-32603) if the directory of the recordings cannot be read.
-    """
+    """`_acpterm/recording/list`: return the recordings of terminals, the newest first."""
     del params
     directory = _record_dir(user)
     written = {
         os.path.basename(entry.record.recording)
-        for entry in user.host.registry
+        for entry in user.registry
         if entry.record.recording is not None and entry.record.recorded is not None
     }
     work = partial(library.list_recordings, directory)
@@ -110,10 +106,7 @@ async def list_recordings(user: UserConnection, params: NoParams) -> RecordingsR
 async def read_recording(
     user: UserConnection, params: RecordingReadRequest
 ) -> RecordingReadResponse:
-    """`_acpterm/recording/read`: return a piece of a recording's file, from `offset` on.
-
-    Raises `RpcError`: -32002 if there is no such recording, -32603 if it cannot be read.
-    """
+    """`_acpterm/recording/read`: return a piece of a recording's file, from `offset` on."""
     work = partial(library.read_piece, _record_dir(user), params.name, params.offset)
     piece = await _in_thread(user, work, f"recording {quote(params.name)}")
     return RecordingReadResponse(data=piece.text, offset=piece.end, bytes=piece.size)
@@ -140,12 +133,6 @@ def _recording_info(found: Recording, is_written: bool) -> RecordingInfo:
 
 
 async def _in_thread(user: UserConnection, work: Callable[[], T], what: str) -> T:
-    """Call `work` in a thread; return its result.
-
-    If `work` raises `OSError`, raise `RpcError`: -32002 if the file does not exist, otherwise
-    -32603. `what` describes the file for the error's message. Raises `RpcError` (-32800) if the
-    connection closes.
-    """
     try:
         with user.cancel_on_close():
             return await run_blocking(work, abandon_on_cancel=True, limiter=_threads)

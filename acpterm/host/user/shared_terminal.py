@@ -20,25 +20,20 @@ from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_ans
 from acpterm.acp.shares import SharedTerminalInfo
 from acpterm.acp.user_api import GetRequest, UserReadRequest, UserWriteRequest
 from acpterm.acp.user_streams import AttachRequest, AttachResponse, WindowRequest
-from acpterm.host import terminal_ops
+from acpterm.host import verbs
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user.attach import attach
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.user.terminal_methods import window, write_once
+from acpterm.host.user.terminal_methods import window
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from acpterm.terminal.vt.queries import QueryFilter
 
 WINDOWS_MAX: Final = 4
-"""How many windows one connection may have attached: a page has one."""
 
 
 def share_methods_table(share: str, terminal_id: str, *, write: bool) -> MethodTable:
-    """Return the dispatch table of one connection of a visitor.
-
-    `share` is the id of the share, and `terminal_id` that of its terminal. `write` says whether the
-    share allows typing.
-    """
+    """Return the dispatch table of one connection of a visitor."""
     shared = _SharedTerminal(share, terminal_id, write=write)
     return MethodTable(
         {
@@ -64,11 +59,6 @@ def _initialize(user: UserConnection, params: InitializeRequest) -> InitializeAn
 
 
 class _SharedTerminal:
-    """The handlers of one connection, for the terminal with the id `terminal_id`.
-
-    `share` is the id of the share. `write` says whether the share allows typing.
-    """
-
     def __init__(self, share: str, terminal_id: str, *, write: bool) -> None:
         self._share: Final = share
         self._id: Final = terminal_id
@@ -87,19 +77,14 @@ class _SharedTerminal:
         """`_acpterm/terminal/read`: return raw output after a position, as a window is sent it."""
         entry = self._entry(user, params.terminal_id)
         params = msgspec.structs.replace(params, format="raw", wait_ms=None, until_input=False)
-        read = await terminal_ops.read(user, entry, params)
+        read = await verbs.read_from(user, entry, params)
         queries = QueryFilter(clipboard=user.settings.clipboard)
         data = base64.b64encode(queries.feed(base64.b64decode(read.data))).decode()
         # A sequence that is cut at the end belongs to the next part.
         return ReadResponse(data, read.position - queries.held, read.lost, encoding="base64")
 
     async def attach(self, user: UserConnection, params: AttachRequest) -> AttachResponse:
-        """`_acpterm/terminal/attach`: show the terminal in a window.
-
-        The window is read-only unless the share allows typing and the user owns the terminal.
-        Raises `RpcError` (-32602) if the connection has `WINDOWS_MAX` windows already. Also raises
-        the errors of `user.attach.attach`.
-        """
+        """`_acpterm/terminal/attach`: show the terminal in a window."""
         entry = self._entry(user, params.terminal_id)
         read_only = params.read_only or not self._write or not entry.is_users
         with self._window():
@@ -109,19 +94,16 @@ class _SharedTerminal:
     def write(
         self, user: UserConnection, params: UserWriteRequest
     ) -> Coroutine[Any, Any, WriteResponse]:
-        """`_acpterm/terminal/write`: write keyboard input.
-
-        Raises `RpcError` (-32602) if an agent owns the terminal.
-        """
+        """`_acpterm/terminal/write`: write keyboard input."""
         entry = self._entry(user, params.terminal_id)
         if not entry.is_users:
             raise RpcError(
                 INVALID_PARAMS, f"terminal {self._id!r} is an agent's: it takes no input"
             )
-        return write_once(user, entry, params, "share", self._share)
+        return verbs.write_to(user, entry, params, self._share)
 
     def _entry(self, user: UserConnection, terminal_id: str) -> TerminalEntry:
-        entry = user.host.registry.get(self._id)
+        entry = user.registry.get(self._id)
         if terminal_id != self._id:
             raise RpcError(INVALID_PARAMS, f"this share is of terminal {self._id!r} only")
         if entry is None:

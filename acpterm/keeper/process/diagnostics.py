@@ -24,15 +24,12 @@ _CRASH_SIGNALS = {
     _signal.SIGTRAP,
     _signal.SIGSYS,
 }
-LOCK_KEY = "lock"
-"""The key of the entry whose first descriptor is the daemon's lock file."""
+LOCK_KEY = "lock"  # the entry whose first descriptor is the daemon's lock file
 
 
 def log(message: str) -> None:
-    """Write `message` to the log as one line; drop it if writing would block.
-
-    The line is cut off at `PIPE_BUF` bytes: up to that size, writing to a pipe is atomic.
-    """
+    """Write one line to the log; drop it if writing would block."""
+    # Up to PIPE_BUF bytes, writing to a pipe is atomic.
     line = f"acpterm keeper[{os.getpid()}]: {message}".encode(errors="backslashreplace")
     with contextlib.suppress(OSError):
         if can_log():
@@ -40,17 +37,15 @@ def log(message: str) -> None:
 
 
 def can_log() -> bool:
-    """Return whether the log accepts `PIPE_BUF` bytes without blocking.
-
-    Writing blocks if the log is a full pipe, or a terminal that is stopped by Ctrl-S.
-    """
+    """Return whether the log accepts `PIPE_BUF` bytes without blocking."""
+    # It blocks if it is a full pipe, or a terminal that is stopped by Ctrl-S.
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     return bool(poll.poll(0))
 
 
 def log_location() -> str:
-    """Return where the user finds the keeper's log: a command, a path, or a description."""
+    """Return where the user finds the keeper's log."""
     if "JOURNAL_STREAM" in os.environ:
         return "journalctl --user -u acpterm"
     path = ""
@@ -60,11 +55,7 @@ def log_location() -> str:
 
 
 def write_lock_file(store: Store, message: str) -> None:
-    """Write the keeper's pid, and `message` on the second line, into the daemon's lock file.
-
-    acpterm's commands read this file. `message` is an error, or empty while the daemon works.
-    `store` has the file's descriptor; if no worker has stored the descriptor yet, does nothing.
-    """
+    """Write the keeper's pid, and `message`, into the lock file, which acpterm's commands read."""
     entry = store.entries.get(LOCK_KEY)
     fds = None if entry is None else entry.descriptors()
     if fds:
@@ -76,18 +67,17 @@ def write_lock_file(store: Store, message: str) -> None:
 
 
 def describe_wait_status(status: int) -> str:
-    """Return a description of a wait status, such as `was killed by signal 9`."""
+    """Describe a wait status, such as `was killed by signal 9`."""
     code = os.waitstatus_to_exitcode(status)
     return f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
 
 
 def has_crashed(status: int) -> bool:
-    """Return whether the wait status is that of a crash: an end by a signal such as SIGSEGV."""
+    """Return whether a wait status is an end by a signal such as SIGSEGV."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) in _CRASH_SIGNALS
 
 
 def was_killed(status: int) -> bool:
-    """Return whether a process with this wait status was killed by SIGKILL."""
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == _signal.SIGKILL
 
 

@@ -42,10 +42,7 @@ def adopt_all(
 ) -> None:
     """Adopt all descriptors that the service manager has passed to this process.
 
-    `environ` has the variables of sd_listen_fds(3). Adds a terminal to `terminals` for each ring,
-    with its PTY master. Puts all descriptors except rings and masters into `store`, for the worker.
-    Records in `notifier` which descriptors the manager stores, and makes the manager remove rings
-    and masters that cannot be used.
+    Makes the manager remove the rings and masters that cannot be used.
     """
     stored: dict[str, dict[str, int]] = {prefix: {} for prefix in _PREFIXES}
     others = 0

@@ -44,12 +44,8 @@ _ONE = (1).to_bytes(8, sys.byteorder)
 class Keeper:
     """The part of a keeper that owns the terminals, and the entries that workers store.
 
-    An *entry* is a value with descriptors, stored under a key. Each new worker is sent all
-    terminals and entries, and from then on a report when a program exits or an output ends.
-
-    `embedded` is true if this process is the child of its worker. `notifier` is the link to the
-    service manager; None if there is no manager to notify. The exit of a program is detected by a
-    pidfd; by SIGCHLD if `pidfds` is false or the system has no pidfds.
+    Each new worker is sent all terminals and entries, and from then on a report when a program
+    exits or an output ends. An exit is detected by a pidfd, or by SIGCHLD.
     """
 
     def __init__(
@@ -62,10 +58,9 @@ class Keeper:
         reader = Reader(loop, recoverable=self._notifier.stores)
         self.terminals = Terminals(loop, reader, self._exited, self._closed)
         self.store = Store()
+        # To workers that were sent the state, and now get all reports.
         self._links: list[Link] = []
-        """Links to workers that were sent all terminals and entries, and now get all reports."""
-        self.worker_pids: set[int] = set()
-        """The pids of workers, which the supervisor reaps."""
+        self.worker_pids: set[int] = set()  # which the supervisor reaps
         self._is_reaping = False
         self._wake_worker = _event_channel()
         self._wake_keeper = _event_channel()
@@ -86,10 +81,7 @@ class Keeper:
             handler(message)
 
     def send_state(self, link: Link, *, takeovers: int) -> None:
-        """Send a worker all terminals and entries, and from now on the reports about terminals.
-
-        `takeovers` is the number of workers that served before this one.
-        """
+        """Send a worker all terminals and entries, and from now on the reports."""
         self._links.append(link)
         events = self._wake_worker[0], self._wake_keeper[1]
         facts = os.getpid(), takeovers, self._embedded, self._notifier.stores
@@ -103,26 +95,17 @@ class Keeper:
         link.send("state_end")
 
     def has_state(self, link: Link) -> bool:
-        """Return whether all terminals and entries were sent to the worker of `link`."""
         return link in self._links
 
     def remove_link(self, link: Link) -> None:
-        """Stop sending reports to the worker of `link`. Idempotent."""
         if link in self._links:
             self._links.remove(link)
 
     def wake(self) -> None:
-        """Wake the worker, so that it checks the rings for output."""
         _notify(self._wake_worker[1])
 
     def before_wait(self) -> float | None:
-        """Wake the worker if it waits for output of a terminal that has new output.
-
-        The loop calls this before each wait for events. Also resumes reading the PTYs whose ring
-        was full and has free space again.
-
-        Returns the maximum number of seconds that the loop may wait; None for no maximum.
-        """
+        """Wake the worker for new output, resume PTYs; return how long the loop may wait."""
         terminals = self.terminals
         if terminals.disarm_waiting():
             self.wake()
@@ -152,13 +135,11 @@ class Keeper:
         self._send("spawned", request, name, *facts, fds=terminal.descriptors)
 
     def _start(self, message: Message) -> tuple[Terminal, str]:
-        """Start the program that a `spawn` message requests, on a new terminal.
+        """Start the program of a `spawn` message; return its terminal, and how it was started.
 
-        Creates the ring before the child, so that a failure leaves no program behind. Returns the
-        terminal, and how the child was created, such as `leader`. Raises `OSError` if the
-        program cannot be started, and `ValueError`, `TypeError` or `OverflowError` if a field of
-        the message is invalid.
+        Raises `OSError`; `ValueError`, `TypeError` or `OverflowError` for an invalid field.
         """
+        # The ring comes before the child, so that a failure leaves no program behind.
         _, name, program, cols, rows, ring_size, record = message.fields[:7]
         encoding = message.fields[7] if len(message.fields) > 7 else "utf-8"
         if message.cut:
@@ -273,7 +254,6 @@ class Keeper:
             terminal.close_if_unused()
 
     def _orphans(self) -> list[int] | None:
-        """Return the pids of the children that are neither programs nor leaders nor workers."""
         children = system.children_of_this_process()
         if children is None:
             return None
@@ -295,7 +275,7 @@ def _kill_group(pid: int) -> None:
 
 
 def _event_channel() -> tuple[int, int]:
-    """Return a descriptor to wait on, and one that wakes the waiting process when written to."""
+    """Return a descriptor to wait on, and one that wakes the waiting process."""
     if sys.platform == "linux" and hasattr(os, "eventfd"):
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         return fd, fd

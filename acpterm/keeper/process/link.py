@@ -29,11 +29,7 @@ _RETRY_S = 0.02
 
 
 class Link:
-    """The keeper's end of its socket to one worker.
-
-    Calls `receive` with each message. Calls `lost` once, with the reason, when a message cannot be
-    received, or with an empty reason when the worker has closed its end.
-    """
+    """The keeper's end of its socket to one worker; `lost` is called once, with the reason."""
 
     def __init__(
         self,
@@ -49,18 +45,12 @@ class Link:
         self._queue: collections.deque[tuple[bytes, Descriptors | None]] = collections.deque()
         self._retrying = False
         self.open = True
-        """Whether the socket is open. It is closed by `close`, or just before `lost` is called."""
         sock.setblocking(False)
         os.set_inheritable(sock.fileno(), False)
         loop.add_reader(sock.fileno(), self._readable)
 
     def send(self, kind: str, *fields: object, fds: Descriptors | None = None) -> None:
-        """Send or queue a message. Do nothing if the link is closed.
-
-        `kind` and `fields` are as in `protocol.encode`. `fds` is a function that is called when the
-        message is sent. It returns the descriptors to send with the message, or None to drop the
-        message. Without `fds`, no descriptors are sent.
-        """
+        """Send or queue a message with the descriptors that `fds` then returns; None drops it."""
         if self.open:
             self._queue.append((protocol.encode(kind, *fields), fds))
             if len(self._queue) == 1:
@@ -76,7 +66,7 @@ class Link:
             self._queue.clear()
 
     def drain(self) -> None:
-        """Receive and handle all messages that have arrived, without waiting for more."""
+        """Handle all messages that have arrived."""
         while self.open and self._receive_one():
             pass
 
@@ -121,12 +111,7 @@ class Link:
             self._queue.popleft()
 
     def _wait(self, *, blocked: bool) -> None:
-        """Schedule the next attempt to send the queue, after an attempt has failed.
-
-        `blocked` is true if the socket's buffer was full. If `blocked` is true, the next attempt is
-        made when the socket is writable, but after a second at the latest. If `blocked` is false,
-        the next attempt is made after `_RETRY_S` seconds.
-        """
+        """Try again when the socket is writable (`blocked`), or a little later."""
         if blocked:
             try:
                 self._loop.add_writer(self._sock.fileno(), self._flush)

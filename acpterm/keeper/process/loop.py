@@ -39,24 +39,19 @@ class Poller:
         self._poll = None if self._epoll else select.poll()
 
     def add(self, fd: int, *, write: bool = False) -> None:
-        """Start to poll `fd` for reading; if `write` is true, for writing instead."""
         if self._epoll is not None:
             self._epoll.register(fd, _WRITABLE if write else _READABLE)
         elif self._poll is not None:
             self._poll.register(fd, _WRITABLE if write else _READABLE)
 
     def remove(self, fd: int) -> None:
-        """Stop polling `fd`."""
         if self._epoll is not None:
             self._epoll.unregister(fd)
         elif self._poll is not None:
             self._poll.unregister(fd)
 
     def wait(self, timeout_s: float | None, batch: int = _BATCH_MAX) -> list[tuple[int, int]]:
-        """Wait at most `timeout_s` seconds (None: without limit) until a descriptor is ready.
-
-        Returns the ready descriptors with their events; with epoll, at most `batch` of them.
-        """
+        """Return the ready descriptors with their events; with epoll, at most `batch` of them."""
         if self._epoll is not None:
             # Typeshed has epoll for Linux alone: elsewhere its methods are of type Any.
             ready: list[tuple[int, int]] = self._epoll.poll(
@@ -70,10 +65,7 @@ class Poller:
 
 
 class Loop:
-    """The event loop: calls handlers when a descriptor is ready, a timer expires or a signal comes.
-
-    One *turn* waits for events and calls their handlers.
-    """
+    """The event loop. One *turn* waits for events and calls their handlers."""
 
     def __init__(self) -> None:
         self._poller = Poller()
@@ -86,24 +78,19 @@ class Loop:
         self._errors = 0
         self._signals: dict[int, list[Handler]] = {}
         self._signal_pipe: int | None = None
-        self.batch_size = 0
-        """The number of descriptors that are ready in this turn."""
+        self.batch_size = 0  # descriptors ready in this turn
 
     def add_reader(self, fd: int, handler: Handler) -> None:
-        """Call `handler` whenever `fd` is readable."""
         self._poller.add(fd)
         self._readers[fd] = handler
 
     def remove_reader(self, fd: int) -> None:
-        """Stop calling the handler of `fd`. Must be called before `fd` is closed. Idempotent."""
+        """Stop calling the handler, before `fd` is closed. Idempotent."""
         if self._readers.pop(fd, None) is not None:
             self._poller.remove(fd)
 
     def add_writer(self, fd: int, handler: Handler) -> None:
-        """Call `handler` once, when `fd` is writable. Does nothing if `fd` has a writer already.
-
-        Raises `OSError` (EMFILE) if no descriptor is free for a duplicate of `fd`.
-        """
+        """Call `handler` once, when `fd` is writable. Raises `OSError` (EMFILE)."""
         if fd not in self._writers:
             duplicate = os.dup(fd)
             self._poller.add(duplicate, write=True)
@@ -111,7 +98,7 @@ class Loop:
             self._readers[duplicate] = lambda: self._written(fd)
 
     def remove_writer(self, fd: int) -> None:
-        """Cancel `add_writer` for `fd`. Must be called before `fd` is closed. Idempotent."""
+        """Cancel `add_writer`, before `fd` is closed. Idempotent."""
         if fd in self._writers:
             duplicate, _ = self._writers.pop(fd)
             self.remove_reader(duplicate)
@@ -123,17 +110,12 @@ class Loop:
         handler()
 
     def call_later(self, seconds: float, handler: Handler) -> None:
-        """Call `handler` once, after `seconds`."""
         self._timer_count += 1
         entry = time.monotonic() + seconds, self._timer_count, handler
         _heapq.heappush(self._timers, entry)
 
     def on_signal(self, number: int, handler: Handler) -> None:
-        """Call `handler` from the loop when the signal `number` has come.
-
-        Signals that come during one turn may cause a single call. The handlers of one signal are
-        called in the order in which they were added.
-        """
+        """Call `handler`, in order, when a signal has come; once for several in one turn."""
         if self._signal_pipe is None:
             self._signal_pipe, write_end = os.pipe()
             os.set_blocking(self._signal_pipe, False)
@@ -158,19 +140,11 @@ class Loop:
         self._running = False
 
     def run(self, before_wait: Callable[[], float | None]) -> None:
-        """Wait for events and call their handlers, repeatedly, until `stop` is called.
-
-        `before_wait` is called before each wait, and returns the maximum number of seconds to wait;
-        None for no maximum.
-        """
+        """Serve until `stop`; `before_wait` returns the maximum number of seconds to wait."""
         while self._running:
             self.turn(before_wait())
 
     def turn(self, timeout_s: float | None) -> None:
-        """Wait at most `timeout_s` seconds (None: without limit) for events and timers.
-
-        Calls the handlers of the events that came, and of the timers that expired.
-        """
         if self._timers:
             wait = max(0.0, self._timers[0][0] - time.monotonic())
             timeout_s = wait if timeout_s is None else min(wait, timeout_s)

@@ -37,7 +37,6 @@ _PARENT_CHECK_S = 1.0
 
 
 def main(args: Sequence[str]) -> NoReturn:
-    """Run the keeper that `args` describe (see this module's docstring), and exit."""
     sock = _socket.socket(fileno=int(args[1]))
     open_files = prepare_process()
     loop = Loop()
@@ -53,10 +52,7 @@ def main(args: Sequence[str]) -> NoReturn:
 
 
 def prepare_process() -> tuple[int, int]:
-    """Set up signals, limits and memory of the keeper process.
-
-    Sets the soft limit of open files to the hard limit; returns the previous soft and hard limit.
-    """
+    """Set up signals, limits and memory; return the soft and hard limit of open files."""
     _open_standard_fds()
     for number in (_signal.SIGPIPE, _signal.SIGTTOU, _signal.SIGTTIN, _signal.SIGTSTP):
         _signal.signal(number, _signal.SIG_IGN)
@@ -75,21 +71,14 @@ def prepare_process() -> tuple[int, int]:
 
 
 def _open_standard_fds() -> None:
-    """Open `/dev/null` as each of the descriptors 0, 1 and 2 that is closed.
-
-    Otherwise, a PTY could get one of these numbers and be used as stdin, stdout or stderr.
-    """
+    # Otherwise, a PTY could get one of these numbers and be used as stdin, stdout or stderr.
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         continue
     os.close(fd)
 
 
 class Embedded:
-    """A keeper that is the child of its worker. Kills all programs when the worker exits.
-
-    `sock` is the keeper's end of the socket to the worker, and `parent` the pid of the worker. The
-    keeper ignores signals, because the worker decides when the keeper exits.
-    """
+    """A keeper that is the child of its worker, which decides when it exits: no signal does."""
 
     def __init__(self, loop: Loop, sock: _socket.socket, *, parent: int) -> None:
         self._loop = loop
@@ -101,20 +90,14 @@ class Embedded:
         self._watch_parent()
 
     def run(self) -> int:
-        """Serve until the worker ends, closes its socket or sends `end`; then kill all programs.
-
-        Returns 0, the exit status of this process.
-        """
+        """Serve until the worker ends, closes its socket or sends `end`; then kill all programs."""
         self._loop.run(self._keeper.before_wait)
         end_programs(self._keeper.terminals)
         return 0
 
     def _watch_parent(self) -> None:
-        """Stop the loop when the parent, the worker, exits.
-
-        Watching the socket is not enough: the socket stays connected while another process has the
-        worker's end open.
-        """
+        # Watching the socket is not enough: it stays connected while another process has the
+        # worker's end.
         pidfd = system.open_pidfd(self._parent)
         if os.getppid() != self._parent:
             self._loop.stop()

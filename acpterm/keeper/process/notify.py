@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
 
 RING_PREFIX = "ring."
+# The directory with the programs' control groups: the descriptor holds the daemon's lock on it.
 TREES_NAME = "trees"
-"""The name of the stored descriptor for the directory with the programs' control groups.
-
-While the descriptor is open, it holds the daemon's lock on the directory."""
 MASTER_PREFIX = "master."
 LEADER_PREFIX = "leader."
 _WATCHDOG_SHARE = 0.5
@@ -37,10 +35,7 @@ _QUEUE_MAX = 4096
 
 
 class Notifier:
-    """Sends notifications to the service manager.
-
-    `environ` has the variables that the manager sets, such as `NOTIFY_SOCKET`.
-    """
+    """Sends notifications to the service manager."""
 
     def __init__(self, loop: Loop, environ: Mapping[str, str]) -> None:
         self._loop = loop
@@ -59,30 +54,26 @@ class Notifier:
 
     @property
     def stores(self) -> bool:
-        """Whether the manager stores descriptors."""
         return self._store_capacity > 0
 
     @property
     def watchdog_s(self) -> float | None:
-        """The interval in seconds at which to call `alive`; None if there is no watchdog."""
+        """The interval in seconds at which to call `alive`."""
         return self._watchdog_us / 1e6 * _WATCHDOG_SHARE if self._watchdog_us else None
 
     def ready(self) -> None:
-        """Report that the daemon is ready."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Report that the worker is being replaced. Call `ready` when the replacement has ended."""
+        """Report that the worker is being replaced. Call `ready` at the end."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Report that the daemon shuts down. Idempotent."""
         if not self._is_stopping:
             self._is_stopping = True
             self._send("STOPPING=1")
 
     def status(self, text: str) -> None:
-        """Set the status line that the manager shows."""
         line = text.replace("\n", " ")
         self._send(f"STATUS={line}")
 
@@ -92,11 +83,10 @@ class Notifier:
             self._send("WATCHDOG=1")
 
     def has_stored(self, name: str) -> bool:
-        """Return whether the manager stores a descriptor of this name."""
         return name in self._stored
 
     def adopt(self, name: str) -> None:
-        """Record that a previous keeper has stored a descriptor of this name with the manager."""
+        """Record that a previous keeper has stored a descriptor of this name."""
         self._stored.add(name)
 
     def store(self, name: str, fd: int) -> None:
@@ -107,13 +97,11 @@ class Notifier:
             self._send(f"FDSTORE=1\nFDNAME={name}\nFDPOLL=0", fd)
 
     def remove(self, name: str) -> None:
-        """Remove the descriptor `name` from the manager's store, if it was stored."""
         if name in self._stored:
             self._stored.discard(name)
             self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     def remove_all(self) -> None:
-        """Remove all descriptors from the manager's store."""
         for name in sorted(self._stored):
             self.remove(name)
 
@@ -130,11 +118,7 @@ class Notifier:
                 self._loop.call_later(_RETRY_S, self._send_queued)
 
     def _try(self, data: bytes, fd: int | None) -> bool:
-        """Try to send a message; return False if it has to be sent again later.
-
-        Only a message for which the manager's queue is full has to be sent again. If sending fails
-        for any other reason, the message is dropped.
-        """
+        """Try to send a message; return False if the manager's queue is full."""
         rights = []
         if fd is not None:
             rights.append((_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("=i", fd)))
@@ -158,10 +142,7 @@ class Notifier:
                 os.close(fd)
 
     def flush(self, timeout_s: float) -> None:
-        """Try to send the queued messages; block for at most `timeout_s` seconds.
-
-        Messages that could not be sent in this time stay in the queue.
-        """
+        """Try to send the queued messages; block for at most `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         while self._queue and time.monotonic() < deadline:
             self._send_queued()

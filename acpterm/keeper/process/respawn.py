@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.notify import Notifier
     from acpterm.keeper.process.store import Store
 
-DEATHS_MAX = 5
-"""After this many deaths of workers within `WINDOW_S` seconds, no new worker is started."""
+DEATHS_MAX = 5  # in `WINDOW_S` seconds; then no new worker is started
 WINDOW_S = 60.0
 _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 
@@ -23,9 +22,8 @@ _DELAYS_S = (0.0, 0.1, 0.5, 2.0)
 class Respawn:
     """The restart policy: calls `start` after each death of a worker, with a growing delay.
 
-    After `DEATHS_MAX` deaths within `WINDOW_S` seconds, it gives up: it starts no worker until
-    `reset` is called. Giving up is reported to the service manager (`notifier`), and in the lock
-    file, whose descriptor is in `store`.
+    After too many deaths it gives up until `reset`, and says so in the lock file and to the
+    manager.
     """
 
     def __init__(
@@ -37,13 +35,9 @@ class Respawn:
         self._start = start
         self._deaths: list[float] = []
         self.given_up = False
-        """Whether no new worker is started any more, until `reset` is called."""
 
     def worker_died(self, what: str) -> None:
-        """Schedule the start of a new worker, or give up after too many deaths within a minute.
-
-        `what` describes the death for the log, such as `the worker was killed by signal 9`.
-        """
+        """Schedule the start of a new worker, or give up; `what` is for the log."""
         now = time.monotonic()
         self._deaths = [at for at in self._deaths if now - at < WINDOW_S] + [now]
         if len(self._deaths) >= DEATHS_MAX:
@@ -54,7 +48,6 @@ class Respawn:
         log(f"{what}; starting another in {delay:g} s")
 
     def reset(self) -> None:
-        """Forget all deaths, so that new workers may be started again."""
         self._deaths = []
         self.given_up = False
 
@@ -71,11 +64,8 @@ class Respawn:
         self._feed_watchdog()
 
     def _feed_watchdog(self) -> None:
-        """Tell the service manager repeatedly that the service is alive, until `reset` is called.
-
-        While there is a worker, the worker does this. If no process did, the manager's watchdog
-        would end the service with all programs.
-        """
+        # A worker would do this. If nobody did, the manager would end the service with all
+        # programs.
         interval = self._notifier.watchdog_s
         if self.given_up and interval is not None:
             self._notifier.alive()

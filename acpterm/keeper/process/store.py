@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Entry:
-    """A value and descriptors that a worker stores for the next worker. Owns the descriptors."""
+    """A value and descriptors, which it owns."""
 
     __slots__ = ("_fds", "value")
 
@@ -26,7 +26,6 @@ class Entry:
         return self._fds
 
     def close(self) -> None:
-        """Close the descriptors."""
         fds, self._fds = self._fds, None
         for fd in fds or ():
             os.close(fd)
@@ -39,12 +38,11 @@ class Store:
         self.entries: dict[str, Entry] = {}
 
     def put(self, key: str, value: bytes, fds: Sequence[int]) -> None:
-        """Store an entry, replacing any entry of that key. Takes ownership of `fds`."""
+        """Store an entry, replacing any of that key. Takes ownership of `fds`."""
         self.delete(key)
         self.entries[key] = Entry(value, fds)
 
     def delete(self, key: str) -> None:
-        """Delete an entry if it exists."""
         entry = self.entries.pop(key, None)
         if entry is not None:
             entry.close()

@@ -19,10 +19,6 @@ A *candidate* is a new worker that is to replace the serving one. `hello`, `read
 
 If an upgrade after `restart` fails, the keeper sends the reason to the worker that sent `restart`.
 If an upgrade after SIGUSR1 fails, the keeper logs the reason.
-
-Longer than 300 lines because a replacement can be interrupted at each step by the death of either
-worker, by a timeout and by a shutdown. So restarting, replacing and ending share their transitions:
-`_gone` and `_roll_back` belong to all three.
 """
 
 from __future__ import annotations
@@ -46,8 +42,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.protocol import Message
 
-READY_TIMEOUT_S = 10.0
-"""Seconds within which a candidate (a new worker, to replace another) must be ready."""
+READY_TIMEOUT_S = 10.0  # of a candidate
 TERMINATE_TIMEOUT_S = 6.0
 _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0
@@ -56,11 +51,7 @@ _NOTIFY_TIMEOUT_S = 0.5
 
 
 class Supervisor:
-    """The main process of a daemon: a keeper that starts, restarts and replaces the worker.
-
-    `sock` is the socket to the first worker, whose pid is `first_worker`. `command` starts later
-    workers. `open_files` is the workers' soft and hard limit of open files.
-    """
+    """The main process of a daemon: a keeper that starts, restarts and replaces the worker."""
 
     def __init__(
         self,
@@ -104,10 +95,7 @@ class Supervisor:
         loop.on_signal(_signal.SIGCHLD, self._child_signal)
 
     def run(self) -> int:
-        """Serve until the daemon shuts down; return the exit status of this process.
-
-        The status is 0, or that of the first worker if this worker ended before it was ready.
-        """
+        """Serve until the daemon shuts down; return the exit status of this process."""
         self._loop.run(self._keeper.before_wait)
         if self._served_count:
             self._notifier.stopping()
@@ -159,10 +147,7 @@ class Supervisor:
             diagnostics.write_lock_file(self._keeper.store, "")
 
     def _gone(self, worker: Worker, status: int) -> None:
-        """Handle the exit of `worker`: roll back, replace or restart it, or end the daemon.
-
-        `status` is the worker's wait status. All messages of the worker are handled already.
-        """
+        """Roll back, replace or restart a worker that has ended, or end the daemon."""
         self._workers.discard(worker)
         self._keeper.worker_pids.discard(worker.pid)
         self._keeper.remove_link(worker.link)
@@ -244,12 +229,7 @@ class Supervisor:
             self._roll_back(f"the new worker was not ready within {READY_TIMEOUT_S:g} s")
 
     def _stop(self, serving: Worker, deadline: float) -> None:
-        """Stop `serving` with SIGSTOP, then send the candidate all terminals and entries.
-
-        The candidate is the new worker that is to replace the worker `serving`. This call does not
-        wait: the loop repeats it until `serving` has stopped. If `serving` has not stopped by
-        `deadline`, a time of `time.monotonic`, the replacement is rolled back.
-        """
+        """Stop the serving worker, without waiting for it; then send the candidate the state."""
         candidate = self._candidate
         if candidate is None or serving is not self._serving:
             return
@@ -265,7 +245,6 @@ class Supervisor:
             self._roll_back("the present worker cannot be stopped")
 
     def _replace(self, candidate: Worker) -> None:
-        """Make the candidate, a new worker that is ready, the serving one; kill the old worker."""
         old, self._serving = self._serving, candidate
         self._candidate = self._stopped = self._restart_request = None
         if old is not None:
@@ -276,10 +255,7 @@ class Supervisor:
             self._keeper.terminals.clear_emulator_marks()
 
     def _roll_back(self, reason: str) -> None:
-        """Kill the candidate (the new worker), and let the old worker continue.
-
-        `reason` is sent to the worker that requested the restart, or logged if no worker did.
-        """
+        """Kill the candidate, and let the old worker continue; report or log the reason."""
         candidate, self._candidate = self._candidate, None
         if candidate is not None:
             self._keeper.remove_link(candidate.link)

@@ -42,13 +42,7 @@ CLOSED_TIMEOUT_S = 3.0
 
 
 class Worker:
-    """A running worker process.
-
-    Calls `receive` with each message of the worker. Calls `gone` once, with the wait status, when
-    the process was reaped and all its messages were received. The supervisor sets `hello_received`
-    and `is_ready` when it receives `hello` and `ready`. `ended` is true once the process was
-    reaped, even if messages of the worker are not received yet.
-    """
+    """A running worker process; `gone` is called once, after its last message."""
 
     def __init__(
         self,
@@ -64,8 +58,7 @@ class Worker:
         self.pid = pid
         self.hello_received = False
         self.is_ready = False
-        self.refusal: str | None = None
-        """The reason in the worker's `refuse` message; None if the worker has sent no `refuse`."""
+        self.refusal: str | None = None  # the reason in its message `refuse`
         self.ended = False
         self.link = Link(loop, sock, lambda message: receive(self, message), self._on_lost)
         self._pidfd = system.open_pidfd(pid)
@@ -95,15 +88,11 @@ class Worker:
         self._gone(self, status)
 
     def signal(self, number: int) -> None:
-        """Send the process the signal `number`, unless it was reaped."""
         if not self.ended:
             os.kill(self.pid, number)
 
     def is_stopped(self) -> bool:
-        """Return whether the process is stopped (by SIGSTOP) or has exited.
-
-        On macOS, return only whether the process has exited.
-        """
+        """Return whether the process is stopped (on macOS, only whether it has exited)."""
         if sys.platform == "darwin":
             return self.ended  # Python has no waitid on macOS before 3.13.
         options = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
@@ -127,11 +116,7 @@ class Worker:
 def start_worker(
     command: Sequence[str], open_files: tuple[int, int], *, nohup: bool
 ) -> tuple[int, _socket.socket]:
-    """Start a worker process; return its pid and the keeper's end of the socket to it.
-
-    `open_files` is the worker's soft and hard limit of open files. With `nohup` the worker ignores
-    SIGHUP. Raises `OSError` if the worker cannot be started.
-    """
+    """Start a worker; return its pid and the keeper's end of the socket. Raises `OSError`."""
     keeper_end, worker_end = protocol.socket_pair()
     try:
         env = {

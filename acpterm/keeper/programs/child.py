@@ -45,10 +45,7 @@ _SHELL = "/bin/sh"
 
 
 def exec_program(program: Program) -> NoReturn:
-    """Execute `program` in place of this process, whose descriptors 0, 1 and 2 are the terminal.
-
-    If that fails, prints the reason on the terminal and exits with 127 or 126.
-    """
+    """Execute `program` on the terminal, or print why not and exit with 127 or 126."""
     argv, env, cwd, umask, rlimits, fallback_argv = program
     try:
         os.umask(umask)
@@ -87,7 +84,7 @@ def use_terminal(slave: int) -> None:
 
 
 def hold_session(sock: int, image: str | None, env: Mapping[str, str]) -> NoReturn:
-    """Become the code of the leader (`leader`), or `cat`, until the keeper closes its `sock`."""
+    """Become the code of the leader, or `cat`, until the keeper closes its `sock`."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, _signal.valid_signals())
     if image is not None:
         os.dup2(sock, SOCKET_FD)
@@ -102,7 +99,6 @@ def hold_session(sock: int, image: str | None, env: Mapping[str, str]) -> NoRetu
 
 
 def reset_signals() -> None:
-    """Restore the default action of every signal, and unblock all signals."""
     for number in range(1, _signal.NSIG):
         try:
             _signal.signal(number, _signal.SIG_DFL)
@@ -123,10 +119,7 @@ def _set_limit(limit: int, soft: int, hard: int) -> None:
 
 
 def _exec(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Execute `argv` in place of this process. Returns only if the program is not found.
-
-    If the program exists but cannot be run, prints the reason and exits with 126.
-    """
+    """Execute `argv`. Returns only if the program is not found."""
     refused: OSError | None = None
     paths = search_path(argv[0], env)
     # A failed exec costs ten times as much as a check with access(2), so likely paths come first.
@@ -154,11 +147,7 @@ def _replace(path: str, argv: Sequence[str], env: Mapping[str, str]) -> None:
 
 
 def search_path(name: str, env: Mapping[str, str]) -> list[str]:
-    """Return the paths at which to search for a program, in order.
-
-    If `name` has a slash, return only `name` itself. Otherwise return the path of `name` in each
-    directory of `PATH` in `env`.
-    """
+    """Return the paths at which to search for a program, in order."""
     if "/" in name:
         return [name]
     path = env.get("PATH", os.defpath)

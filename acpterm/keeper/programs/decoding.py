@@ -70,12 +70,11 @@ class Decoder:
 
     @property
     def word(self) -> int:
-        """The `ENCODING` for the header."""
         found = ENCODINGS.index(self._name)
         return self._requested + (0 if found == self._requested else FOUND * found)
 
     def feed(self, data: bytes, *, final: bool = False) -> bytes:
-        """Return `data`, the next output, as UTF-8. An incomplete character is held back."""
+        """Return the next output as UTF-8. An incomplete character is held back."""
         if ENCODINGS[self._requested] == "auto":
             return self._feed_auto(data, final=final)
         if self._name.startswith("utf-16"):
@@ -139,7 +138,7 @@ def _decoder(name: str) -> codecs.IncrementalDecoder:
 
 
 def detect(sample: bytes) -> str | None:
-    """Return the encoding of `sample`, lines that are not UTF-8; None if it is not clear."""
+    """Return the encoding of lines that are not UTF-8; None if it is not clear."""
     if _BINARY.search(sample):
         return None
     found = [name for name in _COUNTED if _fits(sample, name)]

@@ -25,29 +25,25 @@ if TYPE_CHECKING:
     from acpterm.keeper.ring_file import RingFile
 
 # Ways to read.
+# Read until the PTY is empty. Before the kernel reports an empty PTY, it waits for the thread that
+# moves output from the slave to the master: only this way is certain to read all that was written
+# before.
 PLAIN = 0
-"""Read until the PTY is empty. Before the kernel reports an empty PTY, it waits for the thread that
-moves output from the slave to the master. So only this way is certain to read all output that was
-written before the read."""
+# For throughput, read until the PTY stays empty or another descriptor is ready. After 1 KiB an
+# empty PTY gets some time to fill again: the reader yields up to `_YIELDS_MAX` times, or until one
+# yield takes long.
 GATHER = 1
-"""For throughput, read until the PTY stays empty or another descriptor is ready. Once 1 KiB or more
-was read, an empty PTY gets some time to fill again: the reader yields the CPU up to `_YIELDS_MAX`
-times, or until one yield takes long. `EMPTY` means that no output came in that time.
-"""
+# Read only what has arrived at the master: the kernel's thread may take milliseconds on a busy
+# machine. `EMPTY` does not mean that all was read.
 AVAILABLE = 2
-"""Read only output that has arrived at the master. Never waits for the kernel's thread that moves
-output there, which may take milliseconds on a busy machine. `EMPTY` does not mean that all output
-was read."""
 
 # Why a read stopped.
 EMPTY = 0
-LIMIT_REACHED = 1
-"""As many bytes as requested were read, or other descriptors are ready; more may be left."""
-RING_FULL = 2
-"""The ring is full of unconsumed output."""
+LIMIT_REACHED = 1  # or other descriptors are ready; more may be left
+RING_FULL = 2  # of unconsumed output
+# No process has the slave open. While the child runs, one of its session may still open `/dev/tty`
+# again; once it has ended, the hang-up is final.
 HUNG_UP = 3
-"""No process has the PTY's slave open. While the child runs, a process of its session may still
-open `/dev/tty` again; once the child has ended, the hang-up is final."""
 
 _YIELDS_MAX = 50
 # How many reads of 4 KiB, or yields, there are between two polls of other descriptors.
@@ -67,7 +63,6 @@ _monotonic = time.monotonic
 
 
 def new_decoder(word: int) -> Decoder:
-    """Return the decoder for output with `word` as `ENCODING`."""
     from acpterm.keeper.programs.decoding import Decoder  # noqa: PLC0415  rarely needed, and large
 
     return Decoder(word)
@@ -79,14 +74,7 @@ def room(ring: RingFile) -> int:
 
 
 class Reader:
-    """Reads the masters of all PTYs into their rings.
-
-    `loop` reports whether descriptors other than the one being read are ready.
-
-    With `recoverable`, the ring is prepared before each read (`RingFile.mark_unread`). Then, if
-    this keeper is killed right after a read, the next keeper can recover the output of that read
-    (`RingFile.recover`).
-    """
+    """Reads the masters of PTYs into rings; `recoverable` by `RingFile.recover`."""
 
     def __init__(self, loop: Loop, *, recoverable: bool = False) -> None:
         self._loop = loop
@@ -96,11 +84,7 @@ class Reader:
         self._waiting = array.array("i", (0,))
 
     def read(self, master: int, ring: RingFile, max_bytes: int, how: int) -> int:
-        """Read at most `max_bytes` of output from a PTY's `master` into `ring`.
-
-        `how` is the way to read: `PLAIN`, `GATHER` or `AVAILABLE`. Returns why the read stopped:
-        `EMPTY`, `LIMIT_REACHED`, `RING_FULL` or `HUNG_UP`. This module documents these constants.
-        """
+        """Read at most `max_bytes` in one of the ways; return why the read stopped."""
         header = ring.header
         head = header[HEAD]
         limit = header[CONSUMED] + ring.capacity
@@ -185,11 +169,7 @@ class Reader:
         return self._waiting[0]
 
     def _wait_for_more(self, master: int, deadline: float) -> bool:
-        """Wait a short time for output on an empty PTY; return whether there is output.
-
-        Returns False as soon as another descriptor is ready, so that a terminal with much output
-        does not delay the others. `deadline` is a time of `time.monotonic`.
-        """
+        """Wait a short time for output; False as soon as another descriptor is ready."""
         for attempt in range(_YIELDS_MAX):
             before = _monotonic()
             if before > deadline or before < self._no_yield_until:

@@ -40,10 +40,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Child:
-    """The process of a program. Owns the process's `pidfd`; None if no pidfd is used.
-
-    `started` is the start time of the process in seconds since boot; 0.0 if it is unknown.
-    """
+    """The process of a program. Owns its `pidfd`, if it has one; `started` 0.0 is unknown."""
 
     __slots__ = ("_pidfd", "_wait_result", "pid", "started")
 
@@ -54,27 +51,19 @@ class Child:
         self._wait_result: tuple[int, int, resource.struct_rusage] | None = None
 
     def watch(self, loop: Loop, ended: Callable[[], None]) -> None:
-        """Call `ended` when the process has ended.
-
-        Without a pidfd, does nothing: call `check_ended` at each SIGCHLD instead.
-        """
+        """Call `ended` when the process has ended; without a pidfd, use `check_ended`."""
         if self._pidfd is not None:
             loop.add_reader(self._pidfd, ended)
 
     def unwatch(self, loop: Loop) -> None:
-        """Undo `watch`, so that its argument `ended` is not called; close the pidfd. Idempotent."""
         pidfd, self._pidfd = self._pidfd, None
         if pidfd is not None:
             loop.remove_reader(pidfd)
             os.close(pidfd)
 
     def exists(self) -> bool:
-        """Return whether the process still exists, running or as a zombie; True if unknown.
-
-        While the process exists, its pid cannot belong to another process. A child of this keeper
-        exists until the keeper reaps it. A process that an earlier keeper started may be reaped by
-        another process at any time.
-        """
+        """Return whether the process still exists, running or as a zombie; True if unknown."""
+        # One that an earlier keeper started may be reaped by another process at any time.
         try:
             os.getpgid(self.pid)
         except ProcessLookupError:
@@ -83,12 +72,8 @@ class Child:
         return started == self.started or 0.0 in (started, self.started)
 
     def check_ended(self) -> bool:
-        """Return whether the process has ended; always False if it has a pidfd.
-
-        The end of a process with a pidfd is reported by `watch`. Otherwise, call this method at
-        each SIGCHLD. If an earlier keeper started the process, this keeper gets no SIGCHLD for it:
-        call this method when the PTY hangs up.
-        """
+        """Return whether a process without a pidfd has ended."""
+        # An earlier keeper's child causes no SIGCHLD: called when the PTY hangs up.
         if self._pidfd is not None:
             return False
         try:
@@ -104,9 +89,7 @@ class Child:
     def reap(self, end: int) -> Exit | None:
         """Reap the process, which has ended, and return the report of its exit.
 
-        `end` is the position at which the process's output ends. The status in the report is None
-        if the process is not a child of this keeper. Returns None instead of a report while a
-        debugger traces the process, because the keeper cannot reap it yet.
+        Its status is None for another keeper's child. None while a debugger traces the process.
         """
         try:
             if self._wait_result is None or self._wait_result[0] == 0:
@@ -121,10 +104,7 @@ class Child:
 
 
 def write_exit(header: memoryview, report: Exit) -> None:
-    """Write the report of an exit into the header of a ring.
-
-    The word `EXITED` is set last: readers ignore the report until it is set.
-    """
+    # Readers ignore the report until EXITED is set, last.
     status, cpu, max_rss, at, end = report
     header[EXIT_END] = end
     header[EXIT_CPU] = int(cpu * 1e6)
@@ -134,7 +114,7 @@ def write_exit(header: memoryview, report: Exit) -> None:
 
 
 def read_exit(header: memoryview) -> Exit | None:
-    """Return the report of an exit from the header of a ring; None if the header has no report."""
+    """Return the report in a ring's header, if there is one."""
     exited = header[EXITED]
     if not exited:
         return None

@@ -23,11 +23,9 @@ _START_SLACK_S = 0.02
 
 
 def end_programs(terminals: Terminals) -> None:
-    """Kill all programs with their process groups and sessions, and all children of the keeper.
-
-    Repeat this until no process is left, for at most `ENDING_MAX_S` seconds. So orphans of killed
-    processes are killed too: they become children of the keeper, which is a subreaper.
-    """
+    """Kill all programs with their groups and sessions, and all children, until none is left."""
+    # Orphans of killed processes become children of the keeper, a subreaper: the next round kills
+    # them.
     unreaped = terminals.by_pid
     # By the id of the session: the start time of its leader (0.0 if the leader still has the id),
     # and the time until which the id was not reused.
@@ -56,13 +54,7 @@ def end_programs(terminals: Terminals) -> None:
 
 
 def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Terminal]) -> bool:
-    """Kill all programs and all children of the keeper, and reap the children that have ended.
-
-    Returns whether any process may be left. `sessions` has the programs' sessions by their ids,
-    each with the times at which its program was started and reaped (see `_session_members`).
-    `unreaped` has the terminals whose program is not reaped yet, by the program's pid; this call
-    removes the terminals whose programs it reaps.
-    """
+    """Kill all that is left, and reap what has ended; return whether any process may be left."""
     for pid, terminal in tuple(unreaped.items()):
         if terminal.child.exists():
             _kill(os.killpg, pid)
@@ -85,17 +77,10 @@ def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Te
 def _session_members(sessions: dict[int, tuple[float, float]]) -> Iterator[int]:
     """Yield the pids of the running processes in the programs' sessions.
 
-    `sessions` maps the id of each session to two times in seconds since boot: the start of its
-    leader (0.0 if unknown), and the time at which a keeper reaped the leader (infinity if not yet).
-
-    Once the leader is reaped and its session has no members left, a new session may get the same
-    id. The members of a new session are not yielded. A session is new in either of two cases:
-
-    - All its members were started after the leader was reaped.
-    - Its leader (the process whose pid is the id) was started at another time.
-
-    The second case is needed because the time of reaping is recorded too late if the program ended
-    while no keeper was running.
+    `sessions` has, by id, the leader's start (0.0 if unknown) and the time at which a keeper reaped
+    it. After that, a new session may get the same id: all its members were started later, or its
+    leader was started at another time. The second is needed because the time is recorded too late
+    if the program ended while no keeper was running.
     """
     if not system.LINUX or not sessions:
         return

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.programs.child import Program
 
-SPARE_DESCRIPTORS = 32
-"""Descriptors reserved for messages of the worker: if fewer are free, no program is started."""
+SPARE_DESCRIPTORS = 32  # for messages of the worker: with fewer, no program is started
 # Descriptors that the leader gets under other numbers must be above these.
 _FD_MIN = 10
 _LEADER_TIMEOUT_S = 5.0
@@ -48,10 +47,8 @@ def spawn(
 ) -> tuple[int, int, Leader | None, str]:
     """Start a program on a new PTY; return its pid, the PTY's master, its leader, and the way.
 
-    `cgroup` is a descriptor of the directory of the control group to start in; None for the
-    keeper's group. If the program cannot be found or executed, the child prints a message, and
-    exits with 127 or 126. Raises `OSError`, and leaves nothing behind, if no PTY, process or
-    descriptor is available.
+    If it cannot be found or executed, the child prints a message and exits with 127 or 126. Raises
+    `OSError`, and leaves nothing behind, if no PTY, process or descriptor is available.
     """
     _require_descriptors()
     if not system.LINUX:
@@ -104,7 +101,7 @@ def _path_of(slave: int) -> str | None:
 def _spawn_by_leader(
     program: Program, slave: str | None, master: int, cgroup: int | None
 ) -> tuple[int, int, Leader | None, str]:
-    """Start a program by the leader's own code. Raises `OSError` or `ValueError` if that fails."""
+    """Start a program by the leader's own code. Raises `OSError` or `ValueError`."""
     argv, env, cwd, umask, limits, _ = program
     image = leader.image()
     if image is None or slave is None:
@@ -205,7 +202,6 @@ def _run_leader(program: Program, slave: int, sock: _socket.socket, cgroup: int 
 
 
 def ptyprocess_spawn(program: Program, cols: int, rows: int) -> tuple[int, int, Leader | None, str]:
-    """Start a program by ptyprocess. The result is that of `spawn`."""
     import ptyprocess  # noqa: PLC0415  only where the other ways do not work
 
     def run_in_child() -> None:

@@ -34,19 +34,14 @@ def become_subreaper() -> None:
 
 
 def protect_memory() -> None:
-    """Prevent other processes of the user from tracing this process and copying its descriptors.
-
-    Programs do not inherit this protection, because exec resets it.
-    """
+    """Forbid others to trace this process or copy its descriptors. An exec resets that."""
     if LINUX:
         _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def clone_arguments(flags: int, cgroup: int | None) -> bytes:
-    """Return the arguments of clone3 (struct clone_args) for a child in the group `cgroup`.
-
-    With CLONE_PARENT, the exit signal must be 0: it is that of the caller.
-    """
+    """Return struct clone_args of clone3 for a child in the group `cgroup`."""
+    # With CLONE_PARENT, the exit signal must be 0: it is that of the caller.
     flags |= 0 if cgroup is None else _CLONE_INTO_CGROUP
     return _CLONE_ARGS.pack(flags, *[0] * 9, cgroup or 0)
 
@@ -68,10 +63,7 @@ def clone_sibling(cgroup: int | None) -> int:
 
 
 def read_stat(pid: int) -> tuple[bytes, int, float] | None:
-    """Return the state, the session id and the start time of a process; None if unknown.
-
-    The state is a letter, such as `Z` for a zombie. The time is in seconds since boot.
-    """
+    """Return the state, the session id and the start in seconds since boot; None if unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(_STAT_BYTES_MAX)
@@ -89,7 +81,7 @@ def started_at(pid: int) -> float:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """Open a pidfd for the process `pid`; return None if that is not supported, or fails."""
+    """Open a pidfd; None if that is not supported, or fails."""
     if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
         return None
     try:

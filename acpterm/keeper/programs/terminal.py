@@ -51,15 +51,7 @@ _TRIM_BYTES = 64 * 1024
 
 
 class Terminal:
-    """One terminal in the keeper.
-
-    Owns the PTY's `master`, the session's `leader`, and the ring's descriptor `ring_fd`. The
-    constructor adds the terminal to `terminals`; it gets `master` and `leader` as a pair, and
-    `ring_fd` and the mapped ring. `leader` is None if the child leads the session. `master` is None
-    once it is closed, and `ring` is None once the ring is unmapped. `ended` is whether the child
-    has ended. `exit` is the report of the child's exit; None until the child is reaped.
-    `closed_end` is the position at which the output ends; None until the terminal is closed.
-    """
+    """One terminal in the keeper. Owns `master`, `leader` and `ring_fd`."""
 
     __slots__ = (
         "_drain_left",
@@ -93,6 +85,7 @@ class Terminal:
         self.master, self.leader = pty
         self.ring_fd = ring[0]
         self.ring: RingFile | None = ring[1]
+        # None until the child is reaped; `closed_end` until the terminal is closed.
         self.exit: Exit | None = None
         self.closed_end: int | None = None
         self.ended = False
@@ -111,43 +104,37 @@ class Terminal:
         child.watch(terminals.loop, self.child_ended)
 
     def descriptors(self) -> list[int] | None:
-        """Return the descriptors for a worker: the ring's, and the PTY master's if that is open.
-
-        Returns None if `forget` was called.
-        """
+        """Return the ring's descriptor, and the master's if it is open, unless forgotten."""
         if self._forgotten:
             return None
         return [self.ring_fd] if self.master is None else [self.ring_fd, self.master]
 
     @property
     def session(self) -> int | None:
-        """The id of the session, which is its leader's pid; None if the child leads it, or did."""
+        """The pid of the session's leader; None if the child leads it, or did."""
         return None if self.leader is None else self.leader.pid
 
     def check_child(self) -> None:
-        """Check whether the child has ended, if it has no pidfd. Must be called at each SIGCHLD."""
+        """Check whether a child without pidfd has ended. Must be called at each SIGCHLD."""
         if not self.ended and self.child.check_ended():
             self.child_ended()
 
     def child_ended(self) -> None:
-        """Read the rest of the PTY's output, then reap the child, which has ended. Idempotent."""
+        """Read the rest of the output, then reap the child, which has ended. Idempotent."""
         self.child.unwatch(self._terminals.loop)
         if not self.ended:
             self.ended = True
             self._drain()
 
     def restore_exit(self, report: Exit) -> None:
-        """Set the exit of a child that an earlier keeper has reaped.
-
-        `report` comes from the ring's header.
-        """
+        """Set the exit of a child that an earlier keeper has reaped."""
         self.ended = True
         self.exit = report
         self._terminals.by_pid.pop(self.child.pid, None)
         self._close_if_finished()
 
     def resume(self, fraction: float) -> None:
-        """Resume reading the PTY if it has room, and more than `fraction` of the ring is free."""
+        """Resume reading the PTY if more than `fraction` of the ring is free."""
         if self.ring is not None and reading.room(self.ring) > fraction * self.ring.capacity:
             self._unstall()
             if self.ended and self.exit is None:
@@ -172,10 +159,7 @@ class Terminal:
                 self._close_if_finished()
 
     def forget(self) -> None:
-        """Close the PTY's master and the ring, and report nothing about the terminal any more.
-
-        Does not kill the child. The child is still reaped when it ends.
-        """
+        """Close everything and report nothing any more. The child is not killed, but reaped."""
         self._forgotten = True
         self.close_master()
         self._unmap()
@@ -203,12 +187,7 @@ class Terminal:
             self._hung_up()
 
     def _read(self, max_bytes: int, how: int) -> int:
-        """Read at most `max_bytes` of output into the ring; return why the read stopped.
-
-        `how` is one of the ways to read in the module `reading`, such as `reading.GATHER`. The
-        returned reason is also a constant of that module, such as `reading.EMPTY`. If the ring gets
-        full, stop polling the PTY until the ring has free space.
-        """
+        """Read into the ring; return why the read stopped, as `reading` has it."""
         assert self.master is not None and self.ring is not None  # noqa: S101, PT018  polled
         head = self.ring.header[HEAD]
         stopped = self._terminals.reader.read(self.master, self.ring, max_bytes, how)
@@ -270,10 +249,8 @@ class Terminal:
             self._poll()
 
     def _drain(self) -> None:
-        """Read the remaining output of the child, which has ended; then reap the child.
-
-        If the ring becomes full, returns; `resume` continues when there is space.
-        """
+        """Read what the child, which has ended, has left; then reap it."""
+        # If the ring is full, `resume` continues when there is space.
         self._stop_polling()
         stopped = reading.LIMIT_REACHED
         while stopped == reading.LIMIT_REACHED and self.master is not None and self._drain_left > 0:
@@ -290,11 +267,7 @@ class Terminal:
             self._reap()
 
     def _reap(self) -> None:
-        """Reap the child, report the child's exit, and resume reading the PTY.
-
-        If a debugger traces the child, resume reading now, and try to reap the child again later.
-        Reading is resumed because other processes may still write to the PTY.
-        """
+        """Reap the child, report its exit, and resume reading: others may write to the PTY."""
         if self.exit is not None:
             return
         end = 0 if self.ring is None else self.ring.header[HEAD]

@@ -30,15 +30,7 @@ _EMULATOR_KILLS_MAX = 3
 
 
 class Terminals:
-    """All terminals of a keeper.
-
-    `by_name` has all terminals. `by_pid` has the terminals whose child was not reaped yet, by the
-    child's pid. `loop` polls the PTYs and runs the timers, and `reader` reads the PTYs.
-
-    When a terminal's child is reaped, `exited` is called with the terminal and the exit. When the
-    terminal is closed later, `closed` is called with the terminal and the position at which its
-    output ends. Neither function is called after `Terminal.forget`.
-    """
+    """All terminals of a keeper. `by_pid` has those whose child was not reaped yet."""
 
     def __init__(
         self,
@@ -53,8 +45,7 @@ class Terminals:
         self.closed = closed
         self.by_name: dict[str, Terminal] = {}
         self.by_pid: dict[int, Terminal] = {}
-        self.leader_pids: set[int] = set()
-        """The pids of the leaders of sessions, which must not be reaped with the orphans."""
+        self.leader_pids: set[int] = set()  # which must not be reaped with the orphans
         self._ended_leaders: set[int] = set()
         # Terminals that `Terminal.close_if_unused` must check again when a process has ended.
         self.held: dict[Terminal, None] = {}
@@ -67,7 +58,6 @@ class Terminals:
         self._trimming = False
 
     def end_leader(self, leader: Leader) -> None:
-        """Let the leader of a session exit."""
         leader.end()
         self._ended_leaders.add(leader.pid)
         self.reap_leaders()
@@ -84,14 +74,11 @@ class Terminals:
                 self.leader_pids.discard(pid)
 
     def mark_written(self, terminal: Terminal) -> None:
-        """Record that a terminal has new output.
-
-        The next two calls of `disarm_waiting` check whether the worker waits for this output.
-        """
+        """Make the next two calls of `disarm_waiting` check this terminal."""
         self._written[terminal] = 0
 
     def trim_when_idle(self, terminal: Terminal) -> None:
-        """Release the memory of free space in the ring later, after a second without output."""
+        """Release the memory of free space in the ring after a second without output."""
         self._to_trim.setdefault(terminal, -1)
         self._trim_later()
 
@@ -114,17 +101,13 @@ class Terminals:
 
     @property
     def needs_recheck(self) -> bool:
-        """Whether `disarm_waiting` must be called again soon, to check some ring a second time."""
+        """Whether `disarm_waiting` must be called again soon."""
         return bool(self._written)
 
     def disarm_waiting(self) -> bool:
-        """Clear the word `ARMED` in all rings with new output; return whether it was set in any.
-
-        A consumer in the worker sets `ARMED` in the ring's header before it waits for output. So if
-        the result is True, the worker must be woken. A ring counts as one with new output for two
-        calls after the output has come: a consumer that has not seen the output yet may set `ARMED`
-        just after the first call.
-        """
+        """Clear `ARMED` in rings with new output; return whether the worker must be woken."""
+        # Each is checked twice: a consumer that has not seen the output may set ARMED just after
+        # the first call.
         wake = False
         for terminal, checks in tuple(self._written.items()):
             ring = terminal.ring
@@ -138,16 +121,9 @@ class Terminals:
         return wake
 
     def clear_emulator_marks(self, *, was_killed: bool = False) -> None:
-        """Clear the word `EMULATOR` in all rings, after the end of a worker that did not crash.
-
-        A worker sets the word in a terminal's ring while the emulator processes output of the
-        terminal. If the next worker finds the word set, it uses no emulator for the terminal.
-
-        `was_killed` is true if SIGKILL has ended the worker; false if the keeper sent that SIGKILL
-        to replace the worker. The system sends SIGKILL if the emulator uses up all memory. So if
-        `was_killed` is true, each ring whose word is set counts one more kill. In rings that have
-        counted `_EMULATOR_KILLS_MAX` kills or more, the word is not cleared.
-        """
+        """Clear `EMULATOR` in all rings, after the end of a worker that did not crash."""
+        # The system sends SIGKILL if the emulator uses up all memory: so kills are counted, and
+        # after `_EMULATOR_KILLS_MAX` the word stays.
         for terminal in self.by_name.values():
             # Access the file, since the ring of a closed terminal is not mapped.
             kills = _read_word(terminal.ring_fd, EMULATOR_KILLS)
@@ -163,14 +139,9 @@ class Terminals:
         self._retry_later()
 
     def unstall(self, terminal: Terminal) -> None:
-        """Stop the checks for free space that `stall` has started. Idempotent."""
         self._stalled.pop(terminal, None)
 
     def resume_stalled(self) -> None:
-        """Resume reading the PTYs of stalled terminals whose ring has enough free space again.
-
-        A *stalled* terminal is not read because its ring was full.
-        """
         for terminal in tuple(self._stalled):
             terminal.resume(_RESUME_FRACTION)
 

@@ -43,10 +43,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
 
 
 def unsafe_argument(words: Sequence[Word]) -> str:
-    """Return why the arguments of a program are not safe; empty if they are safe.
-
-    `words` has the program, which is in the list of safe programs, and its arguments.
-    """
+    """Return why the arguments of a program are not safe; empty if they are safe."""
     name = words[0].text.rpartition("/")[2]
     check = _CHECKS.get(name)
     if check is None:

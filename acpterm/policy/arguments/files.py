@@ -34,10 +34,7 @@ def tree(arguments: Sequence[str]) -> str:
 
 
 def uniq(arguments: Sequence[str]) -> str:
-    """Return `it writes FILE` if there is a second operand `FILE`; otherwise an empty string.
-
-    `uniq` writes its output to the second operand.
-    """
+    """Return `it writes FILE` if there is a second operand `FILE`; otherwise an empty string."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     operands = [
         one
@@ -54,11 +51,7 @@ def diff(arguments: Sequence[str]) -> str:
 
 
 def tee(arguments: Sequence[str]) -> str:
-    """Return why `tee` is not safe; empty if it is.
-
-    `tee` is safe if all its options are known, and if it writes only to /dev/null, stdout, stderr
-    and files below the working directory. No name in the path of such a file may begin with a dot.
-    """
+    """Return why `tee` could write elsewhere than to visible files below the working directory."""
     for argument in arguments:
         if argument.startswith("-") and argument != "-":
             if argument in ("-a", "-i", "-p", "--append", "--ignore-interrupts"):

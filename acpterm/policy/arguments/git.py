@@ -73,11 +73,7 @@ _TRANSPORTS: Final = frozenset(
 
 
 def git(arguments: Sequence[str]) -> str:
-    """Return why git is not safe with these arguments; empty if it is safe.
-
-    It is not safe if it may execute a program, lose data, change the configuration, or write
-    outside of the working directory.
-    """
+    """Return why git may execute, lose, configure, or write outside of the working directory."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         argument = arguments[at]
@@ -127,11 +123,7 @@ def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  o
 
 
 def _has_paths(rest: Sequence[str], operands: Sequence[str]) -> bool:
-    """Return whether the arguments `rest` of `git checkout` have a path.
-
-    `operands` are the arguments in `rest` that are not options. A single operand may be a branch or
-    a path: it counts as a path only if it has the form of one (`_PATH`).
-    """
+    # A single operand may be a branch or a path.
     creates = any(one.startswith(("-b", "-B", "-t", "--track", "--orphan")) for one in rest)
     return len(operands) > (0 if any(map(_PATH.search, operands)) else 1) and not creates
 

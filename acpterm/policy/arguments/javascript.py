@@ -49,11 +49,7 @@ _YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo
 
 
 def npm(arguments: Sequence[str]) -> str:
-    """Return why npm is not safe with these arguments; empty if it is safe.
-
-    npm is not safe if an option may make it execute code, if an option may change where it writes,
-    or if its subcommand is not in the list of safe ones.
-    """
+    """Return why npm is not safe with these arguments; empty if it is safe."""
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     found = _package_options(own, "Cgc")
     if found:
@@ -90,12 +86,7 @@ def yarn(arguments: Sequence[str]) -> str:
 
 
 def bun(arguments: Sequence[str]) -> str:
-    """Return why bun is not safe with these arguments; empty if it is safe.
-
-    bun is not safe if an option may make it execute code, if an option may change where it writes,
-    if there are no arguments, if an argument is `-`, or if the subcommand is one of `exec`, `link`,
-    `publish`, `repl` and `upgrade`.
-    """
+    """Return why bun is not safe with these arguments; empty if it is safe."""
     command = next((one for one in arguments if not one.startswith("-")), "")
     if not arguments or command in ("exec", "upgrade", "repl", "link", "publish", "-"):
         return f"bun {command} may execute code or change the installation"
@@ -138,10 +129,6 @@ _VITEST_UNSAFE: Final = re.compile(
 
 
 def vitest(arguments: Sequence[str]) -> str:
-    """Return why vitest is not safe with these arguments; empty if it is safe.
-
-    vitest is not safe if an option may make it execute code that is not in the tests, or if an
-    option may change where it writes.
-    """
+    """Return why vitest is not safe with these arguments; empty if it is safe."""
     found = next((one for one in arguments if _VITEST_UNSAFE.fullmatch(one)), "")
     return f"the option {found} may execute code or write elsewhere" if found else ""

@@ -7,13 +7,9 @@ from collections.abc import Sequence
 def matching_option(
     arguments: Sequence[str], letters: str, names: Sequence[str], values: str = ""
 ) -> str:
-    """Return the first argument that is, or may be read as, one of the given options; else "".
-
-    `letters` are short options, and `names` are long ones; an abbreviation of a long option
-    matches, since getopt_long(3) accepts it. `values` are other short options, which take a value:
-    the value is skipped. `--` ends the options, but not if an option precedes it directly: then
-    `--` may be the value of that option.
-    """
+    """Return the first argument that is, or may be read as, one of the given options; else ""."""
+    # getopt_long(3) accepts abbreviations. `values` are other letters, whose value is skipped;
+    # after an option, `--` may be its value and so does not end the options.
     skip = False
     for before, argument in itertools.pairwise(("", *arguments)):
         if skip:
@@ -40,10 +36,7 @@ def _is_long(argument: str, names: Sequence[str]) -> bool:
 
 
 def because(argument: str) -> str:
-    """Return the reason why a program with the option `argument` is not safe.
-
-    Returns "" if `argument` is "", which is what `matching_option` returns if no option is unsafe.
-    """
+    """Return the reason for an unsafe option; "" for "", which is no option."""
     return f"{argument} makes it execute something or write a file" if argument else ""
 
 

@@ -40,18 +40,12 @@ _DIRECTORY: Final = re.compile(r"(?:--t[a-z-]*=|-[a-zA-Z]*t)(.+)", re.DOTALL)
 
 
 def is_own_file(path: str) -> bool:
-    """Return whether `path` looks like a file of acpterm's settings or rules, or their directory.
-
-    Only the text of the path is examined: symbolic links are not resolved.
-    """
+    """Return whether `path` looks like acpterm's settings or rules, or their directory."""
     return _FILE.search(os.path.normpath(path)) is not None
 
 
 def changes_settings(words: Sequence[Word]) -> str:
-    """Return why a command could change acpterm's or agents' settings; else empty.
-
-    `words` has the program and its arguments.
-    """
+    """Return why a command could change acpterm's or agents' settings; else empty."""
     name = words[0].text.rpartition("/")[2]
     rest = words[1:]
     if _PYTHON.fullmatch(name):
@@ -65,10 +59,7 @@ def changes_settings(words: Sequence[Word]) -> str:
 
 
 def _module(words: Sequence[Word]) -> tuple[str, Sequence[Word]]:
-    """Return the package of the module that `python -m` executes, and the words after the module.
-
-    `words` are the arguments of Python. Both results are empty if Python executes no module.
-    """
+    """Return the package of the module that `python -m` executes, and the words after it."""
     for at, word in enumerate(words):
         if not word.text.startswith("-"):
             break

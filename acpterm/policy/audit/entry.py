@@ -150,10 +150,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
 
 
 def time_text(at: float) -> str:
-    """Return a time in seconds since 1970 in the format of an entry's `time`.
-
-    Sorting such texts sorts the times.
-    """
+    """Return a time in seconds since 1970 in the format of an entry's `time`, which sorts."""
     second, milliseconds = divmod(math.floor(at * 1000), 1000)
     return f"{second_text(second)}.{milliseconds:03d}Z"
 

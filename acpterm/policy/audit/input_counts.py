@@ -24,10 +24,7 @@ class Typed(NamedTuple):
 
 
 class InputCounts:
-    """The counts of typed bytes that have no entry in the log yet.
-
-    There is one count for each terminal and each side that typed into it.
-    """
+    """The counts of typed bytes without an entry yet: one for each terminal and side."""
 
     def __init__(self) -> None:
         self._typed: dict[tuple[object, object], Typed] = {}
@@ -38,13 +35,7 @@ class InputCounts:
         return next((typed.started + INTERVAL_S for typed in self._typed.values()), None)
 
     def add(self, fields: Mapping[str, Any], now: float, at: float) -> list[Typed]:
-        """Count new input; remove and return the earlier counts that are due.
-
-        An earlier count is due if its interval has ended. If there are too many counts, all earlier
-        counts are due. `fields` are the fields of an `input` entry for the new input: `terminal`,
-        `by`, `bytes` and others. `now` is the current time on the monotonic clock, and `at` the
-        current time in seconds since 1970.
-        """
+        """Count new input; remove and return the counts that are due, or all if too many."""
         due = self.take_due(now)
         if len(self._typed) >= _COUNTS_MAX:
             due += self.take_all()
@@ -56,10 +47,7 @@ class InputCounts:
         return due
 
     def take_due(self, now: float) -> list[Typed]:
-        """Remove and return the counts whose interval has ended.
-
-        `now` is the current time on the monotonic clock.
-        """
+        """Remove and return the counts whose interval has ended."""
         # The dict is in the order in which the intervals started.
         keys = []
         for key, typed in self._typed.items():

@@ -71,12 +71,7 @@ class Progress(NamedTuple):
 
 
 class AuditLog:
-    """The audit log in `directory`: at most `files` files of about `file_bytes` bytes each.
-
-    `previous` is the progress of the previous worker, if there was one. `on_progress` is called
-    with that of this worker whenever it changes. `run` must run for entries to be written. Call all
-    methods in the thread of the event loop.
-    """
+    """The audit log in `directory`. Call all methods in the thread of the event loop."""
 
     def __init__(
         self,
@@ -115,12 +110,7 @@ class AuditLog:
         event: str,
         **fields: str | float | bool | list[str] | None,
     ) -> None:
-        """Queue an entry for `event`, one of `entry.EVENTS`, with the fields that are not None.
-
-        Never blocks and never raises: an entry that cannot be queued is counted as lost. Secrets
-        are redacted. The input itself is not recorded: the numbers of bytes of `input` events are
-        added up, and the sum is recorded once a second.
-        """
+        """Queue an entry with the fields that are not None. Never blocks and never raises."""
         at = time.time()
         try:
             if event == "input":
@@ -154,10 +144,6 @@ class AuditLog:
                 _log.error("audit entries lost", path=self._file.path, lost=lost)
 
     def _add(self, event: str, fields: Mapping[str, Any], at: float) -> None:
-        """Queue an entry of the time `at`, with its secrets redacted.
-
-        If the queue is full, count the entry as lost.
-        """
         self._number(at)
         if self._queued >= QUEUE_MAX or self._queued_bytes >= QUEUE_BYTES:
             self._lose(at, "the queue is full")
@@ -210,7 +196,6 @@ class AuditLog:
         self._queued_bytes += len(line) + 1
 
     def _lose(self, at: float, reason: str) -> None:
-        """Count a lost entry: `at` is its time, and `reason` says why it is lost."""
         if not self._lost:
             self._lost_from = at
             self._reason = self._reason or reason
@@ -288,7 +273,6 @@ class AuditLog:
         self._failing_since, self._lost, self._reason = None, 0, ""
 
     async def _flush(self) -> None:
-        """Write all queued entries. Stop at the first error."""
         self._put_typed(is_all=True)
         while self._queue or self._batch or self._lost:
             if not await self._write_batch():

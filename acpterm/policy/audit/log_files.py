@@ -16,11 +16,7 @@ The texts of an entry are limited in characters (`texts`), but escapes make them
 
 
 def find_files(directory: str) -> list[tuple[str, os.stat_result]]:
-    """Return the name and the status of each of the log's files, the oldest first.
-
-    Files that are not regular are left out. The list is empty if the directory does not exist.
-    Raises `OSError` if the directory cannot be read.
-    """
+    """Return the name and status of each regular file of the log, the oldest first."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -31,10 +27,7 @@ def find_files(directory: str) -> list[tuple[str, os.stat_result]]:
 
 
 def status_of(directory: str, name: str) -> os.stat_result | None:
-    """Return the status of the file `name`; None if it does not exist or is not a regular file.
-
-    Raises `OSError` if its status cannot be read.
-    """
+    """Return the status of a regular file; None if there is none. Raises `OSError`."""
     try:
         status = os.lstat(os.path.join(directory, name))
     except FileNotFoundError:
@@ -43,12 +36,7 @@ def status_of(directory: str, name: str) -> os.stat_result | None:
 
 
 def open_file(directory: str, name: str, status: os.stat_result) -> int | None:
-    """Open a file of the log, and return the descriptor, which the caller must close.
-
-    `name` and `status` are the file's name and status from `find_files`. Returns None if the file
-    was renamed or removed since then: then call `find_files` again. Raises `OSError` if the file
-    cannot be opened.
-    """
+    """Open a file of `find_files`; None if it was renamed or removed since. Raises `OSError`."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         fd = os.open(os.path.join(directory, name), flags)

@@ -83,12 +83,7 @@ def read_page(
     before: Place | None = None,
     after: Place | None = None,
 ) -> Page:
-    """Return a page of at most `limit` selected entries, the newest first.
-
-    `before` and `after` are places that an earlier page has returned: only entries older than
-    `before` and newer than `after` are returned. None excludes no entries. Blocks: call this in a
-    thread. Raises `OSError` if the files cannot be read.
-    """
+    """Return at most `limit` selected entries between two places, the newest first. Blocks."""
     decoder = msgspec.json.Decoder(Entry)
     oldest = None if selection.since is None else _earlier(selection.since)
     entries: list[bytes] = []
@@ -118,10 +113,7 @@ def read_page(
 
 
 def last_of(directory: str, worker: int) -> Entry | None:
-    """Return the last entry that the process `worker` wrote; None if there is none.
-
-    Only the newest `SCANNED_BYTES` of the log are read. Raises `OSError` if it cannot be read.
-    """
+    """Return the last entry that the process `worker` wrote, in the newest `SCANNED_BYTES`."""
     decoder = msgspec.json.Decoder(Entry)
     scanned = 0
     for line in _lines(directory, None):
@@ -135,20 +127,12 @@ def last_of(directory: str, worker: int) -> Entry | None:
 
 
 def _earlier(time: str) -> str:
-    """Return the time `LATE_S` before `time`; both have the format of an entry's time.
-
-    Entries are not exactly in the order of their times: the time of an entry may be earlier than
-    that of an entry before it, by at most `LATE_S` seconds. So if an entry is older than the
-    result, all entries before that entry are older than `time`.
-    """
+    # An entry may be up to `LATE_S` older than the entry before it.
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 
 
 def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
-    """Yield the lines of all files, from the newest to the oldest.
-
-    Begin with the line just before the place `before`; if `before` is None, with the newest line.
-    """
+    """Yield the lines of all files before the place `before`, from the newest to the oldest."""
     current: os.stat_result | None = None
     while True:
         fd = _open_at(directory, before) if before else _open_older(directory, current)
@@ -165,10 +149,7 @@ def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
 
 
 def _open_at(directory: str, place: Place) -> int | None:
-    """Return a descriptor of the file that has the line at `place`.
-
-    Returns None if the line was removed. The caller closes the descriptor.
-    """
+    """Return a descriptor of the file that has the line at `place`; None if it was removed."""
     for name, status in find_files(directory):
         if status.st_ino == place.inode and place.length <= ENTRY_BYTES_MAX:
             fd = open_file(directory, name, status)
@@ -181,10 +162,6 @@ def _open_at(directory: str, place: Place) -> int | None:
 
 
 def _open_older(directory: str, current: os.stat_result | None) -> int | None:
-    """Return a descriptor of the next file that is older than `current`; None if there is none.
-
-    If `current` is None, the newest file is opened. The caller closes the descriptor.
-    """
     while True:
         found = find_files(directory)
         if current is not None:
@@ -198,10 +175,7 @@ def _open_older(directory: str, current: os.stat_result | None) -> int | None:
 
 
 def _lines_of(fd: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the offset and the text of each whole line of a file, the last one first.
-
-    Only lines before the offset `end` count. Lines longer than `ENTRY_BYTES_MAX` are left out.
-    """
+    """Yield offset and text of each whole line before `end`, the last first; skip too long ones."""
     rest = b""
     # The text after the last newline is not a whole line, and neither is the remaining beginning of
     # a line whose end was dropped because it is too long.

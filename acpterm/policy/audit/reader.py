@@ -36,12 +36,7 @@ class Line(NamedTuple):
 
 
 class AuditReader:
-    """A reader of the audit log in `directory`, which need not exist yet.
-
-    If `since` (in seconds since 1970) is given, old files that have only earlier entries are not
-    read. All other files are read from their beginning, so `read` may still return entries that are
-    older than `since`. Call `close` in the end.
-    """
+    """Reads the audit log in `directory`, skipping old files with only entries before `since`."""
 
     def __init__(self, directory: str, since: float | None = None) -> None:
         self.skipped = 0
@@ -53,10 +48,7 @@ class AuditReader:
         self._decoder: Final = msgspec.json.Decoder(Entry)
 
     def read(self) -> Iterator[Line]:
-        """Yield the entries from the reader's position to the current end of the log.
-
-        Raises `OSError` if the files cannot be read.
-        """
+        """Yield the entries from the position to the current end of the log. Raises `OSError`."""
         while self._fd >= 0 or self._open_next(None):
             while lines := self._read_lines():
                 yield from self._entries(lines)
@@ -76,11 +68,8 @@ class AuditReader:
         self._fd = -1
 
     def _open_next(self, current: os.stat_result | None) -> bool:
-        """Open the file that is newer than `current`; return False if there is none.
-
-        If `current` was removed, open the oldest file. If `current` is None, open the oldest file
-        that may have entries from `since` on. If the files are rotated meanwhile, list them again.
-        """
+        """Open the file that is newer than `current`; return False if there is none."""
+        # If `current` was removed, that is the oldest file. A rotation meanwhile: search again.
         while True:
             found = find_files(self._directory)
             if current is None:
@@ -102,11 +91,7 @@ class AuditReader:
         return name == FILE_NAME or not is_old
 
     def _read_lines(self) -> bytes:
-        """Return the next whole lines of the open file, and advance the position past them.
-
-        Returns nothing if no whole line follows the position yet. Many lines are returned in
-        several calls.
-        """
+        """Return some whole lines of the open file, and advance past them; nothing at its end."""
         if os.fstat(self._fd).st_size < self._position:
             self._position = 0  # another program has truncated the file
         chunk = os.pread(self._fd, CHUNK_BYTES, self._position)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from acpterm.runtime.redaction import may_have_secret, redact, redact_args
+from acpterm.runtime.redaction import redact, redact_args
 
 TEXT_CHARS: Final = 128 * 1024
 """The maximum length of a text in an entry, and of all arguments together, in characters.
@@ -20,12 +20,7 @@ _REMEMBERED_CHARS: Final = 100
 
 
 def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of an entry with secrets redacted, and long texts and lists cut.
-
-    If something is cut, the field `omitted` is added: the number of characters left out.
-    """
-    if all(_is_plain(value) for value in fields.values()):
-        return fields
+    """Return the fields redacted and cut; `omitted` counts the characters that are cut."""
     changed = dict(fields)
     omitted = 0
     for name, value in fields.items():
@@ -39,20 +34,9 @@ def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return changed | {"omitted": omitted} if omitted else changed
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value needs neither redaction nor cutting."""
-    if isinstance(value, str):
-        if len(value) <= _REMEMBERED_CHARS:
-            return _has_no_secret(value)
-        return len(value) <= TEXT_CHARS and not may_have_secret(value)
-    if isinstance(value, list | tuple):
-        return len(value) <= _ARGS_MAX and _is_plain("\n".join(value))
-    return True
-
-
 @lru_cache(maxsize=512)
-def _has_no_secret(text: str) -> bool:
-    return not may_have_secret(text)
+def _redact_short(text: str) -> str:
+    return redact(text)
 
 
 def printable(value: Any) -> Any:
@@ -68,6 +52,8 @@ def printable(value: Any) -> Any:
 
 def _redact_text(text: str) -> tuple[str, int]:
     """Return the redacted text, of limited length, and the number of characters left out."""
+    if len(text) <= _REMEMBERED_CHARS:
+        return _redact_short(text), 0
     if len(text) <= TEXT_CHARS:
         return redact(text), 0
     head = redact(text[: TEXT_CHARS + _MARGIN_CHARS])
@@ -75,10 +61,6 @@ def _redact_text(text: str) -> tuple[str, int]:
 
 
 def _redact_list(args: Sequence[str], program: str) -> tuple[list[str], int]:
-    """Return the redacted arguments of `program`, of limited length.
-
-    The second value is the number of characters left out.
-    """
     kept: list[str] = []
     room, omitted = TEXT_CHARS, 0
     for index, argument in enumerate(args):

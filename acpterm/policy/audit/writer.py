@@ -33,10 +33,7 @@ _LOCK_RETRY_S: Final = 0.002
 
 
 class Batch:
-    """Lines to be appended to the log, and the number of their bytes that were already written.
-
-    `lines` is the number of lines, and `data` has them all, each with its newline.
-    """
+    """Lines to append to the log, and how many of their bytes are already written."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self.lines: Final = len(lines)
@@ -46,11 +43,7 @@ class Batch:
 
 
 class AuditWriter:
-    """Writes the audit log in `directory`, in at most `files` files.
-
-    The files are rotated before a batch that would make the current one larger than `file_bytes`.
-    `path` is the path of the current file. `append` blocks: call it in a thread.
-    """
+    """Writes the audit log in `directory`, in at most `files` files. `append` blocks."""
 
     def __init__(self, directory: str, *, file_bytes: int, files: int) -> None:
         self.path: Final = os.path.join(directory, FILE_NAME)
@@ -60,12 +53,8 @@ class AuditWriter:
         self._lock: Final = threading.Lock()
 
     def append(self, batch: Batch) -> None:
-        """Append the part of a batch that is not written yet, by write(2) without fsync(2).
-
-        Raises `OSError` if the directory or the file cannot be used or written, or belongs to
-        another user, and `TimeoutError` if another process holds the lock for 2 s. After an error,
-        call this again with the same `batch`, from any thread: no line is written twice.
-        """
+        """Append the unwritten part of a batch. Raises `OSError`, `TimeoutError` (the lock)."""
+        # After an error, call this again with the same batch: no line is written twice.
         with self._lock:
             if batch.written == len(batch.data):
                 return
@@ -98,10 +87,7 @@ class AuditWriter:
                 os.close(fd)
 
     def _open(self, directory: int) -> tuple[int, int]:
-        """Open the current file, or create it; return its descriptor and its size in bytes.
-
-        Raises `OSError` if it cannot be opened, is not a regular file, or belongs to another user.
-        """
+        """Open or create the current file; return its descriptor and size. Raises `OSError`."""
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(FILE_NAME, flags, 0o600, dir_fd=directory)
         try:
@@ -119,10 +105,7 @@ class AuditWriter:
 
 
 def _open_directory(path: str) -> int:
-    """Open the directory at `path`, or create it; return its descriptor.
-
-    Raises `OSError` if it cannot be opened or created, or belongs to another user.
-    """
+    """Open or create the directory. Raises `OSError`, also if it belongs to another user."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         directory = os.open(path, flags)
@@ -146,11 +129,7 @@ def _open_directory(path: str) -> int:
 
 
 def _lock(directory: int, path: str) -> bool:
-    """Lock the directory; return True, or False if its file system does not support locks.
-
-    `directory` is the directory's descriptor, and `path` its path, for the error's message. Raises
-    `TimeoutError` if another process holds the lock for `_LOCK_TIMEOUT_S`.
-    """
+    """Lock the directory; False if its file system has no locks. Raises `TimeoutError`."""
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
@@ -169,11 +148,7 @@ def _lock(directory: int, path: str) -> bool:
 
 
 def _rotate(directory: int, files: int) -> None:
-    """Increment the number of each file; the current file has the number 0, and becomes `.1`.
-
-    A file whose new number would be `files` or more is removed. So at most `files` - 1 files are
-    left; the caller then creates a new current file. `directory` is a descriptor.
-    """
+    """Increment the number of each file; remove those from number `files` on."""
     numbers = [
         int(match[1]) for name in os.listdir(directory) if (match := OLD_NAME.fullmatch(name))
     ]
@@ -186,12 +161,7 @@ def _rotate(directory: int, files: int) -> None:
 
 
 def _write_lines(fd: int, size: int, start: bytes, batch: Batch) -> None:
-    """Append the bytes `start` and then the unwritten rest of a batch to a file of `size` bytes.
-
-    `start` is a newline if the file ends in the middle of a line, otherwise empty. The caller has
-    locked the directory. Raises `OSError` if not all can be written; then the file is cut after the
-    last line that was written completely.
-    """
+    """Append `start` and the unwritten rest of a batch; after an error, cut after a whole line."""
     data = start + batch.data[batch.written :]
     written = 0
     try:

@@ -34,11 +34,7 @@ class Command(NamedTuple):
 
 
 class Script(NamedTuple):
-    """A parsed line: its commands, whether it is plain, and whether the line itself is dangerous.
-
-    A line is *plain* if it has no variables, substitutions, redirections to files or other complex
-    syntax. The package's docstring defines the term exactly.
-    """
+    """A parsed line: its commands, whether it is plain (see the package), and its own danger."""
 
     commands: tuple[Command, ...]
     problem: str

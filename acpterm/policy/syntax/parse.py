@@ -35,12 +35,7 @@ _ODD_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Z
 
 
 def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
-    """Return the commands of a line, and whether the line is plain (see the module).
-
-    If it is not plain, `Script.problem` says why. `constants` has the known values of variables
-    that are set before the line is executed. Raises `TooLongError` if the line exceeds a bound,
-    such as `JUDGED_BYTES_MAX`.
-    """
+    """Return the commands of a line, and whether the line is plain. Raises `TooLongError`."""
     if len(line) > JUDGED_BYTES_MAX:
         raise TooLongError
     odd = _odd_characters(line)
@@ -79,10 +74,8 @@ def _parser() -> "Parser":
 
 
 def _tree(source: bytes) -> "Tree":
-    """Return the syntax tree of a line. Raises `TooLongError` if parsing takes too much CPU time.
-
-    tree-sitter takes time quadratic in the number of commands of a pipeline.
-    """
+    """Return the syntax tree of a line. Raises `TooLongError` after too much CPU time."""
+    # tree-sitter takes time quadratic in the number of commands of a pipeline.
     parser = _parser()
     if len(source) < UNTIMED_BYTES:
         return parser.parse(source)

@@ -25,10 +25,7 @@ _TOKEN: Final = re.compile(
 
 
 def plain_words(line: str) -> list[list[str]] | None:
-    """Return the words of each command of a plain line; None if the line is not plain.
-
-    The words are returned as they are written, with their quotes and backslashes.
-    """
+    """Return the raw words of each command of a plain line; None if the line is not plain."""
     commands: list[list[str]] = [[]]
     at, operator = 0, "\n"
     while at < len(line):

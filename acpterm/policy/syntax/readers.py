@@ -27,10 +27,6 @@ def reader_of(program: str) -> Reader:
 
 
 def posix_text(line: str) -> str:
-    """Return the line with what only bash knows replaced by what a POSIX shell makes of it.
-
-    The replacements leave all quotes in their places. So they are made everywhere, even in quotes:
-    the result serves to find commands, and not their exact words. A line without differences is
-    returned unchanged.
-    """
+    """Return the line with what only bash knows replaced by what a POSIX shell makes of it."""
+    # Also in quotes: the result serves to find commands, not their exact words.
     return _DIFFERENT.sub(lambda found: _POSIX[found[0]], line)

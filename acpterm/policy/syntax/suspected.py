@@ -17,13 +17,8 @@ _PUNCTUATION: Final = re.compile(r"[\s{},'\"$]+")
 
 
 def suspected(line: str) -> Iterator[Command]:
-    """Yield possible commands of a line that cannot be parsed.
-
-    The line is split at each `;`, `&`, `|`, parenthesis, backtick and line end, even inside quotes.
-    Each piece is read in two ways. In the first, backslashes are removed, each quote, brace, comma
-    and `$` is replaced by a space, and the result is split at spaces. In the second, the piece is
-    split at spaces, and each word is expanded as by a shell.
-    """
+    """Yield possible commands of a line that cannot be parsed."""
+    # Each piece is read twice: without its quotes and backslashes, and as words of a shell.
     for text in itertools.islice(filter(str.strip, _SEPARATORS.split(line)), SUSPECTED_MAX):
         expanded = itertools.chain.from_iterable(
             words_of(Raw(word, ()), NO_CONSTANTS) for word in text.split()[:SUSPECTED_MAX]

@@ -33,10 +33,7 @@ class Table(NamedTuple):
 
 
 class Variables:
-    """The variables that a line assigns, with their values in the order of the line.
-
-    `constants` maps names of variables to the values that they have before the line is executed.
-    """
+    """The variables that a line assigns, in its order; `constants` are set before the line."""
 
     def __init__(self, constants: Mapping[str, str]) -> None:
         self.constants: Final = {"IFS": " ", **constants}
@@ -66,11 +63,7 @@ class Variables:
             self.assign(name, word.text)
 
     def assign_by_command(self, words: Sequence[str], stdin: str | None) -> None:
-        """Record the assignments of a command that assigns variables; ignore other commands.
-
-        These commands are `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…`. `words`
-        has the command, and `stdin` the text on its stdin; None if that is not known.
-        """
+        """Record what `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…` assign."""
         start = list(words[:2])
         if start == ["printf", "-v"] and len(words) > 3:
             self.assign(words[2], " ".join(words[3:] if "%" not in words[3] else words[4:]))

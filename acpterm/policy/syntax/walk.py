@@ -105,13 +105,9 @@ class _Found(NamedTuple):
 
 
 class Walk:
-    """Collects the commands in the syntax tree of a line, and the values that the line assigns.
+    """Collects the commands in a syntax tree and what the line assigns: `run`, then `commands`."""
 
-    `source` is the line. `constants` maps names of variables to their values before the line.
-    Call `run`, then `commands`. After that, `problem` says why the line is not plain; it is empty
-    if the line is plain. `danger` says why the line is dangerous, whatever its commands are; it is
-    empty if there is no such reason. Nothing is recursive, since trees can be very deep.
-    """
+    # Nothing is recursive, since trees can be very deep.
 
     def __init__(self, source: bytes, constants: Mapping[str, str]) -> None:
         self._source = source
@@ -130,10 +126,7 @@ class Walk:
         return [[raw.text for raw in found.raws] for found in self.found]
 
     def run(self, root: "Node") -> None:
-        """Visit all nodes below `root`, in the order of the line.
-
-        Raises `TooLongError` if there are too many nodes, commands, words or expansions.
-        """
+        """Visit all nodes below `root`, in the order of the line. Raises `TooLongError`."""
         self._stack.append(_Visit(root))
         visited = 0
         while self._stack:
@@ -143,10 +136,6 @@ class Walk:
             self._visit(self._stack.pop())
 
     def _check(self, node: "Node", kind: str) -> None:
-        """If `node` is of a type that a plain line must not have, set `problem`, if it is empty.
-
-        `kind` is the type of `node`.
-        """
         if kind not in _PLAIN_KINDS and not self.problem:
             if node.is_named:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
@@ -217,10 +206,7 @@ class Walk:
         self._stack += reversed(nested)
 
     def _raw(self, node: "Node", nested: list["_Visit"]) -> Raw:
-        """Return the word at a node as it is written.
-
-        Append to `nested` the visits of the expansions in the word.
-        """
+        """Return the word at a node as it is written; append its expansions to `nested`."""
         start = node.start_byte
         raw = self._source[start : node.end_byte]
         if node.child_count == 0 or raw.isalnum():
@@ -316,10 +302,7 @@ class Walk:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
 
     def commands(self) -> Iterator[Command]:
-        """Yield the commands, with values in place of the variables in their words.
-
-        Call this after `run`, which collects these values.
-        """
+        """Yield the commands, with values in place of variables. Call this after `run`."""
         for found in self.found:
             texts = [raw.text.strip("'\"") for raw in found.raws]
             self.variables.assign_by_command(texts, found.text if found.input == "text" else None)
@@ -342,11 +325,6 @@ class Walk:
 
 
 def _is_plain(words: tuple[Word, ...]) -> bool:
-    """Return whether all `words` are allowed in a plain line (see the package's docstring).
-
-    These words are allowed: a word whose value is known (`Word.is_literal`), a pattern of file
-    names, `~`, and a word that begins with `~/`.
-    """
     return all(
         word.is_literal or word.is_glob or word.text == "~" or word.text.startswith("~/")
         for word in words

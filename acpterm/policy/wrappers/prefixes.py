@@ -103,21 +103,13 @@ def _after_options(command: Command, options: _Options) -> Unwrapped:
 
 
 def _kind(command: Command, kind: Kind) -> Kind:
-    """Return how the wrapper in `command` executes its inner command.
-
-    Return `kind` if the wrapper is a program of the system (`is_standard`). Return `executes` for
-    any other program, such as `./nice`: it has the name of a wrapper, but may do other things.
-    """
+    # A program such as `./nice` has the name of a wrapper, but may do other things.
     program = command.words[0]
     return kind if program.is_literal and is_standard(program.text) else "executes"
 
 
 def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
-    """Return the index in `words` of the inner command's first word; `len(words)` if none follows.
-
-    The second value says whether the index is certain. It is certain if every option is listed, and
-    if neither the inner command's first word nor any word before it has an expansion.
-    """
+    """Return where the inner command begins in `words`, and whether that is certain."""
     at, is_exact = 1, True
     while at < len(words):
         text = words[at].text
@@ -155,11 +147,7 @@ def command_builtin(command: Command) -> Unwrapped:
 
 
 def coproc(command: Command) -> Unwrapped:
-    """Return both commands that `coproc` may execute.
-
-    One has all arguments of `coproc`. The other has all except the first, which may be the name of
-    the coprocess.
-    """
+    """Return both commands that `coproc` may execute: its first word may be a name."""
     words = command.words
     return Unwrapped(
         tuple(
@@ -232,11 +220,6 @@ def find(command: Command) -> Unwrapped:
 
 
 def _with_unknown(words: tuple[Word, ...], place: str) -> tuple[Word, ...]:
-    """Return `words`, in which `UNKNOWN_TEXT` replaces the text `place`, such as `{}`.
-
-    A wrapper, such as `xargs`, puts arguments there that are known only when the wrapper runs. If
-    `place` is empty, nothing is replaced.
-    """
     return tuple(
         Word(word.text.replace(place, UNKNOWN_TEXT), is_literal=False)
         if place and place in word.text

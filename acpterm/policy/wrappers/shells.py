@@ -43,10 +43,7 @@ _LIST: Final = re.compile(r"[\[(]([^\[\]()]*+)[\])]")
 
 
 def shell(command: Command) -> Unwrapped | None:
-    """Return what a shell executes: the text after `-c` or on stdin; None for any other program.
-
-    The contents of a script file are not judged (`_script`).
-    """
+    """Return what a shell executes: the text after `-c` or on stdin; None for any other program."""
     name, words = command.name, command.words
     if name not in _SHELLS:
         return None
@@ -72,10 +69,6 @@ def shell(command: Command) -> Unwrapped | None:
 
 
 def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
-    """Return the text that `sh -c` executes: the word of `command` with the index `at`.
-
-    `is_harmless` says whether the shell and its options leave the meaning of the text unchanged.
-    """
     if at >= len(command.words):
         return NOTHING
     text, rest = command.words[at], command.words[at + 1 :]
@@ -90,12 +83,7 @@ def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
 
 
 def _script(word: Word) -> Unwrapped:
-    """Return the result for a command that executes the script at the path `word`.
-
-    If the path is computed, or if it stands for the output of a command (`PIPE_PATH`), the script
-    is not known: the result has a `danger`. Otherwise the result is `NOTHING`, because the contents
-    of a file are not judged.
-    """
+    # The contents of a file are not judged.
     if word.text == UNKNOWN_TEXT or word.text.startswith(PIPE_PATH):
         return Unwrapped(danger="it executes the output of a command, or a computed file")
     return NOTHING
@@ -111,12 +99,7 @@ def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
 
 
 def interpreter(command: Command) -> Unwrapped | None:
-    """Return what an interpreter executes; None if the program is not an interpreter.
-
-    If code is among the arguments, return the strings in the code as suspected commands. Otherwise
-    the interpreter executes a script or its stdin: return a result with a `danger` if the text of
-    the script or of stdin is not known (`_script`, `_stdin`), else `NOTHING`.
-    """
+    """Return the strings in an interpreter's code as suspected commands; None for others."""
     rest = command.words[1:]
     # bun is also a package manager: its first operand may be a command instead of a script.
     if not _INTERPRETER.fullmatch(command.name) or (
@@ -139,11 +122,6 @@ def awk(command: Command) -> Unwrapped:
 
 
 def _code(words: Sequence[Word]) -> Unwrapped:
-    """Return the strings in code as suspected commands.
-
-    `words` are the arguments of an interpreter or of awk. They contain the code, which is not shell
-    text.
-    """
     strings = itertools.chain.from_iterable(_strings(word.text) for word in words)
     return Unwrapped(
         tuple(Inner((), one, "suspected") for one in itertools.islice(strings, SUSPECTED_MAX))
@@ -172,11 +150,7 @@ def eval_builtin(command: Command) -> Unwrapped:
 
 
 def source(command: Command) -> Unwrapped:
-    """Return what the shell's builtin `source` executes.
-
-    If the operand is a path of stdin, such as /dev/stdin, return the result for the text on stdin.
-    Otherwise return the result for a script (`_script`): the contents of a file are not judged.
-    """
+    """Return what the shell's builtin `source` executes: the text on stdin, or a script."""
     operands = [word for word in command.words[1:] if word.text != "--"]
     if not operands:
         return NOTHING

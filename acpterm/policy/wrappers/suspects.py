@@ -57,10 +57,7 @@ def suspect(command: Command) -> Unwrapped | None:
 
 
 def suspicious(command: Command) -> Unwrapped:
-    """Return the suspected commands among the arguments, and what the program executes from stdin.
-
-    The result has a `danger` if the program executes a stdin whose text is not known.
-    """
+    """Return the suspected commands among the arguments, and what is executed from stdin."""
     words = command.words
     found = [
         Inner(words[at:], None, "suspected", command.input)
@@ -78,7 +75,6 @@ def suspicious(command: Command) -> Unwrapped:
 
 
 def _texts(command: Command) -> list[Inner]:
-    """Return the arguments, and the values of options, that may be text for a shell."""
     found = []
     for word in command.words[1:SUSPECTED_MAX]:
         value = word.text
@@ -91,10 +87,7 @@ def _texts(command: Command) -> list[Inner]:
 
 
 def _has_own_command(command: Command) -> bool:
-    """Return whether `command` is ssh or parallel with a command of its own in the arguments.
-
-    Such a program does not execute its stdin.
-    """
+    """Return whether this is ssh or parallel with a command of its own: stdin is its input."""
     operands = sum(word.text[:1] != "-" for word in command.words[1:])
     # The first operand of ssh is the host.
     return (command.name == "parallel" and operands > 0) or (command.name == "ssh" and operands > 1)
@@ -125,11 +118,7 @@ def _runner(command: Command) -> Unwrapped:
 
 
 def git(command: Command) -> Unwrapped:
-    """Return what git may execute.
-
-    All arguments are suspected if one of them may make git execute commands, such as `bisect` or
-    `-c`. Otherwise return `NOTHING`.
-    """
+    """Return all arguments as suspected if one may make git execute commands, such as `bisect`."""
     if any(_GIT_WORDS.fullmatch(word.text) for word in command.words[1:]):
         return suspicious(command)
     return NOTHING
@@ -142,11 +131,7 @@ def alias(command: Command) -> Unwrapped:
 
 
 def crontab(command: Command) -> Unwrapped:
-    """Return a result with a `danger` if the stdin of `crontab` is a pipe or not known.
-
-    Otherwise return `NOTHING`. `crontab` can install its stdin as the user's jobs, which cron then
-    executes.
-    """
+    """Return a danger if `crontab` installs jobs from a pipe or an unknown stdin."""
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it installs the output of a command")
     return NOTHING

@@ -51,10 +51,7 @@ class Unwrapped(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the command executes one inner command, and does nothing else that can do harm.
-
-        If true, the words, environment, user and directory of the inner command are unchanged.
-        """
+        """Whether one inner command runs, its words, variables, user and directory unchanged."""
         return len(self.inner) == 1 and self.inner[0].kind == "harmless" and not self.danger
 
 

@@ -44,10 +44,7 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class Allocations:
-    """The allocations of a place. The name of each allocation is derived from its session.
-
-    `directory` has the files with salloc's messages.
-    """
+    """The allocations of a place, named after their sessions; `directory` has salloc's messages."""
 
     def __init__(self, place: SlurmPlace, directory: str) -> None:
         self._place: Final = place
@@ -63,12 +60,8 @@ class Allocations:
         return os.path.join(self._directory, name)
 
     async def find_or_request(self, session: str, nursery: trio.Nursery) -> str:
-        """Return the name of a session's allocation; request an allocation if none is usable.
-
-        Does not wait until the allocation is granted. Before a request, an unusable allocation of
-        the session is released. Raises `ProviderError` if the release or the request fails. A task
-        in `nursery` reaps salloc.
-        """
+        """Return the name of a session's usable allocation; request one if there is none."""
+        # Does not wait for the grant. A task in `nursery` reaps salloc.
         name = _name(session)
         async with self._lock:
             if not await self._is_usable(name):
@@ -105,11 +98,7 @@ class Allocations:
         nursery.start_soon(self._reap, name, process)
 
     async def _reap(self, name: str, process: trio.Process) -> None:
-        """Wait until `process`, the salloc of the allocation `name`, has ended.
-
-        salloc ends when the allocation is granted or refused. If this call is cancelled, end
-        `process`.
-        """
+        # salloc ends when the allocation is granted or refused.
         try:
             await process.wait()
         finally:
@@ -128,11 +117,7 @@ class Allocations:
         self._users.setdefault(name, set()).add(user)
 
     async def leave(self, name: str, user: str) -> None:
-        """Record that the program with the identifier `user` no longer uses the allocation `name`.
-
-        If no other program uses the allocation, it is released in two cases: if it is still
-        pending, or if its session has ended.
-        """
+        """Record that a program no longer uses an allocation, and release it if nobody needs it."""
         self._users.get(name, set()).discard(user)
         # Locked, since a terminal that is being created may have found the allocation just now.
         async with self._lock:
@@ -141,17 +126,11 @@ class Allocations:
                 await self._release_unused(name)
 
     def distrust(self, name: str) -> None:
-        """Record that a step could not be started in an allocation.
-
-        The allocation is then checked before it is used again.
-        """
+        """Check the allocation before its next use: a step could not be started in it."""
         self._seen_at.pop(name, None)
 
     async def end_session(self, session: str) -> None:
-        """Record that a session has ended, and release its allocation if no terminal uses it.
-
-        Otherwise `leave` releases it later.
-        """
+        """Record that a session has ended; release its allocation once no terminal uses it."""
         name = _name(session)
         # Locked, since a terminal that is being created may be requesting the allocation.
         async with self._lock:
@@ -176,12 +155,8 @@ class Allocations:
             await self._release(name)
 
     async def _release(self, *names: str) -> None:
-        """Release allocations. Does not raise: errors are logged.
-
-        One command cancels all allocations whose job ids are known. Each of the others is cancelled
-        by the name of its job, with a command of its own. The file of an allocation is kept if the
-        allocation cannot be released.
-        """
+        """Release allocations. Does not raise: errors are logged, and the file is kept."""
+        # One command for all with known job ids; the others by name, one by one.
         await end(*(self._requests[name] for name in names if name in self._requests))
         found = {name: progress.read(self.path(name)).job for name in names}
         granted = {name: job for name, job in found.items() if job is not None}

@@ -55,18 +55,12 @@ class Done(NamedTuple):
 
 
 class CommandLimits:
-    """Limits how many commands of Slurm run at the same time for the terminals of a place.
+    """Limits how many commands of Slurm run at the same time for the terminals of a place."""
 
-    When hundreds of terminals end together, more commands at a time would not be faster: starting
-    them delays this process, and the controller does not answer them in time. Each of three kinds
-    of commands has its own limit:
-
-    - an `srun` whose short step makes a waiting srun ask the controller again
-      (`SlurmProgram.follow`): one at a time, by the limiter `wakes`;
-    - any other `srun`, which runs a step and may wait for programs to end: at most `most` at a
-      time;
-    - all other commands, which only send a request to the controller: at most `most` at a time.
-    """
+    # When hundreds of terminals end together, more commands would not be faster: starting them
+    # delays this process, and the controller does not answer in time. Limited apart are short steps
+    # that make a waiting srun ask again (`wakes`: one), other sruns, and requests to the
+    # controller.
 
     def __init__(self, most: int = _COMMANDS_MAX) -> None:
         self._steps: Final = trio.CapacityLimiter(most)
@@ -89,32 +83,21 @@ class CommandLimits:
 
 
 def environment(place: SlurmPlace, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of Slurm's commands for `place`; its `TERM` is that of `env`.
-
-    `env` is the environment of a terminal's command; empty for commands without a terminal. Of
-    Slurm's variables, the result has only `SLURM_CONF`: if the daemon runs in a job, the others
-    would make srun start the steps in that job.
-    """
+    """Return the environment of Slurm's commands for `place`, with `TERM` of `env`."""
+    # If the daemon runs in a job, Slurm's other variables would make srun start the steps there.
     config = place.config or os.environ.get("SLURM_CONF")
     found = {**client_environment(env), "LC_ALL": "C"}
     return found if config is None else {**found, "SLURM_CONF": config}
 
 
 def job_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
-    """Return the options of srun or salloc for a new job.
-
-    Resources that the request does not set are those of the place. The additional options in the
-    settings of the place (`SlurmPlace.options`) come last.
-    """
+    """Return the options of srun or salloc for a new job; the settings' options come last."""
     return [*_options(_OPTIONS, request, place), *place.options]
 
 
 def step_options(place: SlurmPlace, request: SlurmResources) -> list[str]:
-    """Return the options of srun for a step in an allocation.
-
-    CPUs and GPUs that the request does not set are those of the place. Memory and time are limited
-    only if the request limits them; otherwise all steps share those of the allocation.
-    """
+    """Return the options of srun for a step in an allocation."""
+    # Memory and time only if requested: otherwise all steps share those of the allocation.
     shared = SlurmResources(cpus=place.cpus, gpus=place.gpus)
     return _options(("time", "cpus", "memory", "gpus"), request, shared)
 
@@ -133,12 +116,8 @@ def require(program: str) -> None:
 
 
 def require_config(place: SlurmPlace) -> None:
-    """Raise `ProviderError` if Slurm's configuration file cannot be read.
-
-    The path of the file is in the settings of the place, or else in the variable `SLURM_CONF`. If
-    neither has a path, nothing is checked. Without this check, Slurm's commands would search the
-    network for a configuration for a long time if the file did not exist.
-    """
+    """Raise `ProviderError` if Slurm's configuration file cannot be read."""
+    # Without it, Slurm's commands search the network for a configuration for a long time.
     path = environment(place, {}).get("SLURM_CONF")
     if path is None:
         return
@@ -149,11 +128,7 @@ def require_config(place: SlurmPlace) -> None:
 
 
 async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Done:
-    """Run one of Slurm's commands; return its status and its output.
-
-    Raises `ProviderError` if the command is not installed, cannot be started, or does not end
-    within `timeout_s`. The command is ended after that time, and when the caller is cancelled.
-    """
+    """Run one of Slurm's commands; return status and output. Raises `ProviderError`."""
     require(argv[0])
     try:
         with trio.fail_after(timeout_s):
@@ -176,10 +151,9 @@ async def run(place: SlurmPlace, argv: Sequence[str], *, timeout_s: float) -> Do
 
 
 async def end(*processes: trio.Process) -> None:
-    """End commands of Slurm by SIGTERM, and after 1 s by SIGKILL. Cannot be cancelled.
-
-    On SIGTERM, srun ends its step, and salloc cancels its request; SIGKILL leaves them no time.
-    """
+    """End commands of Slurm by SIGTERM, and after 1 s by SIGKILL. Cannot be cancelled."""
+    # On SIGTERM, srun ends its step, and salloc cancels its request; SIGKILL leaves no time for
+    # that.
     for process in processes:
         process.terminate()
     with trio.move_on_after(_TERMINATE_TIMEOUT_S, shield=True):
@@ -190,30 +164,20 @@ async def end(*processes: trio.Process) -> None:
 
 
 async def job_state(place: SlurmPlace, job: str | int, *, timeout_s: float) -> Done:
-    """Ask the controller for the state of a job; the result's text is a state such as `RUNNING`.
-
-    The text is empty if the job has ended. Some minutes later, Slurm no longer knows the job: then
-    `Done.is_gone` is true. Raises `ProviderError` as `run` does.
-    """
+    """Ask for the state of a job, such as `RUNNING`; empty after its end, later `is_gone`."""
     argv = ["squeue", "--noheader", f"--jobs={job}", "--format=%T"]
     return await run(place, argv, timeout_s=timeout_s)
 
 
 async def cancel(place: SlurmPlace, jobs: Iterable[str], *, timeout_s: float) -> None:
-    """Cancel jobs by one command; `jobs` are ids, or `--name=` options.
-
-    Raises `ProviderError` if it is not certain that all jobs are cancelled or have ended.
-    """
+    """Cancel jobs (ids, or `--name=` options). Raises `ProviderError` if that is not certain."""
     done = await run(place, ["scancel", *jobs], timeout_s=timeout_s)
     if not done.has_cancelled:
         raise ProviderError(done.problem)
 
 
 async def start_detached(place: SlurmPlace, argv: Sequence[str], log: str) -> trio.Process:
-    """Start a command that may outlive this worker; append its stderr to the file `log`.
-
-    Raises `ProviderError` if the command is not installed or cannot be started.
-    """
+    """Start a command that may outlive this worker; append its stderr to the file `log`."""
     require(argv[0])
     try:
         with open(log, "ab") as file:  # noqa: ASYNC230  in a private directory of this machine

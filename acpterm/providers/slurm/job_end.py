@@ -30,13 +30,8 @@ _UNSETTLED: Final = ("COMPLETING", "RUNNING", "CONFIGURING", "PENDING")
 async def ended_by(
     run: Callable[[list[str]], Awaitable[Done]], job: str, *, may_run: bool
 ) -> EndedBy | None:
-    """Return what ended a job, from its final state in Slurm.
-
-    `run` runs a command of Slurm. `may_run` says what to do while the job still runs: return None
-    (True), or wait for the job's end (False). Also returns None if the state names no cause, such
-    as `COMPLETED`, if Slurm does not know the job any more, or if Slurm reports no final state
-    within `SETTLE_TIMEOUT_S`.
-    """
+    """Return what ended a job, from its final state in Slurm; None if that is unknown."""
+    # `may_run` says whether to return None while the job runs, rather than to wait for its end.
     argv = ["scontrol", "--oneliner", "show", "job", job]
     with trio.move_on_after(SETTLE_TIMEOUT_S):
         while True:

@@ -50,13 +50,9 @@ def _nothing() -> None:
 
 
 class SlurmProgram:
-    """The program of a terminal, as a step of a job on the cluster of `place`.
+    """The program of a terminal, as a step of a job on the cluster of `place`."""
 
-    `identifier` is random, and marks the program's processes. `log` is the path of the file with
-    srun's messages. `limits` limits the number of commands of Slurm that run at once. `shares_job`
-    says whether the job also serves other programs. `exit` calls `on_refusal` if the program has no
-    exit status (its step may not have started), or if Slurm names a cause of the job's end.
-    """
+    # `identifier` marks its processes. `exit` calls `on_refusal` if the step may not have started.
 
     def __init__(
         self,
@@ -112,12 +108,9 @@ class SlurmProgram:
         return False
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Call `changed` when the program starts; return only when the program's node has failed.
-
-        `changed` is also called if srun ends before the program has started. If the job has its
-        resources but the program does not start, run short steps in the job: they make srun request
-        the program's step again. If the node has failed, the caller must end srun.
-        """
+        """Call `changed` when the program starts; return only when its node has failed."""
+        # Then the caller must end srun. If the job has its resources but the program does not
+        # start, short steps in the job make srun request the program's step again.
         began, granted_at, woken = trio.current_time(), None, 0
         while self.is_queued:
             now = trio.current_time()
@@ -131,11 +124,7 @@ class SlurmProgram:
             await trio.sleep(_NODE_POLL_S)
 
     async def _wake(self) -> bool:
-        """Run a short step in the job, so that srun requests the program's step again; return True.
-
-        If a short step began in the job a few seconds ago, run no other, and return True. If none
-        can be run now, return False: the caller must then try again later.
-        """
+        """Run a short step in the job, unless one ran lately; False if none can be run now."""
         job, limits = self._now.job, self._limits
         if job is None:
             return False
@@ -148,12 +137,9 @@ class SlurmProgram:
         return True
 
     async def end(self, grace: float) -> bool:
-        """End the program and its descendants; return whether that has succeeded.
-
-        They get SIGTERM on the node, and SIGKILL after `grace` seconds. If that fails, cancels the
-        job, or only the step of a shared job. Cancelling has succeeded once Slurm accepts it.
-        Returns True at once if the step has ended, or if the job was or is being cancelled.
-        """
+        """End the program and its descendants; return whether that has succeeded."""
+        # If signals fail, cancel the job, or only the step of a shared job: done once Slurm accepts
+        # it.
         self._is_being_ended = True
         if self._is_complete or self._is_cancelled or self._cancelling is not None:
             return True
@@ -165,21 +151,14 @@ class SlurmProgram:
         return await self._cancel()
 
     def begin_cancel(self) -> str | None:
-        """Record that the caller is about to cancel the program's job; return the id of the job.
-
-        The caller must then call `end_cancel`. Returns None, and records nothing, if the program
-        has ended, if its job is not known yet, or if the caller is cancelling it already.
-        """
+        """Return the job to cancel, before `end_cancel`; None if there is nothing to do."""
         if self._is_complete or self._cancelling is not None or (job := self._now.job) is None:
             return None
         self._is_being_ended, self._cancelling = True, trio.Event()
         return job
 
     def end_cancel(self, *, is_cancelled: bool) -> None:
-        """Record whether the caller of `begin_cancel` has cancelled the program's job.
-
-        If not, `clean_up` cancels the job.
-        """
+        """Record whether the job was cancelled; if not, `clean_up` does it."""
         self._is_cancelled = is_cancelled
         if self._cancelling is not None:
             self._cancelling.set()
@@ -192,11 +171,8 @@ class SlurmProgram:
         return "acpterm 0 yes" in await self._on_node(argv, 0.0)
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are the exit status of the wrapper.
-
-        The wrapper (`step`) exits as srun did. Unless the program ended by itself, Slurm is asked
-        what ended the job, for up to `job_end.SETTLE_TIMEOUT_S`.
-        """
+        """Return how the program ended, from the exit status of the wrapper, which is srun's."""
+        # Unless the program ended by itself, Slurm is asked for up to `job_end.SETTLE_TIMEOUT_S`.
         found = self._now
         # A code above `_CODE_MAX` may mean that a signal ended srun, which Slurm may not notice.
         has_ended = found.status is not None or (code or 0) <= _CODE_MAX
@@ -218,10 +194,8 @@ class SlurmProgram:
         return RemoteExit(_UNKNOWN_CODE, None, None if self._is_being_ended else by)
 
     async def clean_up(self) -> None:
-        """Cancel the job, or the step of a shared job, unless it has ended; remove the file `log`.
-
-        Raises `ProviderError` if the cancellation fails: then `log`, which names the job, is kept.
-        """
+        """Cancel the job, or the step, unless it has ended; then remove the file `log`."""
+        # If the cancellation fails, `log`, which names the job, is kept.
         if self._cancelling is not None:
             await self._cancelling.wait()
         if not self._is_complete and not self._is_cancelled:
@@ -248,20 +222,14 @@ class SlurmProgram:
         return done.has_cancelled
 
     async def _on_node(self, argv: list[str], grace: float) -> str:
-        """Run a command on the program's node; return the output, empty if this is not possible.
-
-        The command may run for `_COMMAND_TIMEOUT_S` plus `grace` seconds.
-        """
+        """Run a command on the program's node; return the output, empty if impossible."""
         node = self._now.node
         return "" if node is None else await self._in_job([f"--nodelist={node}", *argv], grace)
 
     async def _in_job(
         self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
     ) -> str:
-        """Run a command as a step of the job; return the output, empty if this is not possible.
-
-        `more_s` and `limiter` are as in `_run`.
-        """
+        """Run a command as a step of the job; return the output, empty if impossible."""
         found = self._now
         if found.job is None:
             return ""
@@ -276,11 +244,6 @@ class SlurmProgram:
     async def _run(
         self, argv: list[str], more_s: float = 0.0, limiter: trio.CapacityLimiter | None = None
     ) -> Done:
-        """Run a command of Slurm as soon as `limiter` permits it; return its status and output.
-
-        If `limiter` is None, the command's usual limiter is used (`CommandLimits.of`). The command
-        may run `_COMMAND_TIMEOUT_S` + `more_s` seconds. Raises `ProviderError`: see `commands.run`.
-        """
         async with limiter or self._limits.of(argv[0]):
             return await run(self._place, argv, timeout_s=_COMMAND_TIMEOUT_S + more_s)
 
@@ -290,11 +253,6 @@ class SlurmProgram:
         return self._is_complete and not self._shares_job
 
     async def _ended_by(self, found: Progress) -> EndedBy | None:
-        """Return what ended the job, from its final state in Slurm (`job_end.ended_by`).
-
-        `found` is the progress of the step. Returns None if acpterm itself ends the program, if
-        `found` has no job id, or if `job_end.ended_by` returns None.
-        """
         if found.job is None or self._is_being_ended:
             return None
         return await ended_by(self._run, found.job, may_run=not self._ends_with_srun)

@@ -71,10 +71,7 @@ def read(path: str) -> Progress:
 
 
 def load(path: str) -> Progress:
-    """Return the progress that the messages in a file report.
-
-    Raises `OSError` if the file cannot be read.
-    """
+    """As `read`, but raise `OSError`."""
     with open(path, "rb") as file:
         text = file.read(_HEAD_BYTES + _TAIL_BYTES)
         if os.fstat(file.fileno()).st_size > len(text):

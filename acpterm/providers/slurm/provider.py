@@ -49,11 +49,10 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class SlurmProvider:
-    """Runs programs on the cluster of `place`; `name` is the provider's name, such as `slurm:gpu`.
+    """Runs programs on the cluster of `place`; `name` is the provider's, such as `slurm:gpu`."""
 
-    `daemon` is the identity of this daemon, by which a later daemon recognizes the jobs that this
-    daemon has left. If only `check` is called, `daemon` may be None.
-    """
+    # A later daemon recognizes by `daemon` the jobs that this one has left; a mere `check` needs
+    # none.
 
     def __init__(self, name: str, place: SlurmPlace, daemon: Daemon | None = None) -> None:
         self.name: Final = name
@@ -66,10 +65,6 @@ class SlurmProvider:
 
     @property
     def _allocations(self) -> Allocations:
-        """The allocations of the place, created on first use.
-
-        Raises `ProviderError` if their private directory cannot be created.
-        """
         if self._made is None:
             path = shared_directory("slurm", self._key, str(self._daemon))
             self._made = Allocations(self._place, path)
@@ -77,17 +72,11 @@ class SlurmProvider:
 
     @property
     def _key(self) -> str:
-        """The argument `key` of `shared_directory()`; all daemons with this place use the same key.
-
-        The key contains the path of Slurm's configuration, which identifies the cluster.
-        """
+        # The path of Slurm's configuration identifies the cluster.
         return f"{environment(self._place, {}).get('SLURM_CONF', '')} {self.name}"
 
     async def run(self) -> None:
-        """Cancel the jobs of daemons that were killed; then wait until this task is cancelled.
-
-        On cancellation, release the allocations of this daemon.
-        """
+        """Cancel the jobs of killed daemons; when cancelled, release the allocations."""
         try:
             allocations = self._allocations
         except ProviderError:
@@ -131,11 +120,7 @@ class SlurmProvider:
                 shutil.rmtree(path, ignore_errors=True)
 
     async def prepare(self, command: Command) -> Prepared:
-        """Return the argv and the environment of the script that runs `srun` for a command.
-
-        Raises `ProviderError` if Slurm is not installed or configured, if an allocation cannot be
-        requested, or if the daemon is shutting down.
-        """
+        """Return the argv and the environment of the script that runs `srun` for a command."""
         require("srun")
         require_config(self._place)
         place, allocations = self._place, self._allocations
@@ -170,11 +155,7 @@ class SlurmProvider:
         )
 
     def program(self, token: str) -> SlurmProgram:
-        """Return the program of the terminal that `token` (`Prepared.token`) identifies.
-
-        `token` may be from an earlier worker. Raises `ProviderError` if the directory for srun's
-        messages cannot be created.
-        """
+        """Return the program of a terminal, also of an earlier worker's."""
         if token not in self._programs:
             identifier, _, shared = token.partition(" ")
             allocations = self._allocations
@@ -191,20 +172,13 @@ class SlurmProvider:
         return self._programs[token]
 
     def _record_refusal(self, allocation: str, user: str) -> None:
-        """Record that an allocation may have ended, or could not run a program.
-
-        Remove the program, whose identifier is `user`, from the allocation's users. Cause a check
-        of the allocation before its next use. If the allocation's name is empty, do nothing.
-        """
+        """Record that an allocation may have ended: check it before its next use."""
         self._allocations.distrust(allocation)
         if allocation and self._nursery is not None:
             self._nursery.start_soon(self._allocations.leave, allocation, user)
 
     async def clean_up(self, token: str) -> None:
-        """Cancel the job of a terminal, unless it has ended; remove the file with srun's messages.
-
-        Raises `ProviderError` if the job cannot be cancelled: then the token is still needed.
-        """
+        """Cancel the job of a terminal, unless it has ended. Raises `ProviderError`."""
         identifier, _, shared = token.partition(" ")
         try:
             with trio.fail_after(_CLEAN_UP_TIMEOUT_S):
@@ -222,12 +196,8 @@ class SlurmProvider:
             self._nursery.start_soon(self._allocations.end_session, session)
 
     def end_all(self) -> None:
-        """Start one command that cancels all jobs of this daemon; do not wait for the command.
-
-        At shutdown there is no time to cancel jobs one after another. Slurm sends SIGTERM to the
-        programs, and SIGKILL after the time `KillWait` of its configuration. A job of the user (the
-        setting `job` of the place) is not cancelled.
-        """
+        """Start one command that cancels all jobs of this daemon; do not wait for it."""
+        # At shutdown there is no time to cancel jobs one after another.
         if self._place.job is None and self._nursery is not None:
             found = {program: program.begin_cancel() for program in self._programs.values()}
             self._nursery.start_soon(
@@ -235,10 +205,7 @@ class SlurmProvider:
             )
 
     async def _cancel(self, jobs: Mapping[SlurmProgram, str]) -> None:
-        """Cancel the jobs of several programs by one command.
-
-        `jobs` has the id of each program's job. If this fails, `clean_up` cancels them one by one.
-        """
+        """Cancel several programs' jobs by one command; if it fails, `clean_up` does it."""
         if not jobs:
             return
         is_cancelled = False
@@ -252,13 +219,7 @@ class SlurmProvider:
                 program.end_cancel(is_cancelled=is_cancelled)
 
     async def check(self) -> str:
-        """Ask the controller which nodes are up; return their number and the reply time as text.
-
-        Raises `ProviderError` if Slurm's configuration cannot be read, if the controller does not
-        answer, if no node is up, or if the place's settings are unusable. Settings with the id of a
-        job (`job`) are unusable if that job has ended, or if its state is unknown. Settings without
-        the id of a job are unusable if Slurm refuses their options.
-        """
+        """Ask the controller which nodes are up; return their number and the reply time as text."""
         require_config(self._place)
         began = time.monotonic()
         partition = (

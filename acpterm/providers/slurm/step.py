@@ -115,30 +115,20 @@ echo "acpterm 0 $how"
 
 
 def wrapper_argv(log: str, granted: str, argv: Sequence[str]) -> list[str]:
-    """Return the argv of the script that runs srun; `argv` is the argv of srun itself.
-
-    srun's messages are appended to the file `log`. If the step needs an allocation, `granted` is
-    the path of the file with salloc's messages. The script then waits for the allocation, and
-    replaces `--jobid=JOB` in `argv` by an option with the allocation's id. Otherwise `granted` is
-    empty.
-    """
+    """Return the argv of the script that runs srun (`argv`); its messages go to `log`."""
+    # If `granted` is the file with salloc's messages, the script waits for the allocation, and sets
+    # its id in `--jobid=JOB`.
     return ["/bin/sh", "-c", _WRAPPER, "acpterm", log, granted, *argv]
 
 
 def node_argv(pieces: int) -> list[str]:
-    """Return the argv that srun starts on the node: a shell that evaluates a shell text.
-
-    The text is in the variables that `node_environment` has returned; `pieces` is their number.
-    """
+    """Return the argv of a shell on the node that evaluates the text of `node_environment`."""
     text = "".join(f"${{{_PIECE}{number}}}" for number in range(pieces))
     return ["/bin/sh", "-c", f'eval "{text}"']
 
 
 def node_environment(command: Command, directory: str, identifier: str) -> dict[str, str]:
-    """Return variables for srun's environment: the pieces of a shell text that runs `command`.
-
-    `directory` is the working directory on the node. `identifier` marks the program's processes.
-    """
+    """Return the pieces of a shell text that runs `command`, as variables for srun."""
     text = _text(command, directory, identifier)
     starts = range(0, len(text), _PIECE_CHARACTERS)
     return {
@@ -173,18 +163,10 @@ def _text(command: Command, directory: str, identifier: str) -> str:
 
 
 def end_argv(identifier: str, grace: float) -> list[str]:
-    """Return the argv that, run on the node, ends the processes of a program.
-
-    The processes get SIGTERM, and SIGKILL after `grace` seconds. `identifier` is the mark by which
-    they are found (`node_environment`).
-    """
+    """Return the argv that, on the node, ends the processes marked by `identifier`."""
     return ["/bin/sh", "-c", _END_HEAD + END, "acpterm", identifier, str(round(10 * grace))]
 
 
 def signal_argv(identifier: str, name: str) -> list[str]:
-    """Return the argv that, run on the node, signals a program's foreground process group.
-
-    `name` is the signal's name without `SIG`, or its number. `identifier` is the mark by which the
-    program's processes are found (`node_environment`).
-    """
+    """Return the argv that, on the node, signals a program's foreground process group."""
     return ["/bin/sh", "-c", _SIGNAL, "acpterm", identifier, name]

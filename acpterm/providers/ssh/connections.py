@@ -48,11 +48,7 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class Connections:
-    """The connections to a host; `host` is the destination for ssh, and `place` has its settings.
-
-    `directory` is the private local directory. The task `run` must run: until it has begun, methods
-    that open a connection wait.
-    """
+    """The connections to a host. Methods that open one wait until `run` has begun."""
 
     def __init__(self, place: SshPlace, host: str, directory: str) -> None:
         self.host: Final = host
@@ -86,10 +82,7 @@ class Connections:
         self._used_at = trio.current_time()
 
     async def run(self) -> None:
-        """Send beats (signs of life) to the other host and close idle connections, until cancelled.
-
-        When cancelled, ends the programs on the other host, and closes all connections.
-        """
+        """Send beats and close idle connections until cancelled; then end everything."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             self._running.set()
@@ -123,11 +116,8 @@ class Connections:
         return bool(self._masters) and not self._has_programs and not is_recent
 
     async def _beat(self) -> None:
-        """Send a beat, which shows the other host that the connection is not lost.
-
-        If no beats arrive, the other host ends the programs and removes the scripts. If the control
-        channel is lost, another one is opened, but only while programs run on the other host.
-        """
+        """Send a sign of life, without which the other host ends the programs."""
+        # A lost control channel is opened again only while programs run there.
         control = self._control
         try:
             if control is None or control.is_lost:
@@ -139,10 +129,7 @@ class Connections:
             _log.warning("a host cannot be reached", host=self.host, problem=str(error))
 
     async def _close(self, *, ends_programs: bool = False) -> None:
-        """Ask the other host to remove acpterm's scripts there; then end acpterm's own masters.
-
-        If `ends_programs` is true, the other host first ends all programs that still run there.
-        """
+        """Remove acpterm's scripts on the host, and perhaps end its programs; end own masters."""
         # Callers get new connections from now on.
         control, self._control = self._control, None
         masters = list(self._masters.values())
@@ -157,10 +144,7 @@ class Connections:
                 nursery.start_soon(master.stop)
 
     async def control(self) -> Control:
-        """Return the control channel, opened if necessary.
-
-        Raises `ProviderError` if it cannot be opened.
-        """
+        """Return the control channel, opened if necessary. Raises `ProviderError`."""
         self._used_at = trio.current_time()
         control = self._control
         if control is not None and not control.is_lost:
@@ -171,12 +155,8 @@ class Connections:
         return self._control
 
     async def answering_control(self) -> Control:
-        """Return the control channel, after checking that the host answers.
-
-        Without the check, a program on a connection that is silently lost would wait until ssh
-        notices the loss. Raises `ProviderError` if the channel cannot be opened, or if the host
-        does not answer within `connect_timeout`.
-        """
+        """Return the control channel of a host that answers. Raises `ProviderError`."""
+        # A program on a connection that is silently lost would wait until ssh notices the loss.
         control = await self.control()
         if await control.answers(self._place.connect_timeout):
             return control
@@ -187,11 +167,9 @@ class Connections:
         raise ProviderError(f"no connection to {self.host}: it did not answer within {timeout}")
 
     async def free_master(self) -> Master:
-        """Return a master with a free session; connect another master if there is none.
-
-        The caller must call `count` before it awaits anything, or another caller may get the same
-        session. Raises `ProviderError` if the host cannot be reached.
-        """
+        """Return a master with a free session, connected if necessary."""
+        # The caller must call `count` before it awaits anything, or another one gets the same
+        # session.
         self._used_at = trio.current_time()
         await trio.lowlevel.checkpoint()
         # Nothing is awaited from here to the return, so no other caller gets the same session.
@@ -214,11 +192,7 @@ class Connections:
         return None
 
     async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait until no other caller connects, then call `work`, which connects.
-
-        If another caller fails to connect during this wait, raise `ProviderError` with the other
-        caller's error, and do not call `work`.
-        """
+        """Call `work`, which connects, unless another caller has just failed: raise that."""
         await self._running.wait()
         failures = self._failures
         async with self._connecting:
@@ -233,10 +207,7 @@ class Connections:
         self._used_at = trio.current_time()
 
     async def _connect(self) -> None:
-        """Make sure that there is a master with a free session; raise `ProviderError` otherwise.
-
-        Masters of an earlier worker, and the user's own one, are preferred to a new one.
-        """
+        """Make sure that there is a master with a free session, rather an old than a new one."""
         if not self._masters:
             self._find_masters()
         if self._find_free() is not None:
@@ -282,11 +253,8 @@ class Connections:
         self.run_words, self._control = words, control
 
     def _remote_name(self) -> str:
-        """Return the name of this daemon's directory in /tmp on the other host.
-
-        The name is random, so other users cannot guess it. It is stored in a local file.
-        Raises `ProviderError` if the file cannot be written.
-        """
+        """Return the name of this daemon's directory in /tmp on the other host."""
+        # Random, so that other users cannot guess it; stored in a local file.
         path = os.path.join(self._directory, "remote")
         with contextlib.suppress(OSError), open(path) as file:
             if _REMOTE_NAME.fullmatch(name := file.read()):

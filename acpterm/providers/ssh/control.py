@@ -44,10 +44,7 @@ class ControlLostError(Exception):
 
 
 class Control:
-    """A control channel over the connection `master`. `run` must run during all other calls.
-
-    `is_lost` is True, and `closed` is set, once the channel is lost or stopped.
-    """
+    """A control channel over the connection `master`. `run` must run during all other calls."""
 
     def __init__(self, master: Master) -> None:
         self.master: Final = master
@@ -66,15 +63,10 @@ class Control:
     async def run(
         self, script: bytes, *, task_status: trio.TaskStatus[str] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run `script` on the host, and receive its replies, until the channel is lost or stopped.
-
-        When the channel opens, `task_status` gets the command line that runs a job on the host. The
-        caller must append the id of the job to this command line. While the channel is open,
-        cancelling `run` has no effect, so that last requests can be sent: call `stop` to close the
-        channel.
-        Raises `ProviderError` if the channel cannot be opened. A later error is logged, and the
-        channel is lost.
-        """
+        """Run `script` on the host, and receive its replies, until lost or stopped."""
+        # While the channel is open, cancelling has no effect, so that last requests can be sent:
+        # `stop` closes it. `task_status` gets the command line that runs a job, without the job's
+        # id.
         with self._scope:
             try:
                 await self._run(script, task_status)
@@ -134,10 +126,7 @@ class Control:
                 await process.wait()
 
     def _parsed(self, line: bytes) -> tuple[int, str] | None:
-        """Return the number of the request that a line replies to, and the words of the reply.
-
-        Returns None for a line that is not a reply, and stores the line for an error message.
-        """
+        """Return the number and the words of a reply; None for another line, kept for errors."""
         number, _, words = line.removeprefix(_PREFIX).decode(errors="replace").partition(" ")
         if line.startswith(_PREFIX) and NUMBER.fullmatch(number):
             return int(number), words
@@ -156,12 +145,7 @@ class Control:
     async def request(
         self, verb: str, words: str, lines: Sequence[bytes] = (), *, timeout_s: float
     ) -> str:
-        """Send a request, and return the words of the host's reply.
-
-        The first line of the request has `verb`, the request's number, and `words`; `lines` follow.
-        Raises `ControlLostError` if the channel is lost, if the host does not read the request, or
-        if there is no reply within `timeout_s`.
-        """
+        """Send a request, and return the words of the host's reply. Raises `ControlLostError`."""
         number = next(self._numbers)
         event, reply = trio.Event(), list[str]()
         self._waiting[number] = event, reply
@@ -179,11 +163,8 @@ class Control:
         return reply[0]
 
     async def send(self, line: str, lines: Sequence[bytes] = ()) -> None:
-        """Send a request without waiting for a reply. `line` is its first line, `lines` the others.
-
-        Cancellation does not interrupt the sending. Raises `ControlLostError` if the channel is
-        lost, or if the host does not read the lines within 10 s.
-        """
+        """Send a request without waiting for a reply. Raises `ControlLostError`."""
+        # Cancellation does not interrupt the sending.
         data = b"\n".join((line.encode(), *lines, b""))
         # Shielded: a cancellation would leave a part of a request in the channel.
         async with self._sending:
@@ -200,10 +181,7 @@ class Control:
 
 
 def _check_opened(words: str) -> bool:
-    """Return True if the script's first reply, `words`, says that the script is ready.
-
-    Raises `ProviderError`, with the error in the reply, if the script is not ready.
-    """
+    """Return whether the first reply says that the script is ready. Raises `ProviderError`."""
     if not _READY.fullmatch(words):
         raise ProviderError(words.partition(" ")[2])
     return True

@@ -19,10 +19,7 @@ _ESCAPED: Final = re.compile(rb"[^ -\[\]-~]")
 
 
 def lines(command: Command, directory: str, identifier: str) -> list[bytes]:
-    """Return the lines of a job, which runs `command` on the other host.
-
-    `directory` is the working directory on that host. `identifier` is the id of the job.
-    """
+    """Return the lines of the job `identifier`, which runs `command` on the other host."""
     forwarded = {name: text for name, text in command.env.items() if FORWARDED.fullmatch(name)}
     # Without SHLVL, the bash of Debian reads ~/.bashrc if it is the first shell after ssh.
     env = {"SHLVL": "1", **forwarded, **command.requested, JOB_VARIABLE: identifier}
@@ -43,12 +40,7 @@ def _commands(command: Command) -> list[Sequence[str]]:
 
 
 def remote_directory(directory: str, mapping: Mapping[str, str]) -> str:
-    """Return the path on the other host that corresponds to the local path `directory`.
-
-    `mapping` maps local directories to directories on the other host. Of the local directories that
-    are equal to `directory` or contain it, the longest one is replaced. If there is none, the
-    result is `directory`, normalised.
-    """
+    """Return the path on the other host, by the longest local directory in `mapping`."""
     directory = os.path.normpath(directory)
     for here in sorted(mapping, key=len, reverse=True):
         base = os.path.normpath(here)

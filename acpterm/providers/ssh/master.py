@@ -49,11 +49,9 @@ _ADVICE: Final = (
 
 
 class Master:
-    """A master connection to `host`; `path` is the path of the master's control socket.
+    """A master connection to `host` with the control socket `path`."""
 
-    `place` has the settings for the host. `is_ours` is False for a master that the user has
-    started: acpterm never ends that master.
-    """
+    # If not `is_ours`, the user has started it, and acpterm never ends it.
 
     def __init__(self, place: SshPlace, host: str, path: str, *, is_ours: bool = True) -> None:
         self._place: Final = place
@@ -64,23 +62,16 @@ class Master:
         """The number of sessions in the connection, without that of the control channel."""
 
     def argv(self, *options: str, command: str) -> list[str]:
-        """Return the argv of ssh that runs `command` in a new session of the connection.
-
-        The login shell on the other host evaluates `command`. `options` are more options of ssh,
-        such as `-tt`. No configuration is read, since the connection exists already. If the
-        connection is lost, ssh must not connect again by itself: with `ProxyCommand=false`, ssh
-        fails instead.
-        """
+        """Return the argv of ssh that runs `command` in a new session of the connection."""
+        # If the connection is lost, ssh must fail instead of connecting by itself:
+        # ProxyCommand=false.
         fixed = ("-F", "none", "-S", self.path, "-e", "none")
         log = ("-o", "LogLevel=ERROR", "-o", "ProxyCommand=false")
         return ["ssh", *fixed, *log, *options, "--", self._host, command]
 
     def is_alive(self) -> bool:
-        """Return whether the master listens on its socket; True if that cannot be found out.
-
-        A master still listens for some time after its connection was lost silently. Takes about
-        50 µs.
-        """
+        """Return whether the master listens on its socket; True if that cannot be found out."""
+        # Also for some time after its connection was lost silently. Takes about 50 µs.
         try:
             one = socket.socket(socket.AF_UNIX)
         except OSError:
@@ -98,10 +89,7 @@ class Master:
         return True
 
     async def start(self, more: Sequence[str]) -> None:
-        """Start the master, which connects to the host; `more` are options for `ssh -o`.
-
-        Raises `ProviderError` if ssh cannot connect within the `connect_timeout` of the place.
-        """
+        """Start the master with more `-o` options. Raises `ProviderError`, as on a timeout."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         log = f"{self.path}.log"
@@ -136,20 +124,14 @@ class Master:
         raise ProviderError(f"no connection to {self._host}: {_with_advice(text)}")
 
     async def stop(self) -> None:
-        """End the connection and all its sessions; do nothing if the user has started the master.
-
-        Does not raise.
-        """
+        """End the connection and its sessions, if it is ours. Does not raise."""
         if not self.is_ours:
             return
         await self._request("exit")
         _remove(self.path)
 
     async def forward(self, path: str, there: str) -> None:
-        """Listen at the local socket `path`; connect its clients to `there` on the other host.
-
-        Raises `ProviderError` if ssh cannot listen at `path`.
-        """
+        """Forward clients of the local socket `path` to `there`. Raises `ProviderError`."""
         problem = await self._request("forward", "-L", f"{path}:{there}")
         if problem is not None:
             raise ProviderError(f"no forward to {there} on {self._host}: {problem}")
@@ -159,10 +141,7 @@ class Master:
         await self._request("cancel", "-L", f"{path}:{there}")
 
     async def _request(self, command: str, *options: str) -> str | None:
-        """Send a request to the master; return None, or why the request failed.
-
-        `command` is the argument of `ssh -O`, such as `exit`. `options` are more options of ssh.
-        """
+        """Send a request (`ssh -O command`) to the master; return None, or why it failed."""
         fixed = ("-F", "none", "-S", self.path, "-O", command)
         with trio.move_on_after(_EXIT_TIMEOUT_S):
             argv = [*fixed, *options, "--", self._host]
@@ -176,12 +155,7 @@ class Master:
 
 
 async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[str]]:
-    """Return the user's own master, and options with which `Master.start` can start another one.
-
-    The master is None if none listens at the `ControlPath` of ssh's configuration. The options set
-    `ServerAliveInterval` if the configuration does not set it; otherwise there are none. Raises
-    `ProviderError` if ssh is not installed, or cannot read the configuration.
-    """
+    """Return the user's own master, if one listens, and options to start another one."""
     if shutil.which("ssh") is None:
         raise ProviderError("there is no ssh on the PATH: install openssh-client")
     try:
@@ -207,34 +181,23 @@ async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[
 
 
 def config_options(place: SshPlace) -> list[str]:
-    """Return the option of ssh that selects the configuration file `place.config`.
-
-    Returns an empty list if `place.config` is None: ssh then reads the user's own file.
-    """
+    """Return the option of ssh that selects the configuration file of the settings."""
     return [] if place.config is None else ["-F", place.config]
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of an ssh process that connects, and belongs to no terminal.
-
-    It has the variables of the daemon's environment, and one more as a mark: by the mark, the
-    daemon knows that the process is no orphan of a terminal.
-    """
+    """Return the environment of an ssh process that connects, marked as no orphan of a terminal."""
     return {**os.environ, STARTED_DETACHED: "ssh"}
 
 
 def client_of_master_environment() -> dict[str, str]:
-    """Return the environment of an ssh process that uses a master, and belongs to no terminal.
-
-    It has the variables of `client_environment`, and the mark that `environment` describes. It has
-    no other variables, because ssh replaces `${NAME}` in some arguments by the variable's value,
-    and the other host chooses one of these arguments (`there` of `forward`).
-    """
+    """Return the environment of an ssh process that uses a master, marked likewise."""
+    # No other variables: ssh replaces `${NAME}` in arguments, and the other host chooses one of
+    # them.
     return {**client_environment({}), STARTED_DETACHED: "ssh"}
 
 
 async def _run_ssh(arguments: Sequence[str], env: Mapping[str, str]) -> CompletedProcess[bytes]:
-    """Run ssh, and return its status and output. Raises `ProviderError` if it cannot be started."""
     try:
         return await trio.run_process(
             ["ssh", *arguments],

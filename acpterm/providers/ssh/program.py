@@ -36,11 +36,7 @@ _EXIT_PAUSE_S: Final = 0.5
 
 
 class SshProgram:
-    """A program that ssh runs in a session of a master connection.
-
-    `identifier` is the id of the program's job, and `master` is the path of the master's socket.
-    The program counts as a session of the master until `ended` is called.
-    """
+    """A program in a session of the master at the path `master`, counted until `ended`."""
 
     def __init__(self, connections: Connections, identifier: str, master: str) -> None:
         self._connections: Final = connections
@@ -75,18 +71,12 @@ class SshProgram:
         return False
 
     async def follow(self, changed: Callable[[], object]) -> None:
-        """Wait until cancelled: when the program ends, its client ends by itself.
-
-        `changed` is never called, since `host` and `is_queued` never change.
-        """
+        """Wait until cancelled: when the program ends, its client ends by itself."""
         del changed
         await trio.sleep_forever()
 
     async def end(self, grace: float) -> bool:
-        """End the program and its descendants: SIGTERM, and SIGKILL after `grace` seconds.
-
-        Returns whether no process is left; False if the host cannot be reached.
-        """
+        """End the program and its descendants; return whether none is known to be left."""
         self._is_being_ended = True
         return await self._end(grace) == "ended"
 
@@ -95,20 +85,14 @@ class SshProgram:
         return await self._ask("end", words, grace + _KILL_TIMEOUT_S)
 
     async def signal(self, number: int) -> bool:
-        """Send a signal to the foreground process group; return whether it was sent.
-
-        Returns False if the host cannot be reached.
-        """
+        """Send a signal to the foreground process group; False if the host cannot be reached."""
         name = name_of(number).removeprefix("SIG")
         word = name if name.isalnum() and not name.isdigit() else str(number)
         return await self._ask("signal", f"{self._identifier} {word}", _REPLY_TIMEOUT_S) == "yes"
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are the exit status of ssh.
-
-        If `code` is at most 127, it is the exit code of the program. Otherwise ask the other host,
-        if the master connection is still alive. If the program still runs there, end it.
-        """
+        """Return how the program ended, from the exit status of ssh, or else from the host."""
+        # A code up to 127 is the program's own.
         self.ended()
         if signal is None and code is not None and code <= _CERTAIN_MAX:
             return RemoteExit(code, None)
@@ -118,12 +102,8 @@ class SshProgram:
         return await self._read_exit(reply, code)
 
     async def _read_exit(self, reply: str | None, code: int | None) -> RemoteExit:
-        """Return how the program ended, from the host's `reply`; if `reply` is None, from `code`.
-
-        `reply` is None if the host could not be asked. `code` is the exit code of the client, such
-        as ssh. If the reply says that the program still runs on the host, first ends the program
-        there. Returns `LOST` if the exit remains unknown.
-        """
+        """Return how the program ended, from the host's reply, or from `code`; else `LOST`."""
+        # A program that still runs there is ended.
         if reply is None and code is not None and code != _UNKNOWN_CODE:
             return RemoteExit(code, None)
         match (reply or "").split():
@@ -141,10 +121,6 @@ class SshProgram:
         return LOST
 
     async def _ask(self, verb: str, words: str, timeout_s: float) -> str | None:
-        """Send a request over the control channel; return the reply, None if there is none.
-
-        The arguments are those of `Control.request`.
-        """
         with contextlib.suppress(ProviderError, ControlLostError):
             control = await self._connections.control()
             return await control.request(verb, words, timeout_s=timeout_s)
@@ -152,13 +128,10 @@ class SshProgram:
 
 
 class KeptProgram(SshProgram):
-    """A program in a terminal of the other host's daemon. It survives the loss of the connection.
+    """A program in a terminal of the other host's daemon; it survives a lost connection."""
 
-    `identifier` is the id of the program's job. `keeper` is an object of this worker, and keeps the
-    connection to the other host's daemon open. `exit` tries for at most `limit_s` seconds to reach
-    the other host. If `end` or `exit` does not reach the other host, the program is *abandoned*:
-    `keeper` ends the program once there is a connection again.
-    """
+    # If `end` or `exit` (within `limit_s`) does not reach the other host, the program is
+    # *abandoned*: `keeper` ends it once there is a connection again.
 
     def __init__(
         self, connections: Connections, identifier: str, keeper: RemoteKeeper, limit_s: float
@@ -179,22 +152,15 @@ class KeptProgram(SshProgram):
         return True
 
     async def _end(self, grace: float) -> str | None:
-        """End the program as `end` does, but return the host's reply: `ended` on success.
-
-        If there is no reply, abandons the program and returns None.
-        """
         reply = await super()._end(grace)
         if reply is None:
             self._keeper.abandon(self._identifier)
         return reply
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
-        """Return how the program ended; `code` and `signal` are the exit status of the bridge.
-
-        If `code` is at most 127, it is the exit code of the program. Otherwise ask the other host,
-        again and again until it replies: for at most `limit_s` seconds, or, if a signal has ended
-        the bridge, for at most `_CONNECT_TIMEOUT_S`. If there is no reply, abandon the program.
-        """
+        """Return how the program ended, from the bridge's exit status, or else from the host."""
+        # Asked until it replies: for `limit_s`, or for `_CONNECT_TIMEOUT_S` if a signal ended the
+        # bridge.
         reply: str | None = None
         if signal is None and code is not None and code <= _CERTAIN_MAX:
             self.ended()
@@ -221,12 +187,7 @@ class KeptProgram(SshProgram):
 
 
 def _signal_name(number: int, names: list[str]) -> str:
-    """Return the name of a signal by which a program on the other host ended.
-
-    `number` is the signal's number there, and `names` has the signal's name there, or is empty.
-    The name is preferred, since the other host may number signals differently. If the name is
-    missing or unknown here, returns the name that `number` has on this machine.
-    """
+    # The other host may number signals differently, so its name is preferred.
     with contextlib.suppress(ValueError, IndexError):
         return name_of(number_of(names[0]))
     return name_of(number)

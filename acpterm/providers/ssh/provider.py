@@ -43,11 +43,7 @@ _BRIDGE: Final = "acpterm.client.user.bridge"
 
 
 class SshProvider:
-    """Runs programs on the host of `place`; `name` is the provider's name, such as `ssh:build1`.
-
-    `daemon` is the identity of this daemon, by which the next worker finds the connections. If only
-    `check` is called, `daemon` may be None.
-    """
+    """Runs programs on the host of `place`; `name` is the provider's, such as `ssh:build1`."""
 
     def __init__(self, name: str, place: SshPlace, daemon: Daemon | None = None) -> None:
         self.name: Final = name
@@ -60,10 +56,6 @@ class SshProvider:
 
     @property
     def _connections(self) -> Connections:
-        """The connections, created on first use.
-
-        Raises `ProviderError` if their private directory cannot be created.
-        """
         if self._made is None:
             directory = private_directory("ssh", self.name, self._daemon)
             self._made = Connections(self._place, self._host, directory)
@@ -71,10 +63,6 @@ class SshProvider:
 
     @property
     def _keeper(self) -> RemoteKeeper:
-        """The `RemoteKeeper`, which uses acpterm's daemon on the host; created on first use.
-
-        Raises `ProviderError` if the private directory of the connections cannot be created.
-        """
         if self._made_keeper is None:
             directory = private_directory("ssh", self.name, self._daemon)
             self._made_keeper = RemoteKeeper(self._place, self._connections, directory)
@@ -95,10 +83,7 @@ class SshProvider:
         """Do nothing: this provider has no resources that only one agent's session uses."""
 
     async def prepare(self, command: Command) -> Prepared:
-        """Send the job to the host, and return the argv of the client: ssh, or a bridge.
-
-        Raises `ProviderError` if the host cannot be reached or does not answer.
-        """
+        """Send the job to the host, and return the argv of the client: ssh, or a bridge."""
         connections = self._connections
         identifier = os.urandom(16).hex()
         directory = remote_directory(command.cwd, self._place.directories)
@@ -138,11 +123,7 @@ class SshProvider:
         return [sys.executable, "-P", "-m", _BRIDGE, *words, *checked]
 
     def program(self, token: str) -> SshProgram:
-        """Return the program of the terminal that `token` (`Prepared.token`) identifies.
-
-        `token` may be from an earlier worker. Raises `ProviderError` if the private directory of
-        the connections cannot be created.
-        """
+        """Return the program of a terminal, also of an earlier worker's."""
         if token not in self._programs:
             identifier, _, master = token.partition(" ")
             connections, limit = self._connections, self._place.lost_after
@@ -154,11 +135,7 @@ class SshProvider:
         return self._programs[token]
 
     async def clean_up(self, token: str) -> None:
-        """Remove a job's files from the host; `token` (`Prepared.token`) identifies the job.
-
-        If acpterm's daemon on the host has kept the program, also remove the program's terminal.
-        If the host cannot be reached, the files are removed later. Takes up to 3 s. Does not raise.
-        """
+        """Remove a job's files, and kept terminal, from the host, or later. Does not raise."""
         program = self._programs.pop(token, None)
         if program is not None:
             program.ended()
@@ -175,12 +152,7 @@ class SshProvider:
                 pass
 
     async def check(self) -> str:
-        """Connect to the host and send a request; return a line for the user.
-
-        The line says how long connecting and the request took. With the setting `keeper`, the line
-        also says whether the host keeps terminals. Raises `ProviderError` if the host cannot be
-        reached or does not answer, or if no directory for the connection can be created.
-        """
+        """Connect to the host and send a request; return a line for the user."""
         async with trial_directory(self._host) as directory:
             connections = Connections(self._place, self._host, directory)
             return await self._check(connections, RemoteKeeper(self._place, connections, directory))

@@ -75,11 +75,7 @@ _log = structlog.get_logger("acpterm.provider")
 
 
 class RemoteKeeper:
-    """Keeps programs in the daemon on the other host, and keeps the route to that daemon open.
-
-    The host is that of `connections`, and `place` has the settings for it. `directory` is the
-    private local directory. `run` must run while `ready` is called.
-    """
+    """Keeps programs in the daemon on the other host, and keeps the route to that daemon open."""
 
     def __init__(self, place: SshPlace, connections: Connections, directory: str) -> None:
         self.socket: Final = os.path.join(directory, "keeper")
@@ -107,28 +103,18 @@ class RemoteKeeper:
         return self._link is not None and not self._link.closed.is_set()
 
     def keep(self, identifier: str) -> None:
-        """Record that the other host's daemon keeps the program of the job `identifier`.
-
-        While such a program is recorded, `run` opens the route whenever it is not open.
-        """
+        """Record a program that the other daemon keeps, for which `run` opens the route."""
         self._connections.kept.add(identifier)
         self._wanted.unpark_all()
 
     def let_go(self, identifier: str) -> None:
-        """Record that the route need not be kept open for a job's program any more.
-
-        The program itself is not ended. Do nothing if it is abandoned. Idempotent.
-        """
+        """Record that the route need not be kept open for a program any more. Idempotent."""
         if identifier not in self._abandoned:
             self._connections.kept.discard(identifier)
 
     def abandon(self, identifier: str) -> None:
-        """Record that a program must be ended, and its terminal on the other host removed.
-
-        `run` does both as soon as the route is open. `identifier` is the id of the program's job.
-        The record is a file, so that the next worker finds it. `run` drops the record after
-        `lost_timeout`, since the other host has ended the program by then.
-        """
+        """Record, in a file, that `run` must end a program and remove its terminal."""
+        # Dropped after `lost_timeout`: by then the other host has ended the program.
         with contextlib.suppress(OSError), open(self._marker(identifier), "w"):
             pass
         deadline = trio.current_time() + self._place.lost_after
@@ -186,11 +172,7 @@ class RemoteKeeper:
             self._nursery.cancel_scope.cancel()
 
     async def ready(self) -> str | None:
-        """Open the route if it is not open; return None once it is open.
-
-        Returns the reason if acpterm on the host cannot be used. Raises `ProviderError` or
-        `ControlLostError` if the host cannot be reached.
-        """
+        """Open the route if necessary; return why acpterm there cannot be used, or None."""
         await self._running.wait()
         async with self._opening:
             if self.is_open:
@@ -245,11 +227,7 @@ class RemoteKeeper:
         self._nursery.start_soon(run_guarded, "link to a keeper", link.run)
 
     async def forget(self, identifier: str) -> None:
-        """Remove the terminal and the files of the job `identifier` on the other host.
-
-        If they cannot be removed, for example because the route is lost, abandon the program
-        instead of raising an error.
-        """
+        """Remove the terminal and the files of a job on the other host, or abandon it."""
         is_forgotten = False
         try:
             with contextlib.suppress(ProviderError, ControlLostError):
@@ -264,13 +242,7 @@ class RemoteKeeper:
         return self._link is not None and await self._link.release(identifier)
 
     async def _settle(self) -> None:
-        """End all abandoned programs, and remove their terminals on the other host.
-
-        If a terminal cannot be removed because the route is lost, return: the programs whose
-        terminals were not removed stay abandoned. Raises `ProviderError` if the control channel
-        cannot be opened, and `ControlLostError` if the channel is lost or the host does not answer
-        in time.
-        """
+        """End all abandoned programs, and remove their terminals on the other host."""
         for identifier in list(self._abandoned):
             control = await self._connections.control()
             words = f"{identifier} {_GRACE_TENTHS}"

@@ -252,15 +252,9 @@ _FILES: Final = {
 
 
 def control(name: str, limit_s: int, beat: str) -> bytes:
-    """Return the script `control`, which uses the directory `name` in /tmp.
-
-    The first reply of the script has the command that runs a job; the job's id must be appended.
-
-    A beat is a text that the daemon sends as a sign of life (`Connections.run`). If no beat arrives
-    for `limit_s` seconds, all programs are ended. The script itself makes the first beat, whose
-    text contains `beat`. A beat counts only if its text differs from the text of the beat before,
-    which may be from an earlier script. So each call of this function needs another `beat`.
-    """
+    """Return the script `control`, which uses the directory `name` in /tmp."""
+    # Without a beat for `limit_s`, it ends all programs. A beat counts only if it differs from the
+    # one before, which may be of an earlier script: so each call needs another first `beat`.
     files = "".join(
         f"cat >\"$d/{file}.tmp\" <<'ACPTERM'\n{text.strip()}\nACPTERM\n"
         f'mv "$d/{file}.tmp" "$d/{file}"\n'

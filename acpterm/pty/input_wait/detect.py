@@ -55,24 +55,17 @@ _REFUSED: Final = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.
 
 
 def waiting_process(master: int, quiet: float = 0.0, program: int | None = None) -> int | None:
-    """Return the pid of a process that waits for a terminal's input; 0 if none does.
+    """Return the pid of a process that waits for input; 0 if none does; None if unknown.
 
-    `master` is the descriptor of the terminal's master side. `program` is the pid of its program;
-    None if the program leads the session. Returns None if this cannot be determined: on systems
-    other than Linux, on machines whose system calls are not in `syscalls`, for most programs that
-    this process may not inspect, and if there are more processes or threads than one check reads
-    (64 and 128). Raises nothing, and never blocks. Takes some 100 µs for a prompt, and at most some
-    milliseconds.
+    It is unknown on machines whose system calls are not in `syscalls`, for most programs that this
+    process may not inspect, and beyond 64 processes or 128 threads. One that may not be inspected,
+    such as sudo, counts as waiting if it sleeps in line mode without echo, as for a password.
+    Raises nothing and never blocks; takes some 100 µs for a prompt, and at most some milliseconds.
 
-    `quiet` is the number of seconds since the last output. A program in a system call with a
-    timeout below 4 seconds is treated as waiting only if `quiet` is at least twice the timeout and
-    at least 1 second: then its timeouts have expired without output.
-
-    The processes of the foreground group are found as descendants of its leader, or of the program.
-    A process whose parent has ended is not found.
-
-    A program that this process may not inspect, such as sudo, is treated as waiting if it sleeps
-    and the terminal is in line mode with echo off, as when a program prompts for a password.
+    `quiet` is the seconds since the last output: a call with a timeout below 4 seconds counts as
+    waiting only after two of its timeouts, and a second, without output. `program` is the
+    terminal's program, if it does not lead the session. The processes are found as descendants of
+    the foreground group's leader or of the program, so one whose parent has ended is not found.
     """
     if not syscalls.KNOWN:
         return None
@@ -90,8 +83,8 @@ def waiting_process(master: int, quiet: float = 0.0, program: int | None = None)
 class Stopped(NamedTuple):
     """A program that was stopped: in the foreground, or when it used the terminal outside of it.
 
-    `signal` is SIGTTIN (it reads) or SIGTTOU (it sets the terminal's modes) outside of it. `leader`
-    is the name of the leader of its process group.
+    Outside, `signal` is SIGTTIN (it reads) or SIGTTOU (it sets modes). `leader` is the name of the
+    leader of its process group.
     """
 
     pid: int
@@ -101,11 +94,10 @@ class Stopped(NamedTuple):
 
 
 def stopped_program(master: int) -> Stopped | None:
-    """Return a stopped program that the foreground group has started; None if there is none.
+    """Return a stopped program that the foreground group has started, if any. Raises nothing.
 
-    `timeout`, for one, puts its command into the background, unless `timeout` is the terminal's
-    program itself. Returns None on other systems, and on older kernels, which do not show the
-    signal that stopped a process. Raises nothing.
+    `timeout`, for one, puts its command into the background. None on older kernels, which do not
+    show the signal that stopped a process.
     """
     try:
         group, session = _foreground(master)
@@ -139,11 +131,7 @@ def _foreground(master: int) -> tuple[int, int]:
 
 
 class _Terminal:
-    """Identity and modes of a terminal, to check whether processes wait for the terminal's input.
-
-    `master` is the descriptor of the terminal's master side, and `quiet` the number of seconds
-    since the last output.
-    """
+    """Identity and modes of a terminal, to check whether processes wait for its input."""
 
     def __init__(self, master: int, quiet: float) -> None:
         (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, bytes(4)))
@@ -158,7 +146,6 @@ class _Terminal:
         return bool(self._local & termios.ICANON) and not self._local & termios.ECHO
 
     def waited_for(self, pid: int, reading: BlockedRead) -> bool:
-        """Return whether process `pid` waits for this terminal's input in the call `reading`."""
         timeout = self._read_timeout() if reading.plain else reading.timeout
         return self._is_patient(timeout) and any(self._is_at(pid, fd) for fd in reading.fds)
 
@@ -170,7 +157,7 @@ class _Terminal:
         )
 
     def _read_timeout(self) -> float | None:
-        """Return the seconds after which read(2) ends without input; None if it never does so."""
+        """Return the seconds after which read(2) ends without input."""
         if self._local & termios.ICANON or self._cc[termios.VMIN]:
             return None
         return float(self._cc[termios.VTIME] / 10)
@@ -198,12 +185,7 @@ class _Process(NamedTuple):
 
 
 def _first_waiting(processes: Iterator[_Process], group: int, terminal: _Terminal) -> int | None:
-    """Return the pid of the first of `processes` that waits for input of `terminal`.
-
-    Return 0 if none does, and None if that is unknown.
-
-    `group` is the terminal's foreground process group.
-    """
+    """Return the first that waits for input; 0 if none does, None if unknown."""
     found = unknown = False
     threads = 0
     for count, process in enumerate(processes):
@@ -232,7 +214,7 @@ def _first_waiting(processes: Iterator[_Process], group: int, terminal: _Termina
 
 
 def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:
-    """Return whether the thread `tid` waits for input of `terminal`; None if that is unknown."""
+    """Return whether the thread waits for input of `terminal`; None if unknown."""
     try:
         reading = syscalls.blocked_for(process.pid, tid)
         if reading is None or not terminal.waited_for(process.pid, reading):
@@ -249,7 +231,7 @@ def _waits(process: _Process, tid: int, terminal: _Terminal) -> bool | None:
 
 
 def _threads(process: _Process, max_count: int) -> list[int]:
-    """Return at most `max_count` thread ids of a process; the first is that of the main thread."""
+    """Return at most `max_count` thread ids, the main thread first."""
     if process.threads == 1:
         return [process.pid]
     try:
@@ -260,14 +242,9 @@ def _threads(process: _Process, max_count: int) -> list[int]:
 
 
 def _descendants(roots: tuple[int, ...], session: int) -> Iterator[_Process]:
-    """Yield each of the processes `roots` and its descendants.
-
-    No process is yielded twice, and processes with the controlling terminal of another session than
-    `session` are omitted.
-
-    The leader of a pipeline's group may have ended. The other processes of the pipeline are then
-    found as children of the shell, which is the program.
-    """
+    """Yield `roots` and their descendants that have this session's terminal, or none."""
+    # The leader of a pipeline's group may have ended: its other processes are children of the
+    # shell, which is the program.
     seen = set()
     for root in roots:
         pending = deque([root])

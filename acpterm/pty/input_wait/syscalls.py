@@ -20,15 +20,11 @@ from acpterm.pty.linux import read_once
 
 
 class BlockedRead(NamedTuple):
-    """A system call in which a thread is blocked until there is input."""
+    """A system call in which a thread is blocked until there is input on one of `fds`."""
 
     fds: tuple[int, ...]
-    """The descriptors that the call waits for, as numbers in the thread's process. Input on any of
-    them ends the call."""
-    timeout: float | None = None
-    """The seconds after which the call ends even without input; None for never."""
-    plain: bool = False
-    """Whether the call has no timeout argument (like read(2)), so the terminal's VTIME applies."""
+    timeout: float | None = None  # seconds after which the call ends even without input
+    plain: bool = False  # has no timeout argument (like read(2)), so the terminal's VTIME applies
 
 
 class UndecidedError(Exception):
@@ -52,11 +48,10 @@ _ADDRESS_MASK: Final = (1 << 56) - 1
 
 
 def blocked_for(pid: int, tid: int) -> BlockedRead | None:
-    """Return the system call in which the thread `tid` of process `pid` waits for input.
+    """Return the system call in which a thread waits for input, if it does.
 
-    Returns None if the thread is not in such a call. Raises `PermissionError` if this process may
-    not inspect the thread; another `OSError` if the thread or its call has ended, or if no file
-    descriptor is free; and `UndecidedError` if the call cannot be decoded.
+    Raises `PermissionError` if the thread may not be inspected, another `OSError` if it has moved
+    on or no descriptor is free, and `UndecidedError`.
     """
     # The file contains `NUMBER ARG0 … ARG5 STACK PC` in a call, `-1 STACK PC` outside any call, and
     # `running` for a thread that does not sleep.
@@ -186,5 +181,5 @@ _TABLES: Final[dict[str, dict[int, _Decode]]] = {
 _MACHINE: Final = os.uname().machine if sys.platform == "linux" else ""
 _DECODERS: Final = _TABLES.get(_MACHINE, {})
 _RESTART: Final = _RESTARTS.get(_MACHINE)
+# Whether system calls can be decoded on this machine: Linux on x86_64 or aarch64.
 KNOWN: Final = bool(_DECODERS)
-"""Whether system calls can be decoded on this machine: Linux on x86_64 or aarch64."""

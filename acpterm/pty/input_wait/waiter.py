@@ -30,11 +30,9 @@ _NAME_CHARS_MAX: Final = 40
 class Waiter(NamedTuple):
     """A program that waits."""
 
+    # `vim waits on COMMIT_EDITMSG`, `sh waits for input`, `bash is at its prompt`.
     sentence: str | None = None
-    """`vim waits on COMMIT_EDITMSG`, `sh waits for input`, `bash is at its prompt`; None if the
-    program is not known."""
-    asks: bool = True
-    """Whether it asks something: a shell at its prompt, an editor and a pager do not."""
+    asks: bool = True  # not a shell at its prompt, an editor or a pager
 
 
 def waiter_of(pid: int, *, reads_lines: bool = False) -> Waiter:

@@ -42,11 +42,7 @@ _BASE_NAME: Final = re.compile(r"acpterm-[0-9]+-[0-9a-f]+")
 
 
 class Cgroups:
-    """The directory of this daemon's control groups. `find` and `adopt` create the object.
-
-    `base` is the directory's path. `lock` is a descriptor that holds the directory's lock; `close`
-    closes the descriptor.
-    """
+    """The locked directory of this daemon's control groups. `find` and `adopt` create it."""
 
     def __init__(self, base: str, lock: int) -> None:
         self._base = base
@@ -54,12 +50,10 @@ class Cgroups:
 
     @classmethod
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
-        """Create the directory of this daemon's groups; kill the processes in stale directories.
+        """Create the directory, and kill the processes in those of killed daemons.
 
-        A stale directory is that of a killed daemon. `held` are the ids of terminals that outlived
-        their daemon. If their groups exist, the directory of that daemon is used instead of a new
-        one, and nothing in it is killed. Returns None if this process may not create groups, or if
-        the system has no control groups of version 2.
+        If a group of one of the `held` terminals exists, which outlived their daemon, its directory
+        is used again. None if this process may not create groups.
         """
         own = _own_directory()
         if own is None or not _is_delegated(own):
@@ -85,11 +79,7 @@ class Cgroups:
 
     @classmethod
     def adopt(cls, base: str, lock: int) -> "Cgroups | None":
-        """Take over the directory `base` of the previous worker, and its lock.
-
-        `lock` is an open descriptor of the directory, which holds the lock. If `base` no longer
-        exists, or is now another directory, closes `lock` and returns None.
-        """
+        """Take over the previous worker's directory and lock; None if it is gone or replaced."""
         try:
             if os.path.samestat(os.stat(base), os.fstat(lock)):
                 return cls(base, lock)
@@ -99,42 +89,30 @@ class Cgroups:
         return None
 
     def handover(self) -> tuple[str, int]:
-        """Return the directory's path, and the descriptor of its lock, for the next worker.
-
-        This object still owns the descriptor, and closes it in `close`.
-        """
+        """Return path and lock for the next worker; this object keeps the descriptor."""
         return self._base, self._lock
 
     def new(self, name: str) -> "CgroupTree":
-        """Create the control group of the terminal with id `name`, and return its tree.
-
-        Raises `OSError` if the group cannot be created.
-        """
+        """Create the control group of a terminal. Raises `OSError`."""
         return CgroupTree.make(os.path.join(self._base, name))
 
     def existing(self, name: str) -> "CgroupTree":
-        """Return the tree of a previous worker's terminal; empty if the group was removed."""
+        """Return the group of a previous worker's terminal; empty if it was removed."""
         return CgroupTree(os.path.join(self._base, name))
 
     def directory(self, name: str) -> str:
-        """Return the path of the control group of the terminal with id `name`."""
         return os.path.join(self._base, name)
 
     def enable(self, controller: str, own_pids: Collection[int]) -> str | None:
-        """Enable a controller, such as `memory`, for the groups of terminals.
-
-        Returns None, or the reason why that is impossible. `own_pids` are the pids of the daemon's
-        processes; these and their children may be moved to another group (`controllers.enable`).
-        """
+        """Enable a controller; return None, or why that is impossible (`controllers.enable`)."""
         return controllers.enable(controller, self._base, own_pids)
 
     def disable_controllers(self) -> None:
-        """Disable all controllers, and so remove all limits; see `controllers.disable`."""
         controllers.disable(self._base)
 
     @property
     def name(self) -> str:
-        """The last component of the directory's path, by which `terminals_of` names the daemon."""
+        """The directory's name, by which `terminals_of` names the daemon."""
         return os.path.basename(self._base)
 
     def close(self) -> None:
@@ -145,11 +123,7 @@ class Cgroups:
 
 
 def _path_of(pid: int | str) -> str | None:
-    """Return the path of a process's control group (version 2), as in `/proc/PID/cgroup`.
-
-    Returns None if the file cannot be read or names no such group. Raises `OSError` if no file
-    descriptor is free.
-    """
+    """Return the path in `/proc/PID/cgroup`. Raises `OSError` if no descriptor is free."""
     try:
         with open(f"/proc/{pid}/cgroup") as file:
             return next((line[3:].rstrip("\n") for line in file if line.startswith("0::")), None)
@@ -160,22 +134,17 @@ def _path_of(pid: int | str) -> str | None:
 
 
 def terminals_of(pid: int | str) -> set[tuple[str, str]]:
-    """Return the terminals in whose control groups a process is.
+    """Return the daemons' directories and terminals in whose groups a process (or `self`) is.
 
-    Each terminal is a pair: the name of its daemon's directory, and the terminal's id. There are
-    several if the daemon itself runs in a terminal of another daemon. `pid` may be `self`, for this
-    process. Raises `OSError` if no file descriptor is free.
+    There are several if the daemon itself runs in another's terminal. Raises `OSError` if no
+    descriptor is free.
     """
     parts = (_path_of(pid) or "").split("/")
     return {pair for pair in itertools.pairwise(parts) if _BASE_NAME.fullmatch(pair[0])}
 
 
 def _own_directory() -> str | None:
-    """Return the directory OWN of the module's docstring; None if no mount shows it.
-
-    OWN is this process's control group. If the daemon's processes have moved to the group
-    `DAEMON_GROUP`, OWN is the parent of `DAEMON_GROUP`.
-    """
+    """Return the directory OWN of the module's docstring; None if no mount shows it."""
     path = _own_path()
     return None if path is None else _directory_of(path)
 
@@ -188,11 +157,7 @@ def _own_path() -> str | None:
 
 
 def _directory_of(path: str) -> str | None:
-    """Return the directory of a control group; None if no mount shows the group.
-
-    `path` is the path of the group in the hierarchy, as in `/proc/PID/cgroup`. Raises `OSError` if
-    no file descriptor is free.
-    """
+    """Return the directory of a group, if a mount shows it. Raises `OSError`."""
     try:
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file if " - cgroup2 " in line]
@@ -229,12 +194,7 @@ def _has_attribute(directory: str, attribute: str) -> bool:
 
 
 def _lock(base: str, how: int) -> int:
-    """Lock the directory `base`; return the descriptor that holds the lock while it is open.
-
-    `how` is `fcntl.LOCK_SH` or `LOCK_EX`. Raises `BlockingIOError` if another lock on the directory
-    prevents this one, `FileNotFoundError` if the directory does not exist, and another `OSError` if
-    it cannot be opened or locked for another reason.
-    """
+    """Lock a directory; return the descriptor that holds the lock. Raises `OSError`."""
     lock = os.open(base, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(lock, how | fcntl.LOCK_NB)
@@ -246,11 +206,9 @@ def _lock(base: str, how: int) -> int:
 
 
 def stale_base_of(pid: int) -> str | None:
-    """Return the killed daemon's directory in which the control group of process `pid` is.
+    """Return the killed daemon's directory in which the group of a process is.
 
-    Returns None if the group is in no daemon's directory. Also returns None if the directory cannot
-    be locked: its daemon is running, or is another user's. Raises `OSError` if no file descriptor
-    is free.
+    None if its daemon runs, or is another user's. Raises `OSError` if no descriptor is free.
     """
     parts = (_path_of(pid) or "").split("/")
     index = next((i for i, part in enumerate(parts) if _BASE_NAME.fullmatch(part)), None)
@@ -269,10 +227,8 @@ def stale_base_of(pid: int) -> str | None:
 def clear_stale(base: str) -> bool:
     """Kill all processes in a killed daemon's control groups, and remove the groups.
 
-    `base` is the path of the killed daemon's directory. If the directory does not exist, belongs to
-    another user, or is locked by a running daemon, does nothing and returns True. Returns False if
-    groups remain because the killed processes have not ended yet, or because no file descriptor is
-    free; then call this again later. Returns True if the directory was removed.
+    Returns False if groups remain because the processes have not ended yet, or no descriptor is
+    free: then call again. A directory that is locked, gone or another user's is left alone: True.
     """
     try:
         lock = _lock_stale(base)
@@ -290,11 +246,7 @@ def clear_stale(base: str) -> bool:
 
 
 def _lock_stale(base: str) -> int:
-    """Lock the directory `base` of a killed daemon's groups; return the lock's descriptor.
-
-    Raises `OSError` if a running daemon has locked the directory, or if the directory belongs to
-    another user.
-    """
+    """Lock a killed daemon's directory. Raises `OSError` if it runs, or is another user's."""
     if os.stat(base).st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, f"{base} belongs to another user")
     return _lock(base, fcntl.LOCK_EX)

@@ -32,11 +32,7 @@ _NO_GROUPS: Final = (
 
 
 class Enforcement:
-    """Which limits are enforced on one terminal, and which ones cannot be enforced.
-
-    `limits` are the enforced limits, and `unenforced` has an error for each of the others.
-    `directory` is the path of the terminal's control group; None if the terminal has none.
-    """
+    """The limits enforced on one terminal, and an error for each that cannot be."""
 
     def __init__(
         self,
@@ -49,11 +45,7 @@ class Enforcement:
         self._directory: Final = directory
 
     def cause(self, code: int | None, signal_name: str | None) -> Cause | None:
-        """Return the limit that ended the program; None if no limit did.
-
-        `code` and `signal_name` are the program's exit status; one of them is None. Call this
-        before the group is removed.
-        """
+        """Return the limit that ended the program, before its group is removed."""
         was_killed = signal_name == "SIGKILL" or code == 137
         if "memory" in self.limits and was_killed and self._out_of_memory():
             return Cause("memory", self.limits["memory"])
@@ -73,11 +65,8 @@ class Enforcement:
 def enforce(
     limits: ResourceLimits, directory: str | None, enable: Callable[[str], str | None]
 ) -> Enforcement:
-    """Set the limits of the control group `directory`; return which ones are enforced.
-
-    `directory` is None if the terminal has no control group. `enable` enables a controller for the
-    group; it returns None, or the reason why that is impossible.
-    """
+    """Set the limits of the control group `directory`, if any; return which ones are enforced."""
+    # `enable` enables a controller, or returns the reason why it cannot.
     enforced, failed = dict(limits), []
     for name, value in limits.items():
         if name not in CONTROLLERS:
@@ -94,11 +83,7 @@ def enforce(
 
 
 def _set(directory: str, name: str, value: float) -> str | None:
-    """Set a limit of the control group `directory`.
-
-    Returns None on success, otherwise the reason why the limit cannot be set.
-    `name` is a key of `CONTROLLERS`, and `value` its value.
-    """
+    """Set a limit of a control group; return None, or why it cannot be set."""
     try:
         if name == "memory":
             return _set_memory(directory, int(value))
@@ -139,7 +124,7 @@ def _set_disk_io(directory: str, value: int) -> str | None:
 
 
 def _block_devices() -> list[str]:
-    """Return the numbers (MAJOR:MINOR) of the system's block devices, without partitions."""
+    """Return MAJOR:MINOR of the system's block devices, without partitions."""
     found = []
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(_BLOCK_DEVICES)):

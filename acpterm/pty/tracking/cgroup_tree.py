@@ -1,7 +1,4 @@
-"""One terminal's process tree, tracked by a Linux control group of version 2 (cgroups(7)).
-
-`descendant_tree` tracks the same processes by descent; `trees` combines both.
-"""
+"""The processes in one terminal's control group of version 2 (cgroups(7)); a part of its `tree`."""
 
 import contextlib
 import errno
@@ -25,12 +22,7 @@ _LAST_KILL_POLL_S: Final = 0.1
 
 
 class CgroupTree:
-    """The processes in one terminal's control group.
-
-    `directory` is the path of the group. `cgroup` is an open descriptor of that directory, which
-    this object owns; None if no program will be started in the group. This class has some methods
-    of `tree.ProcessTree`; `trees.CombinedTree` has all of them.
-    """
+    """The processes in one terminal's control group."""
 
     def __init__(self, directory: str, cgroup: int | None = None) -> None:
         self._directory = directory
@@ -38,10 +30,7 @@ class CgroupTree:
 
     @classmethod
     def make(cls, directory: str) -> "CgroupTree":
-        """Create the control group `directory`, and return its tree.
-
-        Raises `OSError` if the group cannot be created or opened.
-        """
+        """Create the control group. Raises `OSError`."""
         try:
             os.mkdir(directory, 0o755)
         except FileNotFoundError:
@@ -55,18 +44,14 @@ class CgroupTree:
 
     @property
     def join(self) -> str | None:
-        """The file to which a process writes `0` to join the control group."""
+        """The file to which a process writes `0` to join the group."""
         return os.path.join(self._directory, "cgroup.procs")
 
     def started(self) -> None:
-        """Close the descriptor `cgroup`, which is not needed once the program was started."""
         self._close_directory()
 
     def is_empty(self) -> bool:
-        """Return whether no process is in the group or its subgroups.
-
-        Raises `OSError` if the group's state cannot be read; a removed group is empty.
-        """
+        """Return whether no process is in the group. Raises `OSError`."""
         try:
             with open(f"{self._directory}/cgroup.events", "rb", buffering=0) as events:
                 return b"populated 0" in events.read()
@@ -76,11 +61,7 @@ class CgroupTree:
             raise
 
     async def signal(self, number: int) -> None:
-        """Send the signal `number` to each process in the group and its subgroups.
-
-        Raises `OSError` if the processes cannot be read, or if too few file descriptors are free to
-        signal even one process.
-        """
+        """Send a signal to each process in the group and its subgroups. Raises `OSError`."""
         pids = self.pids()
         size = _SIGNAL_BATCH_SIZE
         while pids:
@@ -96,12 +77,7 @@ class CgroupTree:
                 pids = pids[size:]
 
     async def kill(self) -> None:
-        """Kill the processes in the group in rounds, until the group is empty.
-
-        Writes to the group's file `cgroup.kill`, which also kills processes that are just being
-        forked. If the file does not exist (before Linux 5.14) or cannot be written, sends SIGKILL
-        to each process instead.
-        """
+        """Kill the processes in rounds, until the group is empty."""
         pause = _FIRST_KILL_POLL_S
         while not await retry_on_oserror(self._is_empty_now):
             if not self.kill_at_once():
@@ -118,7 +94,7 @@ class CgroupTree:
         remove_groups(self._directory)
 
     def kill_at_once(self) -> bool:
-        """Kill all processes in the group by its file `cgroup.kill`; return whether that worked."""
+        """Kill all by `cgroup.kill`, which also reaches forks; return whether it worked."""
         try:
             with open(os.path.join(self._directory, "cgroup.kill"), "wb", buffering=0) as file:
                 file.write(b"1")
@@ -127,10 +103,7 @@ class CgroupTree:
         return True
 
     def pids(self) -> list[int]:
-        """Return the pids of the processes in the group and its subgroups.
-
-        Raises `OSError` if they cannot be read; a removed group has none.
-        """
+        """Return the pids in the group and its subgroups. Raises `OSError`."""
         found: list[int] = []
         for directory, _, _ in os.walk(self._directory, onerror=_raise_unless_gone):
             try:
@@ -142,7 +115,6 @@ class CgroupTree:
         return [pid for pid in found if pid > 0]
 
     async def members(self) -> list[ProcStat]:
-        """Return the running processes in the group and its subgroups."""
         found = map(processes.identity, self.pids())
         return [process for process in found if process and not process.zombie]
 
@@ -157,7 +129,7 @@ class CgroupTree:
 
 
 def remove_groups(directory: str) -> None:
-    """Remove the control group `directory` and its subgroups, except those with processes."""
+    """Remove a control group and its subgroups, except those with processes."""
     for path, _, _ in os.walk(directory, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(path)

@@ -24,18 +24,13 @@ from typing import Final
 
 from acpterm.pty import linux
 
-DAEMON_GROUP: Final = "acpterm-daemon"
-"""The name of the group to which the daemon's own processes are moved."""
+DAEMON_GROUP: Final = "acpterm-daemon"  # where the daemon's own processes move
 _MOVE_ROUNDS_MAX: Final = 10
 
 
 def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
-    """Enable a controller for the groups in `base`.
-
-    Returns None on success, otherwise the reason why the controller cannot be enabled.
-    `base` is the daemon's directory of control groups. `own_pids` are the pids of the daemon's
-    processes; these and their children may be moved to another group.
-    """
+    """Enable a controller for the groups in `base`; return None, or why that is impossible."""
+    # The daemon's processes (`own_pids`) and their children may be moved to another group.
     try:
         if controller in _words(f"{base}/cgroup.subtree_control"):
             return None
@@ -60,11 +55,10 @@ def enable(controller: str, base: str, own_pids: Collection[int]) -> str | None:
 
 
 def disable(base: str) -> None:
-    """Disable all controllers for the groups in `base`, which removes the groups' limits.
+    """Disable all controllers for the groups in `base`, which removes their limits; ignore errors.
 
-    `base` is the daemon's directory of control groups. Afterwards, processes can be started in the
-    parent group of `base`. If the parent group is the root of the hierarchy, it can always have
-    processes, so nothing is disabled. Errors are ignored.
+    Then processes can be started in the parent group. The root of the hierarchy can always have
+    some.
     """
     own = os.path.dirname(base)
     if _is_root(own):
@@ -77,7 +71,7 @@ def disable(base: str) -> None:
 
 
 def _is_root(directory: str) -> bool:
-    """Return whether the group `directory` is the root of the hierarchy of control groups."""
+    """Return whether the group is the root of the hierarchy of control groups."""
     return not os.path.exists(f"{directory}/cgroup.events")
 
 

@@ -37,12 +37,10 @@ _log = structlog.get_logger("acpterm.leftovers")
 
 
 async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
-    """Kill the processes that daemons left behind when they were killed; return their number.
+    """Kill the processes that killed daemons left behind; return their number.
 
-    `daemon` is the identity of this daemon. `held` are the ids of this daemon's terminals,
-    including those that it has taken over from a killed daemon. A process of these terminals is
-    killed only if it is in a control group of a killed daemon. Gives up after 10 seconds on
-    processes that do not end.
+    `held` are the ids of this daemon's terminals, also those taken over: their processes are killed
+    only within a killed daemon's control group. Gives up after 10 seconds.
     """
     if not linux.AVAILABLE:
         return 0
@@ -71,11 +69,7 @@ async def end_leftovers(daemon: Daemon, held: Collection[str] = ()) -> int:
 
 
 async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, str | None]]:
-    """Return the processes that killed daemons have left, each in a pair with a directory.
-
-    The directory is that of the killed daemon's control groups; None if the process is in none of
-    these groups. `daemon` and `held` are as in `end_leftovers`.
-    """
+    """Return the leftovers, each with its killed daemon's directory of groups, if in one."""
     steps = await collect(_leftovers(daemon, held, _ancestors()))
     return [step for step in steps if step is not None]
 
@@ -83,13 +77,7 @@ async def _find(daemon: Daemon, held: Collection[str]) -> list[tuple[ProcStat, s
 def _leftovers(
     daemon: Daemon, held: Collection[str], spared: Collection[int]
 ) -> Iterator[tuple[ProcStat, str | None] | None]:
-    """Check all processes of the system; yield a pair for each one that a killed daemon has left.
-
-    The pair has the process, and the directory of the killed daemon's control groups; the directory
-    is None if the process is in none of these groups. Also yields None before each check, so that
-    the caller can let other tasks run. `daemon` and `held` are as in `end_leftovers`. Processes
-    whose pids are in `spared` are not checked.
-    """
+    """Check all processes; yield each leftover as in `_find`, and None before each check."""
     uid = os.geteuid()
     for process in processes.read_all():
         yield None

@@ -27,21 +27,14 @@ if TYPE_CHECKING:
     # `tree` imports trio, which clients that need these marks do not load.
     from acpterm.pty.tracking.tree import Rlimits
 
-TERMINAL: Final = "ACPTERM_TERMINAL_ID"
-"""The environment variable with the terminal's id."""
-DAEMON: Final = "ACPTERM_DAEMON"
-"""The environment variable with the identity of the daemon that created the terminal."""
+TERMINAL: Final = "ACPTERM_TERMINAL_ID"  # the terminal's id
+DAEMON: Final = "ACPTERM_DAEMON"  # the identity of the daemon that created it
+# Marks what acpterm has started outside of terminals: a daemon that a command has started, and a
+# place's client without a terminal, such as ssh.
 STARTED_DETACHED: Final = "ACPTERM_DETACHED"
-"""The environment variable that marks a process that acpterm has started outside of terminals.
-
-It marks a daemon that a command has started, and a place's client without a terminal, such as ssh.
-"""
+# A process with one of these is acpterm's own, and never treated as an orphan of a terminal.
 # The first is `keeper.protocol.KEEPER_FD_VARIABLE`, which this layer cannot import.
 DETACHED: Final = ("ACPTERM_KEEPER_FD", STARTED_DETACHED)
-"""Environment variables of acpterm's own processes: a process with one is *detached*.
-
-A detached process is never treated as an orphan of a terminal.
-"""
 
 # Tags are at least this number: far above any limit that a user would choose, and below
 # RLIM_INFINITY.
@@ -51,31 +44,21 @@ _PLACE_BYTES: Final = 6
 
 
 class Daemon(NamedTuple):
-    """The identity of a daemon, or of another process that starts programs.
+    """The identity of a daemon, or of another process that starts programs."""
 
-    It stays the same when the daemon's worker is replaced.
-    """
+    # It stays the same when the daemon's worker is replaced.
 
-    pid: int
-    """The pid of the process that starts the programs, such as the keeper."""
-    ticks: int
-    """The start time of that process in clock ticks since boot; 0 if unknown."""
-    namespace: int
-    """The inode number of the pid namespace to which `pid` belongs; 0 if unknown."""
-    place: int
-    """A hash of the path of the socket on which the daemon listens; 0 without a socket."""
+    pid: int  # of the process that starts the programs, such as the keeper
+    ticks: int  # its start in clock ticks since boot; 0 if unknown
+    namespace: int  # inode number of the pid namespace of `pid`; 0 if unknown
+    place: int  # a hash of the path of its socket; 0 without a socket
 
     def __str__(self) -> str:
         return "-".join(map(str, self))
 
     @classmethod
     def of(cls, pid: int, socket_path: str | None) -> "Daemon":
-        """Return the identity of a daemon.
-
-        `pid` is the pid of the running process that starts the daemon's programs, such as the
-        keeper. `socket_path` is the path of the socket on which the daemon listens; None if the
-        daemon has no socket.
-        """
+        """Return the identity of a daemon whose programs the process `pid` starts."""
         found = processes.identity(pid)
         ticks = 0 if found is None else linux.ticks(found.started)
         place = 0 if socket_path is None else _number(os.path.abspath(socket_path), _PLACE_BYTES)
@@ -83,18 +66,14 @@ class Daemon(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> "Daemon | None":
-        """Parse the value of the variable `ACPTERM_DAEMON`; return None if it is invalid."""
+        """Parse the value of `ACPTERM_DAEMON`; None if it is invalid."""
         parts = value.split("-")
         if len(parts) != len(cls._fields) or not all(p.isascii() and p.isdigit() for p in parts):
             return None
         return cls(*map(int, parts))
 
     def is_gone(self) -> bool:
-        """Return whether the daemon is known to have ended.
-
-        Returns False if its pid belongs to another pid namespace, since that pid cannot be looked
-        up here.
-        """
+        """Return whether the daemon is known to have ended."""
         if self.namespace != linux.pid_namespace():
             return False
         found = processes.identity(self.pid)
@@ -102,21 +81,17 @@ class Daemon(NamedTuple):
 
 
 def environment(name: str, daemon: Daemon) -> dict[str, str]:
-    """Return the environment variables that mark the processes of the terminal with id `name`."""
+    """Return the variables that mark the processes of a terminal."""
     return {TERMINAL: name, DAEMON: str(daemon)}
 
 
 def tag(name: str) -> int:
-    """Return the soft `RLIMIT_LOCKS` that marks the processes of the terminal with id `name`."""
+    """Return the soft `RLIMIT_LOCKS` that marks the processes of a terminal."""
     return _TAG_BASE + _number(name, _TAG_BYTES)
 
 
 def rlimits(name: str) -> "Rlimits":
-    """Return the limits that mark the processes of the terminal with id `name`.
-
-    Each limit is a triple: resource, soft limit, hard limit. The result is empty if the system does
-    not have `RLIMIT_LOCKS`, or if this process's hard limit is too low.
-    """
+    """Return the limits that mark a terminal's processes; none if the system has no such limit."""
     if not linux.AVAILABLE:
         return ()
     _, hard = resource.getrlimit(linux.RLIMIT_LOCKS)
@@ -128,10 +103,7 @@ def rlimits(name: str) -> "Rlimits":
 
 @contextmanager
 def inherited(limits: "Rlimits") -> Iterator[None]:
-    """Set the resource limits `limits` of this process during the block, and then restore them.
-
-    Children that are started in the block inherit the limits.
-    """
+    """Set resource limits of this process during the block, for children that it starts."""
     before = [(number, *resource.getrlimit(number)) for number, _, _ in limits]
     for number, soft, hard in limits:
         resource.setrlimit(number, (soft, hard))
@@ -145,21 +117,14 @@ def inherited(limits: "Rlimits") -> Iterator[None]:
 class Marks(NamedTuple):
     """The marks of one process, from which its terminal is recognised."""
 
-    terminal: str | None
-    """The terminal's id, from the environment."""
-    daemon: Daemon | None
-    """The daemon that created the terminal, from the environment."""
-    tag: int | None
-    """The soft `RLIMIT_LOCKS`; None if it is not one that `marks.tag` could return."""
-    detached: bool
-    """Whether the process has a variable of `DETACHED` in its environment."""
+    terminal: str | None  # from the environment
+    daemon: Daemon | None  # from the environment
+    tag: int | None  # the soft `RLIMIT_LOCKS`, if it is one of `marks.tag`
+    detached: bool  # has a variable of `DETACHED`
 
 
 def read(pid: int) -> Marks:
-    """Return the marks of a process. A mark that is absent or cannot be read is None or False.
-
-    Raises `OSError` if no file descriptor is free.
-    """
+    """Return the marks of a process. Raises `OSError` if no descriptor is free."""
     entries = processes.environment_of(pid)
     terminal = entries.get(TERMINAL.encode(), b"").decode("utf-8", "replace")
     daemon = entries.get(DAEMON.encode(), b"").decode("ascii", "replace")

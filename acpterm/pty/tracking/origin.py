@@ -8,63 +8,33 @@ processes of a terminal must refuse a process if any evidence names that termina
 import os
 import resource
 from collections.abc import Collection
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import cgroup, marks
+from acpterm.pty.tracking.tree import ProcessTree
 
 _ATTEMPTS_MAX: Final = 5
-
-
-class KnownTree(Protocol):
-    """The members of `descendant_tree.DescendantTree` that `find_origin` uses."""
-
-    @property
-    def name(self) -> str:
-        """The terminal's id."""
-
-    @property
-    def tag(self) -> int:
-        """The soft `RLIMIT_LOCKS` that marks the tree's processes."""
-
-    def has(self, process: ProcStat) -> bool:
-        """Return whether it is known that `process` belongs to the tree.
-
-        The marks of the process are not read.
-        """
 
 
 class Origin(NamedTuple):
     """The terminals that a process may come from, and the process's ancestors."""
 
+    # itself first, up to the process that starts programs, without it
     ancestry: tuple[ProcStat, ...]
-    """The process and its ancestors, up to but not including the process that starts programs."""
-    terminals: frozenset[str]
-    """The ids of the terminals that any evidence names: descent, session, control group, marks.
-
-    The evidence that `is_foreign` reports adds no ids.
-    """
-    is_descendant: bool
-    """Whether the process descends from this process or from the process that starts programs."""
-    is_foreign: bool
-    """Whether there is evidence of a terminal whose id is not in `terminals`.
-
-    It is a control group of another daemon, or the mark `RLIMIT_LOCKS` of an unknown terminal.
-    """
+    terminals: frozenset[str]  # ids that any evidence names: descent, session, control group, marks
+    is_descendant: bool  # of this process, or of the one that starts programs
+    is_foreign: bool  # there is evidence of a terminal of another daemon, or an unknown one
 
 
 def find_origin(
-    pid: int, *, parent: int, trees: Collection[KnownTree], base: str | None
+    pid: int, *, parent: int, trees: Collection[ProcessTree], base: str | None
 ) -> Origin | None:
-    """Return the terminals from which a process may come; None if they cannot be determined.
+    """Return the terminals from which a process may come.
 
-    They cannot be determined if the process or its ancestors keep changing, or if `/proc` hides the
-    process.
-
-    `parent` is the pid of the process that starts programs and adopts their orphans. `trees` are
-    the open trees, and `base` is the name of the directory of their control groups; None without
-    control groups. Raises `OSError` if no file descriptor is free.
+    None if its ancestors keep changing, or if `/proc` hides it. `base` is the name of the directory
+    of our control groups. Raises `OSError` if no descriptor is free.
     """
     for _ in range(_ATTEMPTS_MAX):
         ancestry, top = _ancestry(pid, parent)
@@ -80,16 +50,9 @@ def _identities(ancestry: list[ProcStat]) -> list[tuple[int, float]]:
 
 
 def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
-    """Return the process `pid` with its ancestors, and the pid at which the search for them ended.
-
-    The search goes from each process to its parent. It ends at the pid `parent` (see
-    `find_origin`), at the pid of this process, at pid 0 (the parent of process 1), or at an
-    ancestor that cannot be read. The list does not contain the process at which the search ended.
-
-    If the search ended at pid 1, return 0 in place of 1: to be a child of process 1 proves nothing,
-    since it adopts orphans from everywhere. The search ends there if process 1 is `parent` or this
-    process, or if it cannot be read.
-    """
+    """Return the process with its ancestors, and the pid at which the search for them ended."""
+    # 0 in place of 1: to be a child of process 1 proves nothing, since it adopts orphans from
+    # everywhere.
     ancestry: list[ProcStat] = []
     while pid not in (0, parent, os.getpid()):
         process = processes.identity(pid)
@@ -101,12 +64,9 @@ def _ancestry(pid: int, parent: int) -> tuple[list[ProcStat], int]:
 
 
 def _evidence(
-    ancestry: list[ProcStat], trees: Collection[KnownTree], base: str | None
+    ancestry: list[ProcStat], trees: Collection[ProcessTree], base: str | None
 ) -> tuple[frozenset[str], bool]:
-    """Return `Origin.terminals` and `Origin.is_foreign` for a process and its ancestors.
-
-    `ancestry` are these processes. `trees` and `base` are as in `find_origin`.
-    """
+    """Return `Origin.terminals` and `Origin.is_foreign`."""
     names: set[str] = set()
     tags: set[int] = set()
     is_foreign = False

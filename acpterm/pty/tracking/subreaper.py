@@ -1,6 +1,6 @@
 """Tracking by descent: finds the tree to which an orphan belongs, by evidence of its origin.
 
-`Subreaper` knows all open trees of a daemon (`descendant_tree`), and scans processes for them. No
+`Subreaper` knows all open trees of a daemon (`tree`), and scans processes for them. No
 control groups are needed. The process that starts all programs is called the *parent*. It is the
 keeper, or this process. The parent is a subreaper (prctl(2), PR_SET_CHILD_SUBREAPER): an orphan of
 any tree becomes a child of the parent. So every process of every tree is a descendant of the parent
@@ -44,9 +44,9 @@ import trio
 from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import marks
-from acpterm.pty.tracking.descendant_tree import LISTED_MAX_S, DescendantTree
+from acpterm.pty.tracking.cgroup_tree import CgroupTree
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.pty.tracking.tree import collect
+from acpterm.pty.tracking.tree import LISTED_MAX_S, ProcessTree, collect
 from acpterm.runtime.bounded_dict import BoundedDict
 
 # Seconds between two rounds that reap orphans. Only a child that is a zombie in two successive
@@ -63,7 +63,6 @@ class _Scan:
     """One scan of all processes of the system. All callers that wait for its result share it."""
 
     found: list[ProcStat] | None = None
-    """The processes found; None until the scan has ended."""
 
 
 class _Verdict(Enum):
@@ -78,13 +77,9 @@ class _Verdict(Enum):
 class Subreaper:
     """Has the open trees of a daemon, and finds the tree to which an orphan belongs.
 
-    `parent` is the pid of the process that starts all programs and adopts their orphans. If it is
-    None, this process becomes a subreaper. It is then the parent itself, and `run` reaps orphans.
-    If this process cannot become a subreaper, orphans become children of process 1, and
-    `self.parent` is 1. `sole_parent` is true if all children of the parent belong to trees. Then an
-    orphan without marks can be attributed to a tree by its start time. `socket_path` is the path of
-    the socket on which the daemon listens; None without one. `trees` are the trees that are not
-    closed yet, and `daemon` is the identity of the daemon, which marks its programs.
+    Without `parent`, this process becomes a subreaper, and `run` reaps orphans; if it cannot,
+    `self.parent` is 1. `sole_parent`: all children of the parent belong to trees, so an orphan
+    without marks can be attributed by its start time.
     """
 
     def __init__(
@@ -98,52 +93,29 @@ class Subreaper:
             parent = os.getpid() if linux.become_subreaper() else 1
         self.parent: Final = parent
         self.daemon: Final = Daemon.of(parent if parent != 1 else os.getpid(), socket_path)
-        self.trees: Final[set[DescendantTree]] = set()
+        self.trees: Final[set[ProcessTree]] = set()
         self._sole_parent: Final = sole_parent
         self._children: Final = linux.Children(parent)
         # By the program's pid and the session's id.
-        self._tree_of: Final[WeakValueDictionary[int, DescendantTree]] = WeakValueDictionary()
+        self._tree_of: Final[WeakValueDictionary[int, ProcessTree]] = WeakValueDictionary()
         # The orphans that were attributed, by pid, with their start times. The tree is None for
         # detached processes.
-        self._orphans: Final[dict[int, tuple[float, DescendantTree | None]]] = {}
+        self._orphans: Final[dict[int, tuple[float, ProcessTree | None]]] = {}
         self._listed_at = -math.inf
         self._closed_tags: BoundedDict[int, None] = BoundedDict(_CLOSED_TAGS_MAX)
         self._next = _Scan()
         self._scanning = trio.Lock()
 
-    def new(self, name: str) -> DescendantTree:
-        """Create the tree of the terminal with id `name`."""
-        tree = DescendantTree(self, name)
+    def new(self, name: str, group: CgroupTree | None = None) -> ProcessTree:
+        tree = ProcessTree(self, name, group)
         self.trees.add(tree)
         return tree
 
-    def adopt(
-        self,
-        name: str,
-        pid: int,
-        started: float,
-        reaped_at: float | None,
-        session: int | None = None,
-    ) -> DescendantTree:
-        """Create the tree of the terminal with id `name`, which a previous worker created.
-
-        `pid` and `started` (as in `ProcStat`) identify the terminal's program. `reaped_at` is the
-        time, as from `processes.now`, at which the program was reaped; None if it was not reaped.
-        `session` is the id of the terminal's session; None if the program leads it.
-        """
-        tree = self.new(name)
-        tree.restore(pid, started, reaped_at, session)
-        return tree
-
-    def started(self, tree: DescendantTree, pid: int, session: int) -> None:
-        """Record the pid of the program of `tree`, and the id of its session."""
+    def started(self, tree: ProcessTree, pid: int, session: int) -> None:
         self._tree_of[pid] = self._tree_of[session] = tree
 
-    def discard(self, tree: DescendantTree) -> None:
-        """Record that `tree` is closed.
-
-        From now on, the method `owner` kills each orphan that it finds with the marks of `tree`.
-        """
+    def discard(self, tree: ProcessTree) -> None:
+        """Record that `tree` is closed: from now on `owner` kills what carries its marks."""
         self.trees.discard(tree)
         self._closed_tags[tree.tag] = None
         for pid in self._orphans_of(tree):
@@ -152,9 +124,8 @@ class Subreaper:
     async def scan(self) -> list[ProcStat]:
         """Return all processes of the system, from a scan that begins after this call.
 
-        All calls that are made during one scan share the next scan. So ending many trees at the
-        same time takes little longer than ending one. Raises `OSError` if no file descriptor is
-        free.
+        Calls during one scan share the next, so ending many trees takes little longer than ending
+        one. Raises `OSError` if no descriptor is free.
         """
         scan = self._next
         async with self._scanning:
@@ -165,21 +136,14 @@ class Subreaper:
             return scan.found
 
     def has_orphans_of(
-        self, tree: DescendantTree, listed: Collection[int] | None = None
+        self, tree: ProcessTree, listed: Collection[int] | None = None
     ) -> bool | None:
-        """Return whether any running orphan belongs to `tree`, as far as that can be determined.
+        """Return whether any running orphan belongs to `tree`; None if that is unknown.
 
-        - True: a running orphan belongs to `tree`; or orphans appear and end faster than they can
-          be read, so that one that belongs to `tree` may still run.
-        - None: the children of the process `self.parent` cannot be read; or no running orphan
-          certainly belongs to `tree`, but one may.
-        - False: no running orphan belongs to `tree`.
-
-        Orphans are the children of the process `self.parent`, except the programs of open trees and
-        the leaders of sessions. `listed` are their pids as of at most `LISTED_MAX_S` ago, but after
-        the tree's program was reaped; if it is None, they are listed here, and programs that are
-        just being started may be among them. Orphans of closed trees are killed if any are found
-        (see `owner`). Raises `OSError` if no file descriptor is free.
+        Also True if orphans appear and end faster than they can be read. `listed` are the orphans'
+        pids of at most `LISTED_MAX_S` ago, but after the tree's program was reaped. Orphans of
+        closed trees are killed if any are found (see `owner`). Raises `OSError` if no descriptor is
+        free.
         """
         if not linux.AVAILABLE or self.parent == 1:
             return None
@@ -208,7 +172,7 @@ class Subreaper:
             checked |= new
         return True
 
-    def _verdict(self, pid: int, tree: DescendantTree) -> _Verdict:
+    def _verdict(self, pid: int, tree: ProcessTree) -> _Verdict:
         orphan = linux.read_stat(pid)
         if orphan is None or orphan.ppid != self.parent or orphan.zombie:
             return _Verdict.ENDED
@@ -223,7 +187,7 @@ class Subreaper:
         children = self._children.read()
         return children and {pid for pid in children if not self._is_own(pid)}
 
-    def _orphans_of(self, tree: DescendantTree) -> list[int]:
+    def _orphans_of(self, tree: ProcessTree) -> list[int]:
         return [pid for pid, (_, owner) in self._orphans.items() if owner is tree]
 
     def _runs(self, pid: int) -> bool:
@@ -235,23 +199,16 @@ class Subreaper:
         return True
 
     def close(self) -> None:
-        """Free the descriptor of the list of children."""
         self._children.close()
 
     def orphans(self, found: list[ProcStat]) -> list[ProcStat]:
-        """Return the orphans among `found`, the processes that `scan` returned.
-
-        Orphans are the children of the process `parent`, except the programs of open trees and the
-        leaders of sessions.
-        """
+        """Return the children of `parent` among `found` that are neither programs nor leaders."""
         return [p for p in found if p.ppid == self.parent and not self._is_own(p.pid)]
 
-    def owner(self, orphan: ProcStat, closing: DescendantTree) -> DescendantTree | None:
-        """Return the tree to which `orphan` belongs; None if that is not certain.
+    def owner(self, orphan: ProcStat, closing: ProcessTree) -> ProcessTree | None:
+        """Return the tree to which `orphan` belongs, and record it; None if that is not certain.
 
-        The tree is one of the open trees, or `closing`, which is no longer open during its `close`.
-        The orphan is recorded in the tree. If the orphan's marks are those of a closed tree, kills
-        the orphan and returns None.
+        It is an open one or `closing`. An orphan with the marks of a closed tree is killed.
         """
         if closing.has(orphan):
             return self._record(orphan, closing)
@@ -265,14 +222,12 @@ class Subreaper:
             return self._record(orphan, owner)
         return self._owner_by_evidence(orphan, closing)
 
-    def _record(self, orphan: ProcStat, owner: DescendantTree) -> DescendantTree:
+    def _record(self, orphan: ProcStat, owner: ProcessTree) -> ProcessTree:
         if owner in self.trees:
             self._orphans[orphan.pid] = orphan.started, owner
         return owner
 
-    def _owner_by_evidence(
-        self, orphan: ProcStat, closing: DescendantTree
-    ) -> DescendantTree | None:
+    def _owner_by_evidence(self, orphan: ProcStat, closing: ProcessTree) -> ProcessTree | None:
         trees = {*self.trees, closing}
         found = marks.read(orphan.pid)
         owner = _tree_with_marks(found, trees)
@@ -299,11 +254,9 @@ class Subreaper:
         return pid == tree.leader or (pid == tree.root and tree in self.trees)
 
     async def run(self, busy: Callable[[], bool]) -> None:
-        """Reap orphans until cancelled; return at once if another process adopts the orphans.
-
-        `busy` returns whether a program is being started. Nothing is reaped meanwhile, since the
-        new process could be mistaken for an orphan.
-        """
+        """Reap orphans until cancelled; return at once if another process adopts them."""
+        # Nothing is reaped while a program is being started (`busy`): it could be mistaken for an
+        # orphan.
         if self.parent != os.getpid():
             return
         before: set[tuple[int, float]] = set()
@@ -336,7 +289,7 @@ class Subreaper:
         return self.orphans([process for process in found if process is not None])
 
 
-def _tree_with_marks(found: marks.Marks, trees: Iterable[DescendantTree]) -> DescendantTree | None:
+def _tree_with_marks(found: marks.Marks, trees: Iterable[ProcessTree]) -> ProcessTree | None:
     by_tag = (tree for tree in trees if tree.tag == found.tag)
     by_name = (tree for tree in trees if tree.name == found.terminal)
     return next(by_tag, None) or next(by_name, None)

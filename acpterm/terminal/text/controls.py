@@ -4,7 +4,8 @@ A *line program* is UTF-8 text in which the only controls are TAB, LF, CR, BS, o
 each erasure in the line: `ERASE_RIGHT`, `ERASE_LEFT` or `ERASE_LINE` of `line`, and the characters
 for rows: `UP`, `DOWN`, `ERASE_BELOW` and `UNFOLLOWED` of `redraw`.
 
-Rules:
+The rules are implemented twice, by patterns for complete sequences, which are fast, and by a state
+machine for all others: a change of a rule must change both.
 
 - Characters without a meaning are dropped before all other rules: NUL and the other C0 characters
   not named below, DEL, and C1 (U+0080 to U+009F; with UTF-8, programs send these controls as ESC
@@ -25,9 +26,6 @@ Rules:
 - A sequence has at most SEQUENCE_MAX characters; the characters after that are text. The parser
   stores only its state, the length of the sequence and one parameter.
 - BEL, CAN and SUB outside a sequence are dropped.
-
-Longer than 300 lines because these rules are implemented twice: by patterns for complete sequences,
-which are fast, and by a state machine for all others. A change of a rule must change both.
 """
 
 from __future__ import annotations
@@ -127,11 +125,7 @@ _NOT_EL = -1
 
 
 class Controls:
-    """Removes escape sequences from a stream of whole UTF-8 characters.
-
-    The result is a *line program*: text whose only controls are TAB, LF, CR, BS and one character
-    for each erasure in the line.
-    """
+    """Turns a stream of whole UTF-8 characters into a line program."""
 
     __slots__ = ("_first_over", "_length", "_parameter", "_state", "plain")
 
@@ -153,11 +147,7 @@ class Controls:
         return self._state is not _State.GROUND
 
     def feed(self, data: bytes) -> bytes:
-        """Remove the escape sequences from `data`, the next output; return the line program.
-
-        `data` consists of whole UTF-8 characters. The *line program* is text whose only controls
-        are TAB, LF, CR, BS and one character for each erasure in the line.
-        """
+        """Remove the escape sequences from the next output; return the line program."""
         if b"\xc2" in data:
             data = _C1.sub(b"", data)
         controls = data.translate(None, _PRINTING)
@@ -182,11 +172,7 @@ class Controls:
         )
 
     def _begin(self, data: bytes) -> bytes:
-        """Return `data` without the escape sequence at its beginning.
-
-        `data` begins with ESC and has no other ESC. A sequence that the module translates (EL, CHA)
-        is replaced by one character. If the sequence is incomplete, the next output continues it.
-        """
+        """Remove or translate the sequence at the beginning of `data`, which has no other ESC."""
         data = _translate(data)
         if data[0] != 0x1B:
             self._state = _State.GROUND
@@ -199,11 +185,7 @@ class Controls:
         return self._consume(data[1:])
 
     def _consume(self, data: bytes) -> bytes:
-        """Return `data`, which continues an escape sequence, without the rest of that sequence.
-
-        `data` has no ESC. Controls within the sequence, such as CR, are kept, since terminals
-        execute them at once.
-        """
+        """Remove the rest of the current sequence from `data`, which has no ESC."""
         text = data.decode()
         done: list[str] = []
         at = 0
@@ -227,13 +209,10 @@ class Controls:
         return at + skipped
 
     def _step(self, text: str, at: int, done: list[str]) -> int:
-        """Process the character of `text` at index `at`, within an escape sequence.
+        """Process one character of a sequence that is no string; return the next index.
 
-        The sequence is not a control string (such as OSC), which `_skip_string` processes.
-
-        Returns the index of the next character to process. If the character is a control that takes
-        effect within the sequence, appends it to `done`. If the character completes a sequence that
-        is translated (EL, CHA), appends the character that stands for the sequence.
+        Appends to `done` a control that takes effect at once, or what stands for a translated
+        sequence.
         """
         char = text[at]
         if char > "~":
@@ -279,9 +258,8 @@ class Controls:
 def is_ground(data: bytes | bytearray) -> bool:
     """Return whether `data` certainly ends outside of an escape sequence, whatever came before.
 
-    This is certain in two cases: the sequence that begins at the last ESC in `data` is complete; or
-    `data` has no ESC, no control except BS, TAB, LF and CR, and at least `SEQUENCE_MAX` ASCII
-    characters, since no sequence is longer.
+    That is so if the sequence at the last ESC is complete; or without ESC and control except BS,
+    TAB, LF and CR, after `SEQUENCE_MAX` ASCII characters, since no sequence is longer.
     """
     last = data.rfind(b"\x1b")
     if last >= 0:
@@ -291,12 +269,7 @@ def is_ground(data: bytes | bytearray) -> bool:
 
 
 def _strip_cut(data: bytes) -> bytes:
-    """Return `data` without escape sequences.
-
-    Each sequence that the module translates (EL, CHA) is replaced by one character. `data` is empty
-    or begins with ESC. The output after `data` begins with ESC, too. So the last sequence in `data`
-    has ended, even if it is incomplete.
-    """
+    """Remove or translate the sequences in `data`, which is followed by an ESC."""
     data = _translate(data)
     stripped = _CUT.sub(b"", data)
     if b"\x1b" not in stripped:
@@ -353,10 +326,9 @@ def _rows(final: str, parameter: int) -> str:
 
 
 def _unix(data: bytes) -> bytes:
-    """Return `data`, a line program, with an LF in place of each CRLF.
+    """Return a line program with an LF in place of each CRLF, and the CR at its end kept.
 
-    May remove other CRs too, such as the CR of LF CR, if the line program still results in the same
-    text. Always keeps a CR at the end of `data`.
+    May remove other CRs too, such as that of LF CR, if the text stays the same.
     """
     # If each run of CRs and LFs in `body` has as many CRs as LFs, all CRs are removed from `body`:
     # this is faster than to replace each CRLF. To check all runs at once, compare `body` without

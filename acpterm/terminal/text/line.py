@@ -46,21 +46,17 @@ class Line:
 
     @property
     def cells(self) -> str:
-        """The cells, for `load`."""
         return self._cells
 
     @property
     def column(self) -> int:
-        """The cell at which the cursor is."""
         return self._column
 
     def load(self, cells: str, column: int) -> None:
-        """Replace the cells and the cursor, with those of another row."""
         self._cells = cells
         self._column = column
 
     def text(self) -> str:
-        """Return the text of the line, with blanks for erased cells."""
         return self._cells.replace(_ERASED, " ")
 
     def end(self) -> str:
@@ -71,14 +67,10 @@ class Line:
         return text
 
     def carriage_return(self) -> None:
-        """Move the cursor to the first cell."""
         self._column = 0
 
     def write(self, run: str) -> str:
-        """Write the printing characters `run` at the cursor.
-
-        Returns the text of the lines that became full, joined without newlines.
-        """
+        """Write at the cursor; return the lines that became full, joined without newlines."""
         if self._column + len(run) <= WIDTH:
             self._put(run)
             return ""
@@ -93,14 +85,9 @@ class Line:
         return "".join(ended)
 
     def run(self, program: str) -> str:
-        """Apply `program`, a line program, to the line.
+        """Apply a line program: text whose only controls are TAB, LF, CR, BS and the erasures.
 
-        A line program is text whose only controls are TAB, LF, CR, BS, and the characters
-        `ERASE_RIGHT`, `ERASE_LEFT` and `ERASE_LINE`, each of which erases a part of the line or the
-        whole line.
-
-        Returns the text of the lines that ended. A line that was ended by LF has a newline; a line
-        that ended because it was full has none.
+        Returns the text of the lines that ended; one that ended because it was full has no newline.
         """
         *lines, rest = program.split("\n")
         only_returns = not any(char in program for char in "\b\x11\x12\x13")
@@ -126,7 +113,7 @@ class Line:
         return "".join(map(self.do, _TOKEN.findall(program)))
 
     def do(self, token: str) -> str:
-        """Apply `token`: printing characters, or one control, several times if it is CR or BS."""
+        """Apply printing characters, or one control, several times if it is CR or BS."""
         match token[0]:
             case "\r":
                 self._column = 0
@@ -145,7 +132,6 @@ class Line:
         return ""
 
     def _put(self, run: str) -> None:
-        """Write the printing characters `run`, which fit into the line, at the cursor."""
         cells, column = self._cells, self._column
         end = column + len(run)
         if column == len(cells):
@@ -158,11 +144,8 @@ class Line:
 
 
 def _flat(runs: list[str]) -> str:
-    """Return the text of a line on which each of `runs` was written from the first cell on.
-
-    No run is longer than a line. A run is visible only where no later run covers it, so the runs
-    are processed from last to first.
-    """
+    """Return the text of a line on which each of `runs` was written from the first cell on."""
+    # A run is visible only where no later run covers it: from last to first.
     visible = runs[-1]
     for run in reversed(runs):
         if len(run) > len(visible):

@@ -44,11 +44,7 @@ _WITHOUT_MARKS: Final = {ord(ERASE_BELOW): ERASE_RIGHT, ord(UNFOLLOWED): None}
 
 
 class Redraw:
-    """The region of rows that the program draws again, at the end of the text.
-
-    `size` has the columns and rows of the screen. `complete` is false if output before the text is
-    missing.
-    """
+    """The region of rows that the program draws again; not `complete`: output before is missing."""
 
     __slots__ = (
         "_above",
@@ -85,7 +81,6 @@ class Redraw:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The columns and rows of the screen."""
         return self._cols, self._height
 
     def resize(self, cols: int, rows: int) -> None:
@@ -304,7 +299,6 @@ class Redraw:
 
 
 def without_unknown(text: str) -> str:
-    """Return `text` without the lines that stand for unknown rows."""
     return text.replace(_UNKNOWN_LINE, "") if _UNKNOWN in text else text
 
 
@@ -320,7 +314,7 @@ def _wrapped(line: str, cols: int) -> list[str]:
 
 
 def _fitting(before: str, run: str, cols: int) -> int:
-    """Return how many characters of `run` fit into a row that has `before` to the left of them."""
+    """Return how many characters of `run` fit into a row that has `before` to the left."""
     cells = before + run
     if cells.isascii() and "\t" not in cells:
         return max(0, min(len(run), cols - len(before)))

@@ -22,9 +22,8 @@ _MAY_BE_SGR: Final = b"\x1b[0123456789;:m\r"
 def find_end(data: bytes) -> int:
     """Return the length of the simple output in `data`; 0 if `data` has any other output.
 
-    Simple output is printing ASCII, TAB, LF, CR and whole SGR sequences. If `data` ends with a CR
-    or an incomplete SGR sequence, this end is neither checked nor counted: only the next output
-    shows whether the end is simple. `data` must not begin within an escape sequence.
+    A CR or an incomplete SGR at the end is not counted: only the next output shows whether it is
+    simple. `data` must not begin within an escape sequence.
     """
     end = len(data)
     if cut := _CUT_SGR.search(data, max(0, data.rfind(b"\x1b"))):
@@ -38,11 +37,9 @@ def find_end(data: bytes) -> int:
 
 
 def text_bytes_min(data: bytes) -> int | None:
-    """Return the minimum number of bytes of text that the complete lines of `data` have.
+    """Return the minimum number of bytes of text of the complete lines; None if a CR overwrites.
 
-    `data` is simple output. If it has SGR sequences, the real number may be higher, because no
-    digit and no other character that may belong to an SGR sequence is counted. Returns None if a CR
-    is not followed by LF, since the text after such a CR overwrites the line.
+    With SGR sequences too low a number, because characters that may belong to one are not counted.
     """
     returns = data.count(b"\r")
     if data.count(LINE_END) != returns:
@@ -54,10 +51,7 @@ def text_bytes_min(data: bytes) -> int | None:
 
 
 def text_of(lines: bytes) -> bytes:
-    """Return the text of `lines`, without SGR sequences and with LF as line end.
-
-    `lines` are complete lines of simple output in which each CR is followed by LF.
-    """
+    """Return the text of complete lines in which each CR is followed by LF."""
     if b"\x1b" in lines:
         lines = b"".join(SGR.split(lines))
     return lines.replace(LINE_END, b"\n")

@@ -23,16 +23,12 @@ _STRING_REST = re.compile(rb"[^\x1b\n]*(?:\a|\x1b\\)")
 
 
 def text_of(data: bytes, *, final: bool, size: tuple[int, int] | None = None) -> tuple[str, int]:
-    """Return the text of `data`, a slice of the output, and how many bytes of it were processed.
+    """Return the text of a slice of the output, and how many bytes of it were processed.
 
-    The bytes that were not processed are an incomplete character, escape sequence or CRLF at the
-    end of `data`: the next slice must begin with them. All bytes are processed if the slice is
-    `final`, the last one of the output. If `data` has at least `SLICE_MIN_BYTES` bytes, some bytes
-    are always processed. CR, BS and EL act only within the slice. Rows that the slice draws again
-    are in its text once, as they are at its end; rows above the slice that it does not draw are
-    not. If bytes before `data` are lost, the caller must first skip as many bytes as `resync`
-    returns. `size` has the columns and rows of the terminal; if it is None, lines are repeated when
-    they are drawn again.
+    The rest, an incomplete character, sequence or CRLF, begins the next slice; none is left of a
+    `final` one. CR, BS and EL act only within the slice, and rows that it draws again are in its
+    text once. If bytes before `data` are lost, first skip what `resync` returns. Without `size`,
+    redrawn lines are repeated.
     """
     end = len(data) if final else _clean_end(data)
     if not end and len(data) >= SLICE_MIN_BYTES:
@@ -57,11 +53,9 @@ def _clean_end(data: bytes) -> int:
 
 
 def resync(data: bytes) -> int:
-    """Return how many leading bytes of `data` to skip when the bytes before `data` are lost.
+    """Return how many bytes of `data`, which may begin within a sequence, to skip.
 
-    `data` may begin within an escape sequence. So all bytes up to and including the first LF are
-    skipped, if there is an LF in the first 4 KiB. Otherwise, bytes that look like the rest of a
-    control string (such as OSC), of a CSI sequence or of a character are skipped.
+    Up to the first LF in 4 KiB, else what looks like the rest of a string, CSI or character.
     """
     newline = data.find(b"\n", 0, _RESYNC_MAX_BYTES)
     if newline >= 0:

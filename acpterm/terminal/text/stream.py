@@ -4,21 +4,16 @@ The bytes of the output go through `utf8` (whole characters), `controls` (no esc
 `line` (what CR, BS and EL do to the current line) into `tail` (the finished lines). `redraw` takes
 lines out of `tail` while the program draws them again.
 
-Rules:
-
-- The text consists of the finished lines and the current line. While rows are redrawn, all rows
-  from the highest to the lowest of them are the current line. The view keeps the last `limit`
-  UTF-8 bytes of the text, cut at a character boundary. A text of exactly `limit` bytes is not cut.
-- A line that is overwritten, such as a progress bar, counts only with its current length.
-- `truncated` is true if the finished lines exceed the limit, or if finished lines and current line
-  together exceeded the limit at a call of `truncated` or `text` (the current line may get shorter
-  later). Once true, it stays true. It does not depend on how the bytes were divided into calls of
-  `feed`.
+- The text consists of the finished lines and the current line. While rows are redrawn, all of them
+  are the current line. The view keeps the last `limit` UTF-8 bytes, cut at a character. A text of
+  exactly `limit` bytes is not cut. A progress bar counts only with its current length.
+- `truncated` is true if the finished lines exceed the limit, or with the current line at a call of
+  `truncated` or `text` (that line may get shorter later). Once true, it stays true, however the
+  bytes were divided into calls of `feed`.
 - If much output is fed at once, the view skips its beginning and *restarts* at a line that does not
-  depend on earlier output, provided that the text from that line on exceeds the limit. The
-  text is the same as without a restart.
+  depend on earlier output, if the text from there on exceeds the limit. The text is the same.
 - Simple output (`feed_simple`) is *deferred*: stored unprocessed until the text is read, or `flush`
-  is called. Output that is followed by more deferred text than the limit is dropped unprocessed.
+  is called. Output that is followed by more deferred text than the limit is never processed.
 - An incomplete character or escape sequence at the end of the output is not part of the text yet.
 """
 
@@ -46,6 +41,7 @@ _PIECE_BYTES = 64 * 1024
 #: Deferred output takes at most this many times the bytes of its text, plus one piece. Without this
 #: limit, output with hardly any text, such as colours, would take up much memory.
 _DEFERRED_RATIO = 4
+# Without restarts, coloured output takes up to four times as long with a limit of a few KB.
 #: The view restarts only if `feed` gets at least this many bytes more than the limit at once.
 _RESTART_MARGIN_BYTES = 4096
 #: How much of the beginning of the output is kept.
@@ -61,15 +57,11 @@ class _Deferred(NamedTuple):
     """Simple output that is stored unprocessed."""
 
     data: bytes
-    text_min: int
-    """The minimum number of bytes of the output's text."""
+    text_min: int  # bytes of its text, at least
 
 
 class Beginning(NamedTuple):
-    """The first 8 KiB of the output as text, and the number of line ends in all output.
-
-    The text is at most a sixteenth of what the view retains.
-    """
+    """The first 8 KiB of the output as text, at most a sixteenth of what the view retains."""
 
     text: str
     total_lines: int
@@ -78,11 +70,7 @@ class Beginning(NamedTuple):
 class TextView:
     """The last `limit` bytes of a terminal's text; with a limit of 0, no text.
 
-    `size` has the columns and rows of the terminal at the beginning. If it is None, movements to
-    other rows are ignored. The argument
-    `truncated` must be true if the terminal's first output is not fed to the view. If
-    data that is fed at once is longer than 9/8 of the limit plus `restart_margin_bytes`, the view
-    may skip the beginning of the data. Raises `ValueError` if `limit` is negative.
+    Without `size`, movements to other rows are ignored. `truncated`: the first output is not fed.
     """
 
     __slots__ = (
@@ -149,10 +137,7 @@ class TextView:
 
     @property
     def dropped_bytes(self) -> int:
-        """The number of bytes of text that were dropped: those that `text` no longer contains.
-
-        The number is too low if the view has skipped output or has dropped it unprocessed.
-        """
+        """The bytes of text dropped; too low if output was never processed."""
         self._flush_all()
         kept, line = self._parts()
         return self._tail.total + len(self._current().encode()) - kept - len(line)
@@ -178,7 +163,7 @@ class TextView:
 
     @property
     def retained_bytes(self) -> int:
-        """The number of bytes in memory: finished lines, and output that is stored unprocessed."""
+        """The number of bytes in memory."""
         return self._tail.retained + self._deferred_bytes
 
     def text(self) -> str:
@@ -195,11 +180,7 @@ class TextView:
         self._cached = None
 
     def _parts(self) -> tuple[int, bytes]:
-        """Return how many bytes of finished lines are within the limit, and the current line.
-
-        These bytes are the last ones of the finished lines. If the current line alone exceeds the
-        limit, the beginning of that line is cut off, and the number is 0.
-        """
+        """Return the bytes of finished lines within the limit, and the current line, cut to it."""
         line = self._current().encode()
         if len(line) > self._limit:
             return 0, line[utf8.boundary(line, len(line) - self._limit) :]
@@ -215,13 +196,11 @@ class TextView:
         return self._redraw is not None and self._redraw.active
 
     def resize(self, cols: int, rows: int) -> None:
-        """Set the terminal's size, for the output that is fed from now on."""
         if self._redraw:
             self._redraw.resize(cols, rows)
             self._cached = None
 
     def feed(self, data: bytes) -> None:
-        """Process `data`, the next output."""
         self._flush_all()
         self._count(data)
         self.redraws = False
@@ -231,11 +210,7 @@ class TextView:
             self._take(self._utf8.feed(data))
 
     def feed_simple(self, data: bytes) -> None:
-        """Process `data`, the next output, which must be simple output (see `simple_output`).
-
-        This is faster than `feed`: if possible, `data` is stored unprocessed until the text is read
-        or `flush` is called.
-        """
+        """Like `feed`, for simple output: stores it unprocessed if possible."""
         text_min = simple_output.text_bytes_min(data)
         is_inside = self._controls.inside or self._utf8.incomplete_bytes > 0 or self._is_redrawing
         is_clean = bool(self._deferred) or not is_inside
@@ -261,10 +236,7 @@ class TextView:
                 self._redraw = Redraw(self._tail, self._line, self._redraw.size, complete=False)
 
     def _may_defer(self, size: int, text_min: int) -> bool:
-        """Return whether the next output may be stored unprocessed.
-
-        The next output has `size` bytes, with at least `text_min` bytes of text.
-        """
+        """Return whether output of `size` bytes may be stored without too much memory."""
         held = self._deferred_bytes + size
         return held <= _DEFERRED_RATIO * (self._deferred_text_min + text_min) + _PIECE_BYTES
 
@@ -276,14 +248,10 @@ class TextView:
 
     @property
     def has_deferred(self) -> bool:
-        """Whether there is output that is stored unprocessed, for `flush`."""
         return bool(self._deferred)
 
     def flush(self) -> bool:
-        """Process one piece of the output that `feed_simple` has stored unprocessed.
-
-        Returns whether more such output is left.
-        """
+        """Process one piece of the deferred output; return whether more is left."""
         if self._deferred:
             data = self._pop_deferred()
             first, end = data.find(b"\n") + 1, data.rfind(b"\n") + 1
@@ -370,7 +338,7 @@ class TextView:
             self._append(program)
 
     def _append(self, text: bytes) -> None:
-        """Write `text`, whose only controls are TAB and LF, at the cursor of the current line."""
+        """Write `text`, whose only controls are TAB and LF, at the cursor."""
         begin, end = 0, text.rfind(b"\n") + 1
         if end:
             if not self._line.appending:
@@ -382,12 +350,9 @@ class TextView:
             self._commit(self._line.write(text[end:].decode()))
 
     def _erase_right(self, program: bytes) -> None:
-        """Write `program`, a part of the output, at the cursor of the current line.
-
-        The only controls in `program` are TAB, LF and ERASE_RIGHT. ERASE_RIGHT erases the text to
-        the right of the cursor. There is no such text after the first LF of `program`, so each
-        ERASE_RIGHT there is dropped. The method is for speed: many programs use ERASE_RIGHT.
-        """
+        """Write `program`, whose only controls are TAB, LF and ERASE_RIGHT, at the cursor."""
+        # After its first LF nothing is to the right of the cursor, so each ERASE_RIGHT there is
+        # dropped. For speed: many programs use it.
         if not self._line.appending:
             head, newline, program = program.partition(b"\n")
             self._commit(self._line.run((head + newline).decode()))
@@ -401,10 +366,9 @@ class TextView:
 
 
 def fresh_start(data: bytes, keep: int) -> int:
-    """Return an index in `data` at which a line begins, whatever output came before `data`.
+    """Return an index at which a line begins, whatever came before; 0 if none is found.
 
-    At least `keep` bytes follow the index. The byte before the index is an LF that is certainly not
-    part of an escape sequence. If no such index is found, return 0.
+    At least `keep` bytes follow it.
     """
     newline = data.rfind(b"\n", 0, max(0, len(data) - keep))
     if newline < 0 or not is_ground(data[max(0, newline - 4 * SEQUENCE_MAX) : newline]):

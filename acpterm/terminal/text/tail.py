@@ -43,11 +43,9 @@ class Tail:
 
     @property
     def retained(self) -> int:
-        """The number of bytes of the text that are in memory."""
         return self._retained
 
     def add(self, data: bytes) -> None:
-        """Append `data` to the text."""
         added = len(data)
         self.total += added
         if added > self._limit:
@@ -68,10 +66,10 @@ class Tail:
             self._drop()
 
     def pop_lines(self, count: int, floor: int) -> list[str]:
-        """Remove the last lines, at most `count`, and return them, in order, with their newlines.
+        """Remove and return the last lines, at most `count`, in order, with their newlines.
 
-        The end of the text counts as a line if it has no newline. No line is removed that begins
-        before `floor`, a value that `total` has had, or that is not retained as a whole.
+        The end of the text counts as a line. No line is removed that begins before `floor`, a value
+        that `total` has had, or that is not retained as a whole.
         """
         self.gone = max(self.gone, self.total - self._limit)
         begin = max(floor, self.gone)
@@ -116,11 +114,7 @@ class Tail:
             return b"".join((head[skip:], *self._pieces[first + 1 :], self._open, suffix))
 
     def fit(self, length: int) -> int:
-        """Return the number of bytes to request from `last` so that they begin with a character.
-
-        The number is `length`, or the number of retained bytes if that is smaller. If these bytes
-        begin with continuation bytes (of UTF-8), the continuation bytes are not counted.
-        """
+        """Return the number of bytes to request from `last` so that they begin with a character."""
         skip = max(0, self._retained - min(length, self.total - self.gone))
         while skip < self._retained:
             first, offset = self._locate(skip)
@@ -131,10 +125,7 @@ class Tail:
         return self._retained - skip
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """Return the number of the piece that has a byte, and the byte's index in that piece.
-
-        `index` is the byte's index in the retained text. The open piece has the highest number.
-        """
+        """Return the number of the piece that has the byte, and its index there."""
         number = 0
         while number < len(self._pieces) and index >= len(self._pieces[number]):
             index -= len(self._pieces[number])

@@ -28,11 +28,10 @@ class Utf8:
 
     @property
     def incomplete_bytes(self) -> int:
-        """The number of bytes held back, the beginning of an incomplete character; 0 for none."""
         return len(self._incomplete)
 
     def feed(self, data: bytes) -> bytes:
-        """Process `data`, the next bytes; return all characters that are now complete, as UTF-8."""
+        """Process the next bytes; return all characters that are now complete, as UTF-8."""
         if self._incomplete:
             data = self._incomplete + data
             self._incomplete = b""
@@ -48,21 +47,17 @@ class Utf8:
         return data[:consumed]
 
     def finish(self) -> bytes:
-        """End the stream: return U+FFFD if it ends within a character, otherwise empty bytes."""
+        """End the stream: return U+FFFD if it ends within a character."""
         held, self._incomplete = self._incomplete, b""
         return REPLACEMENT if held else b""
 
 
 def is_continuation(byte: int) -> bool:
-    """Return whether `byte` is a byte of a UTF-8 character other than the first."""
     return byte & 0xC0 == 0x80
 
 
 def boundary(data: bytes, index: int) -> int:
-    """Return the index in `data` at which the first character at or after `index` begins.
-
-    `data` is UTF-8. Returns the length of `data` if no character begins at or after `index`.
-    """
+    """Return the index of the first character at or after `index`."""
     while index < len(data) and is_continuation(data[index]):
         index += 1
     return index

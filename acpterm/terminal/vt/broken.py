@@ -22,10 +22,7 @@ MESSAGE: Final = (
 
 
 class BrokenEmulator:
-    """An emulator that ignores output, and whose screen always shows a message.
-
-    Has the methods of `emulator.Emulator`.
-    """
+    """An `emulator.Emulator` that ignores output and always shows a message."""
 
     __slots__ = ("_cols", "_rows")
 
@@ -39,30 +36,22 @@ class BrokenEmulator:
         """Ignore the program's next output."""
 
     def feed_for(self, data: memoryview, _seconds: float) -> int:
-        """Ignore the program's next output; return its size in bytes."""
         return len(data)
 
     def feed_simple_for(self, data: bytes, _seconds: float) -> int:
-        """Ignore the program's next output; return its size in bytes."""
         return len(data)
 
     def state(self) -> None:
         """Return None: there is no state."""
 
     def restore(self, _state: bytes) -> bool:
-        """Ignore the state; return True, since a repaint would change nothing."""
+        # Known, since a repaint would change nothing.
         return True
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change the terminal size."""
         self._cols, self._rows = cols, rows
 
     def screen(self) -> Screen:
-        """Return a screen with the message that the emulator has failed.
-
-        Raises `ScreenTooLargeError` if the terminal is too large to be emulated, and
-        `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
-        """
         check_size(self._cols, self._rows)
         emulator = Emulator(self._cols, self._rows)
         emulator.feed("\r\n".join(MESSAGE).encode())

@@ -1,8 +1,5 @@
 """Parse libghostty's binary snapshot (format version 1) of a native terminal's whole state.
 
-A *native terminal* is a terminal object of libghostty-vt. `native` takes the snapshot, `page`
-decodes the rows in it, and `screen` is the interface to the parsed state for other packages.
-
 The format is documented in libghostty's `snapshot.h`; integers are little-endian. A header with a
 magic number is followed by records of a tag, a length, a checksum and a payload: one TERMINAL; for
 each screen a SCREEN and its PAGEs; CONTINUATION, the bytes of an incomplete sequence; READY; and
@@ -52,27 +49,19 @@ class DumpError(Exception):
 
 
 class Charsets(NamedTuple):
-    """The character sets in the slots G0 to G3, and which slot is in use.
-
-    A set is a number from 0 to 3: UTF-8, ASCII, British, or DEC Special Graphics.
-    """
+    """The character sets of G0 to G3: 0 UTF-8, 1 ASCII, 2 British, 3 DEC Special Graphics."""
 
     sets: tuple[int, int, int, int]
-    gl: int
-    """The slot in use (GL), 0 to 3."""
+    gl: int  # the slot in use
 
 
 class Saved(NamedTuple):
-    """The state of the cursor that a program has saved by DECSC."""
+    """The cursor that a program has saved by DECSC."""
 
-    x: int
-    """The column from 0; the screen's width if the next character goes to the next row."""
+    x: int  # the screen's width if the next character goes to the next row
     y: int
-    """The row from 0."""
     pen: Style
-    """The style of characters that are written."""
-    origin: bool
-    """Whether cursor addresses are relative to the margins (DECOM)."""
+    origin: bool  # DECOM
     charsets: Charsets
 
 
@@ -80,14 +69,7 @@ NOTHING_SAVED: Final = Saved(0, 0, PLAIN, False, Charsets((0, 0, 0, 0), 0))
 
 
 class ScreenState:
-    """The state of the main or the alternate screen, parsed from the payload of its SCREEN record.
-
-    `x` and `y` are the column and row of the cursor, from 0; `wraps` is true if the next character
-    goes to the next row. `shape` is libghostty's number of the cursor's shape. `pen` is the style
-    of characters that are written, and `keys` kitty's stack of keyboard flags, oldest entry first.
-    `saved` is the cursor saved by DECSC; None if none was saved. `pages` has the rows, from top to
-    bottom.
-    """
+    """The main or the alternate screen, parsed from the payload of its SCREEN record."""
 
     __slots__ = ("charsets", "keys", "pages", "pen", "saved", "shape", "wraps", "x", "y")
 
@@ -127,18 +109,11 @@ class ScreenState:
 
 
 class Dump:
-    """The state of a native terminal, parsed from its binary snapshot `data`.
+    """The state of a native terminal. Raises `DumpError` if `data` has another format."""
 
-    Raises `DumpError` if `data` has another format or ends early. `cols` and `rows` are the size;
-    `top` and `bottom` are the first and last row of the scrolling region, and `left` and `right`
-    its first and last column, from 0. `screens` has the main screen under the key 0 and the
-    alternate one, if it was used, under the key 1; `active` is the key of the screen that is shown.
-    `is_default_cursor` is true if the program has not chosen a cursor shape. `last` is the last
-    character printed; empty if none was printed. `has_other_keys` is true if xterm's
-    modifyOtherKeys is at level 2. `mouse_event` and `mouse_format` are the private modes that
-    select which mouse events are reported, and in which format; 0 if none is set. `modes` are the
-    modes that are set, ANSI modes as negative numbers. `tabs` are the columns of tab stops.
-    """
+    # `screens` has the main screen as 0 and the alternate one, if used, as 1; `active` is shown.
+    # `modes` are those that are set, ANSI modes as negative numbers; `mouse_event` and
+    # `mouse_format` are modes too, or 0.
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(_MAGIC):
@@ -219,10 +194,7 @@ def _charsets(packed: int) -> Charsets:
 
 
 def _stack(index: int, flags: bytes) -> tuple[int, ...]:
-    """Return kitty's stack of keyboard flags, oldest first; the last entry is in effect.
-
-    `flags` is the library's circular buffer of entries, and `index` the index of the newest entry.
-    """
+    """Return kitty's stack of flags, oldest first, from the library's circular buffer."""
     index &= 7
     if any(flags[index + 1 :]):
         # The stack has overflowed, so the oldest entries come after the newest.
@@ -231,9 +203,6 @@ def _stack(index: int, flags: bytes) -> tuple[int, ...]:
 
 
 def rows_of(state: ScreenState, rows: int) -> list[tuple[Page, int]]:
-    """Return the last `rows` rows of a screen, from top to bottom; all rows if there are fewer.
-
-    Each row is returned as a pair: its page, and its index in that page.
-    """
+    """Return the last rows of a screen: each its page, and its index in the page."""
     found = [(page, y) for page in state.pages for y in range(len(page))]
     return found[len(found) - rows :] if len(found) >= rows else found

@@ -1,28 +1,19 @@
 """The emulator of one terminal, which takes output and makes screens: an adapter of libghostty-vt.
 
-States:
+States: *idle* (no output was fed and no screen was requested: there is no *native terminal*, the
+library's object, yet) and *live*.
 
-- *idle*: no output was fed and no screen was requested. The *native terminal*, the library's
-  object, does not exist yet.
-- *live*: the native terminal exists.
+`feed` collects the replies to all queries in its data and calls `on_reply` once; those beyond
+`REPLIES_MAX_BYTES` are dropped. A reply is a number, a state or fixed text (see `replies`).
 
-Replies: `feed` collects the replies to all queries in its data, and calls `on_reply` once with all
-of them, if any. Replies that would exceed `REPLIES_MAX_BYTES` bytes in one call are dropped. If the
-program has asked for reports of size changes, `resize` calls `on_reply` with such a report. A reply
-is a number, a state or fixed text (see `replies`).
+Sizes: a native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have crashed
+the library; a smaller terminal shows a part of it. Terminals of more than `LINKS_CELLS_MAX` cells
+have no hyperlinks, because the library ends the process if a block of its rows has too many links.
+While a terminal has more than `CELLS_MAX` cells, the native terminal keeps its size, and `screen`
+raises. A program cannot change the size (DECCOLM).
 
-Sizes: the native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have
-crashed the library; a smaller terminal shows a part of its native terminal's screen. Terminals of
-more than `LINKS_CELLS_MAX` cells have no hyperlinks, because the library ends the process if there
-are too many links in one of the blocks of memory in which it stores rows. While a terminal has more
-than `CELLS_MAX` cells, the native terminal keeps its previous size, and `screen` raises an error. A
-program cannot change the size (DECCOLM).
-
-If the library is not installed, nothing is emulated, and `screen` raises `EmulatorMissingError`.
-
-A crash of the library ends the worker. `at_work` is entered around each call that could crash, so
-that the next worker knows on which terminal's output the library crashed. That worker uses a
-`broken.BrokenEmulator` for this terminal.
+A crash of the library ends the worker. `at_work` is entered around each call that could crash; the
+next worker then uses a `broken.BrokenEmulator` for this terminal.
 """
 
 from __future__ import annotations
@@ -44,12 +35,9 @@ if TYPE_CHECKING:
 
     from acpterm.terminal.vt.style import Cell
 
-CELLS_MAX: Final = 1_000_000
-"""While a terminal has more cells than this, it has no screen."""
-SIZE_MIN: Final = 2
-"""The minimum number of columns, and of rows, of a native terminal."""
-LINKS_CELLS_MAX: Final = 32 * 1024
-"""Terminals with more cells than this have no hyperlinks (OSC 8)."""
+CELLS_MAX: Final = 1_000_000  # Terminals with more cells have no screen.
+SIZE_MIN: Final = 2  # columns, and rows, of a native terminal
+LINKS_CELLS_MAX: Final = 32 * 1024  # Terminals with more cells have no hyperlinks (OSC 8).
 # The beginning of a hyperlink, and the unknown OSC that replaces it.
 _LINK: Final = b"\x1b]8;"
 _NO_LINK: Final = b"\x1b]8777;"
@@ -69,10 +57,7 @@ Data: TypeAlias = bytes | bytearray | memoryview
 
 
 class ScreenTooLargeError(Exception):
-    """The terminal is too large to be emulated.
-
-    It has more than `CELLS_MAX` cells, or more than `SIZE_MAX` columns or rows.
-    """
+    """More than `CELLS_MAX` cells, or `SIZE_MAX` columns or rows."""
 
     def __init__(self, cols: int, rows: int) -> None:
         super().__init__(
@@ -82,23 +67,20 @@ class ScreenTooLargeError(Exception):
 
 
 def check_size(cols: int, rows: int) -> None:
-    """Raise `ScreenTooLargeError` unless a terminal of this size can be emulated."""
     if cols * rows > CELLS_MAX or max(cols, rows) > SIZE_MAX:
         raise ScreenTooLargeError(cols, rows)
 
 
 def preload() -> None:
-    """Load libghostty-vt, if it is installed, before a terminal needs it. Takes some 60 ms."""
+    """Load libghostty-vt before a terminal needs it: that takes some 60 ms."""
     with suppress(EmulatorMissingError):
         native()
 
 
 class Emulator:
-    """The emulator of a terminal of `cols` columns and `rows` rows.
+    """The emulator of one terminal, of at least 1 column and row.
 
-    `on_reply`, if not None, is called with the replies to the program's queries. `at_work` is a
-    reusable context manager, entered around each call of libghostty-vt that could crash: it records
-    for the next worker that such a call runs. Raises `ValueError` if `cols` or `rows` is below 1.
+    `at_work` is a reusable context manager; see the module.
     """
 
     __slots__ = ("_at_work", "_cols", "_on_reply", "_rows", "_tail", "_terminal")
@@ -123,10 +105,6 @@ class Emulator:
 
     @property
     def is_available(self) -> bool:
-        """Whether libghostty-vt can be loaded.
-
-        If not, output is ignored, and `screen` raises `EmulatorMissingError`.
-        """
         try:
             load()
         except EmulatorMissingError:
@@ -134,7 +112,6 @@ class Emulator:
         return True
 
     def feed(self, data: Data) -> None:
-        """Emulate `data`, the program's next output; call `on_reply` with the replies, if any."""
         if not len(data):
             return
         try:
@@ -160,7 +137,7 @@ class Emulator:
             self._on_reply(bytes(feeding.replies))
 
     def _without_links(self, data: Data) -> bytes:
-        """Return `data`, the next output, with hyperlinks disabled if the terminal is large."""
+        """Disable hyperlinks in the next output if the terminal is large."""
         tail = self._tail
         whole = tail + bytes(data)
         self._tail = b""
@@ -172,19 +149,11 @@ class Emulator:
         return whole.replace(_LINK, _NO_LINK)[len(tail) :]
 
     def feed_for(self, data: memoryview, seconds: float) -> int:
-        """Emulate as much of `data`, the next output, as possible in about `seconds`.
-
-        Returns the number of bytes processed: at least 1, unless `data` is empty.
-        """
+        """Emulate the next output for about `seconds`; return how many bytes: at least 1."""
         return self._feed_for(data, 0, time.monotonic() + seconds)
 
     def feed_simple_for(self, data: bytes, seconds: float) -> int:
-        """Emulate as much of `data`, the next output, as possible in about `seconds`.
-
-        `data` must be simple output (see `simple_output`). The part at its beginning that certainly
-        scrolls off the screen is skipped (see `scrolled_off`). Returns the number of bytes
-        processed or skipped.
-        """
+        """Like `feed_for`, for simple output: skips what certainly scrolls off the screen."""
         end = time.monotonic() + seconds
         fed = 0
         if (skipped := self._scrolled_off(data)) is not None:
@@ -213,7 +182,6 @@ class Emulator:
         return fed
 
     def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
-        """Return the part of the simple output `data` that need not be fed; None if all must be."""
         if self._terminal is None or self._tail:
             return None
         library = native()
@@ -226,11 +194,7 @@ class Emulator:
         return found if answer == scrolled_off.no_margins(rows) else None
 
     def resize(self, cols: int, rows: int) -> None:
-        """Change the terminal size, for the output that is fed after this call.
-
-        Calls `on_reply` if the program has asked to be notified of the size (mode 2048). Raises
-        `ValueError` if `cols` or `rows` is below 1.
-        """
+        """Change the size for later output; a program in mode 2048 is sent a report of it."""
         _check(cols, rows)
         self._cols, self._rows = cols, rows
         size = self._native_size()
@@ -249,11 +213,7 @@ class Emulator:
             self._on_reply(bytes(feeding.replies))
 
     def screen(self) -> Screen:
-        """Return a snapshot of the screen as it is now.
-
-        Raises `ScreenTooLargeError` while the terminal is too large, and `EmulatorMissingError` if
-        libghostty-vt is not installed or cannot be loaded.
-        """
+        """Return a snapshot. Raises `ScreenTooLargeError` and `EmulatorMissingError`."""
         check_size(self._cols, self._rows)
         terminal = self._live()
         library = native()
@@ -285,10 +245,6 @@ class Emulator:
         return None
 
     def keep_scrollback(self, bytes_max: int) -> None:
-        """Keep the rows that scroll off the main screen, for `pop_scrollback`.
-
-        Raises `EmulatorMissingError`.
-        """
         library, terminal = native(), self._live()
         for option in (
             library.lib.GHOSTTY_TERMINAL_OPT_SCROLLBACK_MAX_BYTES,
@@ -298,7 +254,7 @@ class Emulator:
             library.check(library.lib.ghostty_terminal_set(terminal, option, value), "set")
 
     def pop_scrollback(self) -> list[list[Cell]]:
-        """Remove the rows that have scrolled off the main screen, and return their cells.
+        """Remove and return the rows that scrolled off the main screen.
 
         Returns none within an escape sequence or a character: they stay until the next call.
         """
@@ -312,10 +268,8 @@ class Emulator:
         return found[: -dump.rows]
 
     def restore(self, state: bytes) -> bool:
-        """Continue from what `state` has returned in an earlier worker; return whether it is known.
-
-        If it is empty, or of another version of the library, each row says that it is not known.
-        """
+        """Continue from an earlier worker's `state`; return whether it is known."""
+        # Empty, or of another version of the library: each row says that it is not known.
         self._terminal = None
         with suppress(EmulatorMissingError):
             library = native()
@@ -330,10 +284,6 @@ class Emulator:
         return True
 
     def _live(self) -> Any:
-        """Return the native terminal, created at the first call.
-
-        Raises `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
-        """
         if self._terminal is None:
             load()
             library = native()
@@ -344,10 +294,7 @@ class Emulator:
         return self._terminal
 
     def _native_size(self) -> tuple[int, int] | None:
-        """Return the columns and rows that the native terminal must have.
-
-        Returns None while this terminal is too large: the native terminal then keeps its size.
-        """
+        """Return the size that the native terminal must have; None to keep the present one."""
         try:
             check_size(self._cols, self._rows)
         except ScreenTooLargeError:

@@ -1,17 +1,13 @@
 """Frames of a screen: paint the screen in an attached window whose size is not the terminal's.
 
-A *frame* is a sequence of bytes that makes the window show the current screen. For windows that
-have the terminal's size (passthrough windows), the module `paint` is used instead.
+A *frame* is the bytes that make the window show the current screen. Windows of the terminal's size
+(passthrough windows) use `paint` instead.
 
-Rules:
-
-- The first frame paints the whole window, on the alternate screen of the window's own terminal (the
-  terminal program in which the user has attached, such as xterm). Later frames paint only the rows
-  that have changed.
-- A window that is smaller than the screen shows the part with the cursor, and scrolls only when the
-  cursor leaves that part. A window that is larger fills the area outside of the screen with dots.
-- The window's own terminal is always set to the modes that the program has set, because the
-  program's input comes from that terminal.
+- The first frame paints the whole window, on the alternate screen of the window's own terminal (in
+  which the user has attached). Later frames paint only the rows that have changed.
+- A smaller window shows the part with the cursor, and scrolls only when the cursor leaves it. A
+  larger one fills the area outside of the screen with dots.
+- The window's own terminal always gets the program's modes, because the input comes from it.
 """
 
 from __future__ import annotations
@@ -43,12 +39,7 @@ _DOT: Final = "·"
 
 
 class Frames:
-    """Produces the frames of one window of `cols` columns and `rows` rows.
-
-    A *frame* is the bytes that make the window show the current screen. When the size of the window
-    changes, use a new object. After the last frame, `paint.LEAVE` restores the window's own
-    terminal: the terminal program in which the user has attached.
-    """
+    """The frames of one window. Use a new object for a new size, and `paint.LEAVE` at the end."""
 
     def __init__(self, cols: int, rows: int) -> None:
         self._cols: Final = cols
@@ -80,10 +71,7 @@ class Frames:
         return "".join(parts).encode()
 
     def _scroll(self, screen: Screen) -> str:
-        """Choose the part of the screen to show, so that the part contains the cursor.
-
-        Returns the sequences that place the cursor in the window.
-        """
+        """Choose the part to show; return the sequences that place the cursor."""
         x, y = screen.cursor
         self._left = _moved(self._left, x, self._cols, screen.cols)
         self._top = _moved(self._top, y, self._rows, screen.rows)
@@ -110,19 +98,12 @@ class Frames:
         return changed
 
     def _outside(self, at: int, inside: int) -> str:
-        """Return sequences that fill one row of the window with dots, right of the screen's cells.
-
-        `at` is the number of the row, from 0. Its first `inside` columns show cells of the screen.
-        Returns an empty string if these are all columns of the window.
-        """
+        """Return dots for the columns of a row of the window right of the screen's cells."""
         dots = _DOT * (self._cols - inside)
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
     def _changed_state(self, screen: Screen) -> list[str]:
-        """Return sequences that set what has changed since the previous frame.
-
-        Compares modes, keyboard, cursor shape and title, but no cells.
-        """
+        """Return sequences for changed modes, keyboard, cursor shape and title."""
         parts = []
         before, self._modes = self._modes, screen.modes
         new = screen.modes[len(before) :]
@@ -147,11 +128,6 @@ class Frames:
 
 
 def _moved(start: int, cursor: int, window: int, size: int) -> int:
-    """Return the first column of the screen to show in a window.
-
-    The result is as near as possible to `start`, the previous first column, but the window must
-    show the column `cursor`. `window` is the width of the window, and `size` that of the screen.
-    With rows and heights instead of columns and widths, returns the first row to show.
-    """
+    """Return the first column (or row) to show: near `start`, with `cursor` in the window."""
     start = min(start, max(0, size - window))
     return min(max(start, cursor - window + 1), cursor)

@@ -17,11 +17,7 @@ _ERASURE: Final = b"\x1b[3J"
 
 
 def rows_above(data: bytes, cols: int, rows: int) -> Iterator[str]:
-    """Yield the rows above a screen of this size, as text with colours (SGR).
-
-    `data` is the raw output that has been written on the main screen. Raises
-    `EmulatorMissingError`.
-    """
+    """Yield the rows above a screen as text with SGR, from raw output of the main screen."""
     emulator = Emulator(cols, rows)
     emulator.keep_scrollback(_SCROLLBACK_BYTES)
     data = data.replace(_ERASURE, b"")

@@ -106,7 +106,6 @@ CONSTANTS: Final = {
 
 
 PACKAGE: Final = "pyghostty"
-"""The Python package that contains libghostty-vt."""
 
 
 class EmulatorMissingError(Exception):
@@ -120,17 +119,13 @@ class EmulatorMissingError(Exception):
 
 
 class Library(NamedTuple):
-    """libghostty-vt, loaded by cffi: `ffi` has its types, `lib` its functions and constants."""
+    """libghostty-vt, loaded by cffi."""
 
     ffi: Any
     lib: Any
 
     def check(self, result: int, call: str) -> None:
-        """Raise `MemoryError` or `RuntimeError` if a function of libghostty-vt has failed.
-
-        `result` is what the function returned: 0 for success. `call` names the call in the error's
-        message. `MemoryError` means that memory is exhausted, `RuntimeError` any other failure.
-        """
+        """Raise `MemoryError` or `RuntimeError` if a function has not returned 0."""
         if result == self.lib.GHOSTTY_OUT_OF_MEMORY:
             raise MemoryError(f"libghostty: {call}")
         if result:
@@ -139,7 +134,7 @@ class Library(NamedTuple):
 
 @cache
 def _load() -> Library | str:
-    """Load libghostty-vt at the first call; return it, or the reason why it cannot be loaded."""
+    """Load libghostty-vt once; return it, or the reason why it cannot be loaded."""
     try:
         from cffi import FFI  # noqa: PLC0415  loaded only when it is needed
 
@@ -156,10 +151,7 @@ def _constants() -> str:
 
 
 def _path() -> str:
-    """Return the path of the shared library of libghostty-vt in the package `pyghostty`.
-
-    Raises `ImportError` if the package is not installed or has no shared library.
-    """
+    """Return the path of the shared library. Raises `ImportError`."""
     found = find_spec(PACKAGE)
     for directory in (found and found.submodule_search_locations) or ():
         for name in ("libghostty-vt.so", "libghostty-vt.dylib"):
@@ -169,10 +161,7 @@ def _path() -> str:
 
 
 def load() -> Library:
-    """Return libghostty-vt, loaded at the first call.
-
-    Raises `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
-    """
+    """Return libghostty-vt. Raises `EmulatorMissingError`."""
     found = _load()
     if isinstance(found, str):
         raise EmulatorMissingError(found)

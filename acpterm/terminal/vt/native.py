@@ -1,10 +1,8 @@
 """Calls of libghostty-vt: creates native terminals with their options and callbacks.
 
-A *native terminal* is a terminal object of libghostty-vt. All native terminals share the callbacks,
-because each callback takes memory. libghostty-vt passes a callback the address of the native
-terminal that is being fed. By this address the callback finds that terminal's `Feeding`.
-
-`library` loads libghostty-vt, and `emulator` uses these calls.
+A *native terminal* is a terminal object of libghostty-vt. All share the callbacks, because each
+callback takes memory. A callback is passed the address of the native terminal that is being fed, by
+which it finds that terminal's `Feeding`.
 """
 
 from __future__ import annotations
@@ -26,12 +24,7 @@ _APC_MAX_BYTES: Final = 64 * 1024
 
 
 class Feeding:
-    """What the library's callbacks need while a native terminal is being fed or resized.
-
-    There is one object for each call that feeds or resizes a native terminal. `cols` and `rows` are
-    the terminal's size. `is_own_query` is true if `Native.ask` feeds a query of acpterm itself. The
-    callbacks append the library's replies to `replies`.
-    """
+    """What the callbacks need during one call that feeds or resizes a native terminal."""
 
     __slots__ = ("cols", "is_own_query", "replies", "rows")
 
@@ -48,11 +41,7 @@ feeding_by_address: Final[dict[int, Feeding]] = {}
 
 
 class Native:
-    """The calls of libghostty-vt that emulators use.
-
-    `ffi` and `lib` are those of `library.Library`. There is one `Native` for all emulators, so that
-    all native terminals share the callbacks; `native` returns it.
-    """
+    """The calls of libghostty-vt. There is only one, so that all terminals share the callbacks."""
 
     def __init__(self, library: Library) -> None:
         ffi, lib = library
@@ -137,10 +126,7 @@ class Native:
         return self._owned(holder)
 
     def restore(self, data: bytes) -> Any:
-        """Return a native terminal in the state that `dump` has returned.
-
-        Returns None if `data` has another format, as that of another version of the library.
-        """
+        """Return a terminal in a state that `dump` returned; None for another version's."""
         lib, decoder = self.lib, self.ffi.new("GhosttySnapshotDecoder *")
         buffer = self.ffi.from_buffer("uint8_t[]", data)
         new = lib.ghostty_snapshot_decoder_new_buf(self.ffi.NULL, decoder, buffer, len(data))
@@ -160,27 +146,22 @@ class Native:
         return terminal
 
     def address(self, terminal: Any) -> int:
-        """Return the address of a native terminal, its key in `feeding_by_address`."""
         return int(self.ffi.cast("uintptr_t", terminal))
 
     def size(self, terminal: Any) -> tuple[int, int]:
-        """Return the columns and rows of a native terminal."""
         lib, out = self.lib, self._size
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_COLS, out)
         lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_ROWS, out + 1)
         return out[0], out[1]
 
     def is_ground(self, terminal: Any) -> bool:
-        """Return whether the output fed so far to `terminal` ends outside of escape sequences."""
+        """Return whether the output fed so far ends outside of escape sequences."""
         out = self.ffi.new("bool *")
         self.lib.ghostty_terminal_get(terminal, self.lib.GHOSTTY_TERMINAL_DATA_VT_GROUND, out)
         return bool(out[0])
 
     def ask(self, terminal: Any, query: bytes) -> bytes:
-        """Return a native terminal's reply to `query`, a query of acpterm itself.
-
-        The reply is not sent to the program.
-        """
+        """Return the reply to a query of acpterm itself; the program does not get it."""
         address = self.address(terminal)
         feeding_by_address[address] = feeding = Feeding(0, 0, is_own_query=True)
         try:
@@ -190,15 +171,14 @@ class Native:
         return bytes(feeding.replies)
 
     def resize(self, terminal: Any, cols: int, rows: int) -> None:
-        """Change the size of a native terminal."""
         cell = replies.CELL_SIZE
         self.check(self.lib.ghostty_terminal_resize(terminal, cols, rows, *cell), "resize")
 
     def dump(self, terminal: Any) -> bytes | None:
-        """Return the state of a native terminal as a binary snapshot, which `dump.Dump` parses.
+        """Return the state as a binary snapshot.
 
-        Returns None if the library cannot encode the state: an incomplete escape sequence is longer
-        than the library stores, or a wide character is cut in half.
+        None if the library cannot encode it: an incomplete sequence is longer than it stores, or a
+        wide character is cut in half.
         """
         data, size = self.ffi.new("uint8_t **"), self.ffi.new("size_t *")
         result = self.lib.ghostty_snapshot_encode_alloc(terminal, self.ffi.NULL, data, size)
@@ -217,8 +197,5 @@ def _colour(number: int) -> tuple[int, int, int]:
 
 @cache
 def native() -> Native:
-    """Return the only `Native`; the first call loads libghostty-vt.
-
-    Raises `EmulatorMissingError` if libghostty-vt is not installed or cannot be loaded.
-    """
+    """Return the only `Native`. Raises `EmulatorMissingError`."""
     return Native(load())

@@ -19,10 +19,9 @@ from typing import Final
 from acpterm.terminal.vt import style as styles
 from acpterm.terminal.vt.style import DEFAULT, PLAIN, RGB, Cell, Style, with_link
 
-MARKS_MAX: Final = 8
-"""The maximum number of combining characters kept per cell: more than any script needs."""
+MARKS_MAX: Final = 8  # combining characters kept per cell: more than any script needs
+# The maximum length of a hyperlink's address, as in VTE. Longer links are ignored.
 ADDRESS_MAX: Final = 2083
-"""The maximum length in bytes of a hyperlink's address, as in VTE. A longer link is ignored."""
 # The maximum length in bytes of a hyperlink's parameters. Longer ones are dropped from the link.
 _PARAMETERS_MAX: Final = 250
 
@@ -53,10 +52,7 @@ _FLAGS: Final = (
 
 
 class Page:
-    """Consecutive rows of a screen, parsed from the payload `data` of a PAGE record.
-
-    `cols` is the number of columns.
-    """
+    """Consecutive rows of a screen, from the payload of a PAGE record."""
 
     __slots__ = ("_data", "_graphemes", "_links", "_rows", "_styles", "cols", "tables")
 
@@ -98,18 +94,12 @@ class Page:
         return len(self._rows)
 
     def words(self, y: int) -> bytes:
-        """Return the cells of row `y` of this page as they are stored, in 1, 2, 4 or 8 bytes each.
-
-        The first row has the number 0.
-        """
+        """Return the cells of row `y` as they are stored, in 1, 2, 4 or 8 bytes each."""
         flags, count, at = self._rows[y]
         return bytes(self._data[at : at + (count << (flags >> 4 & 3))])
 
     def cells(self, y: int) -> list[Cell]:
-        """Return the cells of row `y` of this page, up to the last cell that was written to.
-
-        The first row has the number 0.
-        """
+        """Return the cells of row `y`, up to the last cell that was written to."""
         flags, count, at = self._rows[y]
         width = flags >> 4 & 3
         if width < 2:
@@ -147,11 +137,9 @@ class Page:
 
 
 def link_at(data: memoryview, at: int) -> tuple[str, int]:
-    """Return the hyperlink encoded at index `at` of `data`, and the index just past its encoding.
+    """Return the hyperlink at index `at` as `parameters;address`, and the index just past it.
 
-    The hyperlink is returned as its parameters, a semicolon and its address. It is empty if the
-    address is empty or too long, if a character is not printable ASCII, or if the parameters
-    contain a semicolon.
+    It is empty if it is too long or not printable ASCII.
     """
     kind = data[at]
     at += 5
@@ -176,7 +164,7 @@ def _checked_link(parameters: str, address: str) -> str:
 
 @lru_cache(maxsize=1024)
 def style_of(encoded: bytes) -> Style:
-    """Decode a style of 16 bytes: three colours of 4 bytes, 2 bytes of flags, 2 unused bytes."""
+    """Decode a style: three colours of 4 bytes, 2 bytes of flags, 2 unused bytes."""
     ink, ground, line, packed = _STYLE.unpack(encoded)
     flags = sum(flag for bit, flag in enumerate(_FLAGS) if packed >> bit & 1)
     flags |= (packed >> 8 & 7) * styles.UNDERLINE

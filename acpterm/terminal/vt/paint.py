@@ -1,15 +1,7 @@
-"""Painting of whole screens: escape sequences that put a viewer's terminal into a screen's state.
+"""Escape sequences that put a viewer's terminal into a screen's state.
 
 A *viewer's terminal* is the terminal in which the user attaches, such as xterm. This module serves
-viewer's terminals of the same size as the screen (passthrough windows); `frames` serves those of
-another size.
-
-- `snapshot`: the whole state; the viewer's terminal is then sent the program's output;
-- `alternate_snapshot`: the state of the alternate screen, without changing the main screen;
-- `tail_snapshot`: the last lines of output, if no emulator is installed;
-- `LEAVE`: restores the viewer's terminal when the user detaches.
-
-Rules:
+those of the same size as the screen (passthrough windows); `frames` serves the others.
 
 - Nothing is assumed about the state of the viewer's terminal: all relevant state is sent, even if
   it is the default. Backgrounds are painted with spaces, since some terminals do not erase in
@@ -65,7 +57,6 @@ LEAVE: Final = (
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
-"""Restores the state of the viewer's terminal after the user detaches. The painted cells remain."""
 _DESIGNATIONS: Final = "()*+"
 # The final byte that designates each character set of `dump.Charsets`.
 _SETS: Final = "BBA0"
@@ -77,9 +68,7 @@ _ALTERNATE_SWITCH: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 def snapshot(screen: Screen) -> bytes:
     """Return the bytes that put a viewer's terminal of the same size into the state of `screen`.
 
-    A *viewer's terminal* is the terminal in which the user attaches. The caller must then send
-    `Screen.held`, the beginning of an incomplete sequence, which the result does not include. The
-    title is set only if the program has set one.
+    The caller must then send `Screen.held`, the beginning of an incomplete sequence.
     """
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
@@ -92,18 +81,13 @@ def snapshot(screen: Screen) -> bytes:
 
 
 def alternate_snapshot(screen: Screen) -> bytes:
-    """Return the bytes that put the alternate screen of a viewer's terminal into a screen's state.
-
-    A *viewer's terminal* is the terminal in which the user attaches. `screen` must show the
-    alternate screen. Unlike the bytes that `snapshot` returns, these bytes do not change the main
-    screen of the viewer's terminal. When the program leaves the alternate screen, the caller must
-    paint the main screen.
-    """
+    """Paint the alternate screen, and leave the viewer's main screen unchanged."""
+    # When the program leaves the alternate screen, the caller must paint the main screen.
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
 def main_output(data: bytes) -> bytes:
-    """Return the part of `data`, raw output, that programs wrote on the main screen."""
+    """Return the part of raw output that programs wrote on the main screen."""
     parts, start = [], 0
     for switch in _ALTERNATE_SWITCH.finditer(data):
         if switch[1] == b"h" and start >= 0:
@@ -115,11 +99,9 @@ def main_output(data: bytes) -> bytes:
 
 
 def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
-    """Return bytes that reset the viewer's terminal and print the last lines of output.
+    """Return a reset and the last lines of output, for a worker without an emulator.
 
-    At most `rows` lines are printed. Call this if no emulator is installed. Raises
-    `EmulatorMissingError` while the program shows the alternate screen, which only an emulator can
-    paint.
+    Raises `EmulatorMissingError` on the alternate screen, which only an emulator can paint.
     """
     data = ring.read(ring.start).data
     switches = _ALTERNATE_SWITCH.findall(data)
@@ -133,7 +115,6 @@ def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
 
 
 def _active(screen: Screen) -> list[str]:
-    """Return the sequences that paint the current screen, main or alternate, and set its state."""
     parts = [pushed_key_flags(screen.keys), *_painted(screen, main=False)]
     parts += _saved_cursor(screen, screen.saved or NOTHING_SAVED, main=False)
     parts += [f"\x1b7{_DEFAULTS}"]
@@ -154,10 +135,6 @@ def _active(screen: Screen) -> list[str]:
 
 
 def mode_sequences(screen: Screen) -> Iterable[str]:
-    """Yield the sequences that set the modes, the cursor's shape and the title of `screen`.
-
-    The modes include the keypad mode and xterm's modifyOtherKeys.
-    """
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:
@@ -168,7 +145,6 @@ def mode_sequences(screen: Screen) -> Iterable[str]:
 
 
 def shape_sequence(screen: Screen) -> str:
-    """Return the sequences that set the cursor's shape as on `screen`."""
     blinks = "\x1b[?12h" if screen.is_default_cursor_blinking else ""
     return f"\x1b[{screen.cursor_shape} q{blinks}"
 
@@ -188,12 +164,7 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
 
 
 def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
-    """Yield the sequences that set the cursor of the viewer's terminal to the state `saved`.
-
-    The caller must then make the viewer's terminal save the cursor (DECSC). The viewer's terminal
-    must have no margins. `saved` is the saved cursor of the main screen if `main` is true, and of
-    the current screen if `main` is false.
-    """
+    # The caller then saves the cursor (DECSC). There must be no margins yet.
     if saved.origin:
         yield "\x1b[?6h"
     yield from _cursor(screen, saved.x, saved.y, main=main)
@@ -215,7 +186,7 @@ def _margins(screen: Screen) -> Iterable[str]:
 
 
 def _origin(screen: Screen) -> tuple[int, int]:
-    """Return the column and row, from 0, to which cursor addresses are relative (DECOM)."""
+    """Return the column and row to which cursor addresses are relative (DECOM)."""
     if screen.is_clipped or not screen.is_set(DECOM):
         return 0, 0
     return screen.side_margins[0] if screen.is_set(DECLRMM) else 0, screen.margins[0]
@@ -224,17 +195,11 @@ def _origin(screen: Screen) -> tuple[int, int]:
 def _cursor(
     screen: Screen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
 ) -> Iterable[str]:
-    """Yield the sequences that move the cursor to column `x` and row `y` of the screen.
+    """Move the cursor to column `x`, which may be past the last one, and row `y`.
 
-    The sequences address the cursor relative to `origin`, a column and a row. `main` is true for
-    the main screen, false for the current screen.
-
-    In two cases the sequences write the character to the left of the cursor again:
-
-    - The cursor is past the last column (`x` is the screen's width). After the character is
-      written, the next character goes to the next row.
-    - The character to the left equals the last character that the program printed. A later REP
-      repeats the character that was written last, so it must be this one.
+    The character to the left is written again in two cases: the cursor is past the last column, so
+    that the next character goes to the next row; or it equals the last character printed, since a
+    later REP repeats what was written last.
     """
     left, top = origin
     cells = screen.cells(y, main=main) if y < screen.rows else []
@@ -262,19 +227,16 @@ def _charsets(charsets: Charsets) -> Iterable[str]:
 
 
 def pushed_key_flags(stack: tuple[int, ...]) -> str:
-    """Return the sequences that turn an empty stack of kitty's keyboard flags into `stack`."""
+    """Turn an empty stack of kitty's keyboard flags into `stack`."""
     first, *rest = stack
     return (key_flags(first) if first else "") + "".join(f"\x1b[>{number}u" for number in rest)
 
 
 def key_flags(number: int) -> str:
-    """Return the sequence that sets the newest entry of kitty's stack of keyboard flags.
-
-    `number` is the new value of the entry, the sum of its flags. No entry is pushed.
-    """
+    """Set the newest entry of kitty's stack of keyboard flags."""
     return f"\x1b[={number}u"
 
 
 def other_keys_level(number: int) -> str:
-    """Return the sequence that sets the level of xterm's modifyOtherKeys to `number`."""
+    """Set the level of xterm's modifyOtherKeys."""
     return f"\x1b[>4;{number}m"

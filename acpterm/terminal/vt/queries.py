@@ -30,13 +30,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-INCOMPLETE_MAX: Final = 4096
-"""The maximum number of bytes of an incomplete sequence to hold back. A longer one is dropped."""
+INCOMPLETE_MAX: Final = 4096  # bytes held back; a longer sequence is dropped
+# Private modes that make a terminal report by itself: colour scheme, visibility, size, paste. Mode
+# 38 switches a terminal to Tektronix mode, which has queries of its own.
 REPORTING_MODES: Final = frozenset({38, 2031, 2033, 2048, 5522})
-"""Private modes that make a terminal report by itself: colour scheme, visibility, size, paste.
-
-Mode 38 is included because it switches a terminal to Tektronix mode, which has queries of its own.
-"""
 
 # Controls that are executed within a sequence: all but CAN, SUB and ESC.
 _CONTROL: Final = rb"[\x00-\x17\x19\x1c-\x1f\x7f]"
@@ -119,10 +116,7 @@ _DCS: Final = re.compile(rb"([<-?]?)[0-9;:]*([ -/]*)([@-~])")
 
 
 class QueryFilter:
-    """Removes from the output of one program what a window must not get.
-
-    `clipboard` is true if the program may write to the clipboard of the window's own terminal.
-    """
+    """Removes from the output of one program what a window must not get."""
 
     __slots__ = ("_clipboard", "_dropping", "_held")
 
@@ -138,10 +132,7 @@ class QueryFilter:
         return len(self._held)
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes to send to the window for `data`, the next output.
-
-        An incomplete sequence at the end of `data` may be held back until the next call.
-        """
+        """Filter the next output; an incomplete sequence at its end may be held back."""
         if self._held:
             data, self._held = self._held + data, b""
         at = 0
@@ -168,11 +159,7 @@ class QueryFilter:
         return b"".join(parts)
 
     def _pass(self, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Filter the sequence `token`; append the bytes for the window to `parts`.
-
-        `token` is not the introducer of a control string (such as OSC or DCS), which `_string`
-        filters. Returns the index just past the sequence.
-        """
+        """Filter a sequence that is no control string; return the index just past it."""
         whole = token[0]
         if token["final"] is not None:
             parts.append(_csi(whole, token["body"], token["final"]))
@@ -189,12 +176,7 @@ class QueryFilter:
         return token.end()
 
     def _string(self, data: bytes, token: re.Match[bytes], parts: list[bytes]) -> int:
-        """Process the control string (OSC, DCS, …) in `data` that the introducer `token` begins.
-
-        If the string is harmless, appends its introducer to `parts`; the caller continues with the
-        string's content. Otherwise the string is dropped, or held back until more output comes.
-        Returns the index in `data` at which the caller continues.
-        """
+        """Filter the control string that `token` begins; return where the caller continues."""
         kind = token["kind"] or _KINDS[token["c1"]]
         begin = token.end()
         ends = _OSC_END if kind == b"]" else _STRING_END
@@ -216,11 +198,7 @@ class QueryFilter:
         return self._drop(data, begin, ends)
 
     def _drop(self, data: bytes, at: int, ends: re.Pattern[bytes]) -> int:
-        """Drop the rest of a control string; the rest begins at index `at` of `data`.
-
-        `ends` matches the end of the string. If the end is not in `data`, the next call of `feed`
-        continues to drop the string. Returns the index of the first byte that is not dropped.
-        """
+        """Drop the rest of a control string, from index `at` on; `feed` continues that."""
         self._dropping = None
         end = ends.search(data, at)
         if end is None or (end[0] in (b"\xc2", b"\x1b") and end.end() == len(data)):
@@ -231,12 +209,8 @@ class QueryFilter:
         return end.end() if len(end[0]) > 1 or end[0] == b"\a" else end.start()
 
     def _decide(self, kind: bytes, content: bytes, *, is_whole: bool) -> bool | None:
-        """Return whether a control string passes; None if that depends on bytes still to come.
-
-        `kind` is the last byte of the string's introducer, such as `]` for OSC. `content` is the
-        first part of the string's content, at most `INCOMPLETE_MAX` bytes. Control characters were
-        removed from it. `is_whole` is true if the string's terminator has come.
-        """
+        """Return whether a control string passes; None if that depends on bytes to come."""
+        # `content` is its first part, without control characters.
         if kind == b"]":
             return self._decide_osc(content, is_whole=is_whole)
         if kind == b"P":
@@ -277,20 +251,13 @@ def _number(digits: bytes) -> int:
 
 
 def _executed(body: bytes) -> bytes:
-    """Return the control characters in `body`, the inside of a sequence that is removed.
-
-    Terminals execute control characters even within a sequence, so the window must get them. Only
-    ENQ, which is a query, is left out.
-    """
+    """Return the control characters inside a removed sequence."""
+    # Terminals execute controls even within a sequence. ENQ is a query.
     return bytes(byte for byte in body if byte in _CONTROLS and byte != _ENQUIRY[0])
 
 
 def _csi(whole: bytes, body: bytes, final: bytes) -> bytes:
-    """Filter the control sequence `whole`; return the bytes for the window.
-
-    `body` is the part between CSI and the `final` byte. If the sequence does not pass, returns only
-    its control characters. If it sets modes, removes the `REPORTING_MODES` from it.
-    """
+    """Filter a control sequence: removes `REPORTING_MODES`, or all but control characters."""
     known = _CSI.fullmatch(body.translate(None, _CONTROLS))
     if known is None:
         # The private marker is misplaced. Some terminals accept that, but no program needs it.

@@ -24,10 +24,6 @@ _ALTERNATE: Final = 1
 
 
 def repair(ffi: Any, lib: Any, terminal: Any) -> None:
-    """Overwrite halves of wide characters with blanks, on the main and the alternate screen.
-
-    `ffi` and `lib` are those of `library.Library`, and `terminal` is a native terminal.
-    """
     _erase_halves(ffi, lib, terminal)
     key = lib.GHOSTTY_TERMINAL_DATA_ACTIVE_SCREEN
     is_alternate = _get(ffi, lib, terminal, key, "GhosttyTerminalScreen") == _ALTERNATE
@@ -61,7 +57,7 @@ def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
 
 
 def _switch_off(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
-    """Reset mode `number`; return its old setting, to be restored by `ghostty_terminal_set`."""
+    """Reset a mode; return its old setting for `ghostty_terminal_set`."""
     before = _mode(ffi, lib, terminal, number)
     off = ffi.new("GhosttyTerminalModeConfig *", (number, False))
     lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, off)
@@ -75,10 +71,7 @@ def _mode(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
 
 
 def _rows(ffi: Any, lib: Any, terminal: Any) -> Iterator[list[int]]:
-    """Yield the widths of the cells of each row of the current screen: `_NARROW`, `_WIDE`, ….
-
-    Yields nothing if the library cannot allocate its objects.
-    """
+    """Yield the widths of the cells of each row; none if the library lacks memory."""
     state, rows = ffi.new("GhosttyRenderState *"), ffi.new("GhosttyRenderStateRowIterator *")
     view = ffi.new("GhosttyCellsView *")
     if lib.ghostty_render_state_new(ffi.NULL, state):

@@ -15,13 +15,9 @@ from typing import Final
 from acpterm import __version__
 
 VERSION: Final = f"acpterm({__version__})"
-"""The name and version in the reply to XTVERSION."""
-CELL_SIZE: Final = (8, 16)
-"""Width and height of a cell in pixels, for programs that query the size in pixels."""
+CELL_SIZE: Final = (8, 16)  # pixels
 FOREGROUND: Final = 0xD0D0D0
-"""The colour, 0xRRGGBB, that programs get if they query the default foreground."""
 BACKGROUND: Final = 0x1C1C1C
-"""The colour, 0xRRGGBB, that programs get if they query the default background."""
 
 # Device attributes: DA1 is a VT220 with colours, DA2 a VT220 as well, and DA3 has unit id 0.
 CONFORMANCE_LEVEL: Final = 62
@@ -60,5 +56,5 @@ _REPLIES: Final = re.compile(rb"(?:%b)+" % _REPLY)
 
 
 def is_allowed(reply: bytes) -> bool:
-    """Return whether a program may get `reply`: one or more replies of the forms in this module."""
+    """Return whether a program may get `reply`: one or more replies of the forms above."""
     return _REPLIES.fullmatch(reply) is not None

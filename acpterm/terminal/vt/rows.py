@@ -17,19 +17,13 @@ _PARAMETERS_MAX: Final = 250
 
 
 def rows(screen: Screen) -> list[str]:
-    """Return each row of `screen` as text with SGR sequences, ending in default attributes.
-
-    Blanks at the end of a row are dropped, unless they have a background or other attributes.
-    """
+    """Return each row of `screen` as text with SGR sequences, ending in default attributes."""
     return [row_of(screen.cells(y)) for y in range(screen.rows)]
 
 
 def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
-    """Return cells as text with SGR sequences, without blanks in default style at the end.
-
-    If `links` is true, includes hyperlinks until their total length exceeds a limit. Without the
-    limit, a row could become very long, since a link may be 2000 times as long as its text.
-    """
+    """Return cells as text with SGR sequences, and `links` up to a total length."""
+    # Without the limit a row could become very long: a link may be 2000 times as long as its text.
     parts: list[str] = []
     style, link, room = PLAIN, "", ADDRESS_MAX + _PARAMETERS_MAX + 8 * len(cells)
     for data, now in trimmed(cells):
@@ -50,16 +44,11 @@ def row_of(cells: Sequence[Cell], *, links: bool = False) -> str:
 
 
 def linked(link: str) -> str:
-    """Return the sequence that begins the hyperlink `link`.
-
-    `link` is the parameters, a semicolon and the address. With an empty `link`, the sequence ends
-    the current hyperlink.
-    """
+    """Return the sequence that begins a hyperlink; an empty one ends the current link."""
     return f"\x1b]8;{link or ';'}\x1b\\"
 
 
 def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
-    """Return cells without the blanks in default style at the end."""
     end = len(cells)
     while end and cells[end - 1] == BLANK:
         end -= 1
@@ -67,10 +56,7 @@ def trimmed(cells: Sequence[Cell]) -> Sequence[Cell]:
 
 
 def clipped(cells: list[Cell], left: int, width: int) -> Sequence[Cell]:
-    """Return at most `width` cells from column `left` on.
-
-    If half of a wide character is cut off at either end, the other half becomes a blank.
-    """
+    """Return at most `width` cells from column `left` on; half a wide character becomes a blank."""
     if not left and len(cells) <= width:
         return cells
     end = left + width

@@ -15,16 +15,14 @@ from acpterm.terminal.vt.style import BLANK, Cell, Style
 if TYPE_CHECKING:
     from acpterm.terminal.vt.page import Page
 
-TITLE_MAX: Final = 256
-"""The maximum length of a title, in characters; the rest is cut off."""
+TITLE_MAX: Final = 256  # characters; the rest is cut off
 # The modes that a viewer's terminal must have too: application cursor keys, reverse video, whether
 # DECCOLM is obeyed, focus reports, bracketed paste. Mouse modes are set after these. The visibility
 # of the cursor is set separately.
 _MODES: Final[tuple[int, ...]] = (1, 5, 40, 1004, 2004)
 MOUSE_MODES: Final = (9, 1000, 1002, 1003, 1005, 1006, 1015, 1016)
+# Passed on to the terminal in which a user attaches, and reset when the user detaches.
 MODES: Final = (1, 5, 12, 40, *MOUSE_MODES, 1004, 2004)
-"""The private modes that are passed on to the terminal in which a user attaches. They are reset
-there when the user detaches."""
 DECOM: Final = 6
 DECAWM: Final = 7
 DECTCEM: Final = 25
@@ -38,11 +36,7 @@ _SHAPES: Final = (5, 1, 3, 1)
 
 
 class Screen:
-    """The screen of a terminal of `cols` columns and `rows` rows.
-
-    `dump` is the emulator's parsed state. The emulator has a minimum size. If the terminal is
-    smaller, this screen is the part of the emulator's screen that contains the cursor.
-    """
+    """A screen of `cols` by `rows`: if smaller than the emulator's, the part with the cursor."""
 
     __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")
 
@@ -60,8 +54,7 @@ class Screen:
     def cells(self, y: int, *, main: bool = False) -> list[Cell]:
         """Return the cells of row `y`, without blanks in default style at the end.
 
-        The first row has the number 0. If `main` is true, the row is that of the main screen, even
-        while the alternate screen is shown. Otherwise it is the row of the screen that is shown.
+        With `main`, the row of the main screen, even while the alternate screen is shown.
         """
         page, at = self._row(y, main=main)
         if page is None:
@@ -78,11 +71,7 @@ class Screen:
         return cells
 
     def row_key(self, y: int) -> tuple[bytes, bytes]:
-        """Return a key of row `y`, for a fast check that a row has not changed.
-
-        If two keys are equal, the rows have equal cells. Rows with equal cells may have different
-        keys.
-        """
+        """Return a key that changes whenever the row's cells change, for a fast comparison."""
         page, at = self._row(y, main=False)
         return (b"", b"") if page is None else (page.tables, page.words(at))
 
@@ -93,10 +82,6 @@ class Screen:
         return rows[y] if y < len(rows) else (None, 0)
 
     def text(self) -> str:
-        """Return the rows as text, joined by newlines.
-
-        Blanks at the end of a row are left out, and so are empty rows at the end of the screen.
-        """
         rows = ("".join([cell.data for cell in self.cells(y)]) for y in range(self.rows))
         return "\n".join(row.rstrip(" ") for row in rows).rstrip("\n")
 
@@ -104,17 +89,15 @@ class Screen:
 
     @property
     def cursor(self) -> tuple[int, int]:
-        """The column and the row of the cursor on this screen, from 0."""
         return min(self._active.x, self.cols - 1), min(self._active.y - self._top, self.rows - 1)
 
     @property
     def wraps(self) -> bool:
-        """Whether the next character goes to the next row, because the cursor's row is full."""
+        """Whether the row is full, so that the next character goes to the next row."""
         return self._active.wraps
 
     @property
     def cursor_visible(self) -> bool:
-        """Whether the program shows the cursor (DECTCEM)."""
         return DECTCEM in self._dump.modes
 
     @property
@@ -127,93 +110,82 @@ class Screen:
 
     @property
     def is_default_cursor_blinking(self) -> bool:
-        """Whether the program uses the default cursor shape, and makes the cursor blink."""
         return self._dump.is_default_cursor and _BLINKING in self._dump.modes
 
     @property
     def pen(self) -> Style:
-        """The style with which the next character is written."""
         return self._active.pen
 
     @property
     def charsets(self) -> Charsets:
-        """The character sets in the slots G0 to G3, and which slot is in use."""
         return self._active.charsets
 
     @property
     def saved(self) -> Saved | None:
-        """The cursor that DECSC saved on the current screen; None if none was saved."""
+        """The cursor that DECSC saved on the current screen."""
         return self._active.saved
 
     @property
     def last(self) -> str:
-        """The last character that the program printed; empty if there is none.
-
-        The control sequence REP repeats this character.
-        """
+        """The last character printed, which REP repeats; empty if there is none."""
         return self._dump.last
 
     # The screen and its modes
 
     @property
     def is_alternate(self) -> bool:
-        """Whether the alternate screen is shown."""
         return self._main is not None
 
     @property
     def main(self) -> ScreenState | None:
-        """The main screen while the alternate screen is shown, else None."""
+        """The main screen while the alternate screen is shown."""
         return self._main
 
     @property
     def margins(self) -> tuple[int, int]:
-        """The first and last row of the scrolling region of the emulator's screen, from 0."""
+        """The first and last row of the scrolling region of the emulator's screen."""
         return self._dump.top, self._dump.bottom
 
     @property
     def side_margins(self) -> tuple[int, int]:
-        """The first and last column of the scrolling region of the emulator's screen, from 0."""
+        """The first and last column of the scrolling region of the emulator's screen."""
         return self._dump.left, self._dump.right
 
     @property
     def is_clipped(self) -> bool:
-        """Whether this screen is only a part of the emulator's screen, which has a minimum size."""
+        """Whether this screen is only a part of the emulator's."""
         return (self.cols, self.rows) != (self._dump.cols, self._dump.rows)
 
     @property
     def tabs(self) -> tuple[int, ...]:
-        """The columns of the tab stops, counted from 0."""
         return self._dump.tabs
 
     def is_set(self, mode: int) -> bool:
-        """Return whether a mode is set: an ANSI mode if `mode` is negative, else a private mode."""
+        """Return whether a mode is set; ANSI modes are negative."""
         return mode in self._dump.modes
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """The private modes that the program has set and that a viewer's terminal must have too."""
+        """The private modes that a viewer's terminal must have too."""
         modes = [mode for mode in _MODES if mode in self._dump.modes]
         modes += [mode for mode in (self._dump.mouse_event, self._dump.mouse_format) if mode]
         return tuple(modes)
 
     @property
     def application_cursor(self) -> bool:
-        """Whether cursor keys send application sequences (DECCKM)."""
         return 1 in self._dump.modes
 
     @property
     def bracketed_paste(self) -> bool:
-        """Whether pasted text is sent in brackets (mode 2004)."""
         return 2004 in self._dump.modes
 
     @property
     def application_keypad(self) -> bool:
-        """Whether keypad keys send application sequences (DECNKM)."""
         return _DECNKM in self._dump.modes
 
     @property
     def keys(self) -> tuple[int, ...]:
-        """Kitty's stack of keyboard flags of the current screen; the last entry is in effect."""
+        """Kitty's stack of keyboard flags; the last entry is in effect."""
         return self._active.keys
 
     @property
@@ -223,10 +195,9 @@ class Screen:
 
     @property
     def title(self) -> str:
-        """The title, of at most `TITLE_MAX` printable characters; empty if the program set none."""
         return "".join(char for char in self._dump.title if char.isprintable())[:TITLE_MAX]
 
     @property
     def held(self) -> bytes:
-        """The bytes of an incomplete sequence or character at the end of the output, if any."""
+        """The bytes of an incomplete sequence or character at the end of the output."""
         return self._dump.held

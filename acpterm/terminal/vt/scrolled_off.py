@@ -23,32 +23,25 @@ from acpterm.terminal.text import simple_output
 
 _RESETS: Final = (b"\x1b[m", b"\x1b[0m")
 
+# DECRQSS of DECSTBM and DECSLRM. Without side margins, the second reply says that it is invalid.
 MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
-"""Two queries (DECRQSS): for the top and bottom margins (DECSTBM) and the side margins (DECSLRM).
-
-If side margins are off, the second reply says that the query is invalid."""
 
 
 class ScrolledOff(NamedTuple):
-    """Output that certainly scrolls off the screen, and the bytes that replace it."""
+    """Output that certainly scrolls off the screen, and the bytes to feed in its place."""
 
     size: int
-    """The number of bytes at the beginning of the output that are skipped."""
     substitute: bytes
-    """The bytes to feed to the emulator in place of the skipped bytes."""
 
 
 def no_margins(rows: int) -> bytes:
-    """Return the reply to `MARGINS_QUERY` by a terminal that has `rows` rows and no margins."""
+    """Return the reply to `MARGINS_QUERY` by a terminal without margins."""
     return b"\x1bP1$r1;%dr\x1b\\\x1bP0$r\x1b\\" % rows
 
 
 def find(data: bytes, rows: int) -> ScrolledOff | None:
-    """Return the beginning of `data` that scrolls off a screen of `rows` rows; None if none does.
-
-    `data` is simple output. The caller must check that `data` does not begin within an escape
-    sequence, and that the whole screen scrolls (no margins are set).
-    """
+    """Return the beginning of simple output that scrolls off a screen of `rows` rows, if any."""
+    # The caller checks that it does not begin within a sequence and that no margins are set.
     size = len(data)
     for _ in range(2 * rows + 1):
         size = data.rfind(simple_output.LINE_END, 0, size)

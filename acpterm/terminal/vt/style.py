@@ -78,23 +78,16 @@ class Style(NamedTuple):
     """The colours, attributes and hyperlink of a cell."""
 
     fg: int = DEFAULT
-    """The colour of the character."""
     bg: int = DEFAULT
-    """The colour of the background."""
-    line: int = DEFAULT
-    """The colour of the underline."""
-    flags: int = 0
-    """The sum of attributes such as `BOLD`, plus `UNDERLINE` times the kind of underline: 0 none,
-    1 single, 2 double, 3 curly, 4 dotted, 5 dashed."""
-    link: str = ""
-    """The hyperlink (OSC 8): its parameters, a semicolon and its address; empty for no link."""
+    line: int = DEFAULT  # the colour of the underline
+    flags: int = 0  # attributes such as `BOLD`, and `UNDERLINE` times the kind
+    link: str = ""  # OSC 8: parameters, a semicolon, the address
 
 
 class Cell(NamedTuple):
-    """The character and style of one position (row and column) of the screen."""
+    """One position of the screen."""
 
-    data: str
-    """A character with its combining characters; empty in the right half of a wide character."""
+    data: str  # with combining characters; empty in the right half of a wide one
     style: Style
 
 
@@ -103,15 +96,11 @@ BLANK: Final = Cell(" ", PLAIN)
 
 
 def with_link(style: Style, link: str) -> Style:
-    """Return `style` with the hyperlink `link`."""
     return style if style.link == link else Style(*style[:4], link)
 
 
 def restyle(style: Style, parameters: str) -> Style:
-    """Return the style after an SGR sequence with `parameters`, such as `1;38:5:9`.
-
-    `style` is the style before the sequence. The hyperlink stays the same.
-    """
+    """Return the style after an SGR sequence with `parameters`, such as `1;38:5:9`."""
     # Cache only short strings, and no hyperlinks, to limit the memory of the cache.
     known = _restyle_known if len(parameters) < 48 else _restyle
     return with_link(known(with_link(style, ""), parameters), style.link)
@@ -176,10 +165,7 @@ def _number(digits: str) -> int:
 
 
 def sgr(style: Style) -> str:
-    """Return the SGR sequence that sets `style`, except its hyperlink.
-
-    The sequence begins with a reset of all attributes.
-    """
+    """Return the SGR sequence that sets `style` without its link; it begins with a reset."""
     return _sgr(style.fg, style.bg, style.line, style.flags)
 
 

@@ -27,10 +27,7 @@ class TextSocket(Protocol):
 
 
 class Channel:
-    """Sends messages on one socket, for tasks that take turns in the order of their requests.
-
-    If the connection is lost, the scope `connection` is cancelled.
-    """
+    """Sends messages on one socket, for tasks that take turns in the order of their requests."""
 
     def __init__(self, socket: TextSocket, connection: trio.CancelScope) -> None:
         self._socket: Final = socket
@@ -44,7 +41,6 @@ class Channel:
             yield self._send
 
     async def send(self, message: ServerMessage) -> None:
-        """Wait for a turn, and send one message."""
         async with self.turn() as send:
             await send(message)
 
@@ -57,10 +53,7 @@ class Channel:
 
 
 class SendingTask:
-    """A task that sends on a channel, and that can be stopped, but never within its turn.
-
-    Cancelling the task while it sends a frame would lose the frame and break the socket.
-    """
+    """A task that sends on a channel, and that can be stopped, but never within its turn."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel: Final = channel
@@ -71,17 +64,20 @@ class SendingTask:
     def stop(self) -> None:
         """End the task: at once, or when its turn is over. Idempotent."""
         self._is_stopped = True
+        # Cancelled while it sends a frame, it would lose the frame and break the socket.
         if not self._has_turn:
             self._scope.cancel()
 
-    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work`, which sends in turns (`turn`), until it ends or `stop` ends it."""
+    async def run(self) -> None:
+        """Send in turns (`turn`) until all is sent, or `stop` is called."""
         with self._scope:
-            await work()
+            await self._send_all()
+
+    async def _send_all(self) -> None:
+        raise NotImplementedError
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Send]:
-        """Wait until this task may send, like `Channel.turn`."""
         async with self._channel.turn() as send:
             if self._is_stopped:
                 # `stop` was called just before the turn came: end here, before the first message.

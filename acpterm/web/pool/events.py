@@ -20,8 +20,8 @@ import trio
 
 from acpterm.acp.pool import PoolTerminal
 from acpterm.acp.user_api import TerminalInfo
+from acpterm.acp.user_streams import EventNotification
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.events import Event
 from acpterm.host.user.connection import UserConnection
 from acpterm.web.pool.channel import Channel, Send, SendingTask
 from acpterm.web.pool.ids import PoolIds
@@ -35,11 +35,7 @@ _KINDS: Final = frozenset({"created", "promoted", "exited", "released"})
 
 
 class EventFeed:
-    """Sends the events of all terminals to one client on `channel`, from tasks in `nursery`.
-
-    `user` is the host's state of this client. `ids` maps the host's ids of terminals to the ids
-    that this client uses for them.
-    """
+    """Sends the events of all terminals to one client on `channel`, from tasks in `nursery`."""
 
     def __init__(
         self, user: UserConnection, ids: PoolIds, channel: Channel, nursery: trio.Nursery
@@ -51,22 +47,19 @@ class EventFeed:
         self._open: Final[dict[str, _OpenTerminal]] = {}
 
     async def run(self) -> None:
-        """Send events until cancelled."""
-        host = self._user.host
-        with host.events.subscribe(lambda event: event.event in _KINDS) as subscription:
+        with self._user.events.subscribe(lambda event: event.event in _KINDS) as subscription:
             for info in self._running():
                 await self._created(info, is_new=False)
             while True:
-                event, dropped = await subscription.next()
-                if dropped:
+                event = await subscription.next()
+                if event.lost:
                     await self._compare()
                 await self._apply(event)
 
     def _running(self) -> list[TerminalInfo]:
-        host = self._user.host
         return [
-            host.terminal_info(entry)
-            for entry in host.registry
+            self._user.info(entry)
+            for entry in self._user.registry
             if entry.terminal.exit is None and entry.released_at is None
         ]
 
@@ -79,7 +72,7 @@ class EventFeed:
             await self._created(info)
             await self._promoted(info)
 
-    async def _apply(self, event: Event) -> None:
+    async def _apply(self, event: EventNotification) -> None:
         info = event.terminal
         if info is None:
             return
@@ -94,7 +87,7 @@ class EventFeed:
         if info.terminal_id in self._open:
             return
         terminal = self._ids.describe(info)
-        entry = self._user.host.registry.get(info.terminal_id)
+        entry = self._user.registry.get(info.terminal_id)
         position = 0 if is_new else info.position
         opened = _OpenTerminal(self._user, terminal, entry, position, self._channel)
         self._open[info.terminal_id] = opened
@@ -121,13 +114,8 @@ class EventFeed:
         self._ids.forget(terminal_id)
 
 
-class _OpenTerminal:
-    """A terminal in the state *open*: the client was sent `created`, but not yet `closed`.
-
-    Sends the output after `position` to the client, on `channel`. `user` is the host's state of
-    this client. `terminal` describes the terminal; each event contains this description. `entry` is
-    None if the host has forgotten the terminal: then no output is sent.
-    """
+class _OpenTerminal(SendingTask):
+    """A terminal in the state *open*: the client was sent `created`, but not yet `closed`."""
 
     def __init__(
         self,
@@ -137,27 +125,19 @@ class _OpenTerminal:
         position: int,
         channel: Channel,
     ) -> None:
+        super().__init__(channel)
         self.terminal = terminal
         self._clipboard: Final = user.settings.clipboard
         self._entry: Final = entry
         self._position = position
         self._text = OutputText(clipboard=self._clipboard)
-        self._task: Final = SendingTask(channel)
-
-    def stop(self) -> None:
-        """Send no more output after the part that is being sent. Idempotent."""
-        self._task.stop()
-
-    async def run(self) -> None:
-        """Send output until `stop` is called."""
-        await self._task.run(self._send_all)
 
     async def _send_all(self) -> None:
         if self._entry is None:
             return
         # What follows the last part before the exit is sent with `closed`.
         while await self._entry.terminal.wait_output(self._position) is None:
-            async with self._task.turn() as send:
+            async with self.turn() as send:
                 await self.send_output(send)
             await trio.sleep(INTERVAL_S)
 

@@ -11,11 +11,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from acpterm.acp.agent_api import Cells
+from acpterm.acp.base import Wire
+from acpterm.acp.lenient import decode
+from acpterm.acp.pool import NAME, PoolTerminal, pool_terminal
+from acpterm.acp.user_api import UserCreateRequest
 from acpterm.host.host import Host
+from acpterm.host.user import launch_methods
+from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.web.access import AccessStore
 from acpterm.web.login_websocket import accept, ending_with_login
-from acpterm.web.pool.spawn import spawn
 from acpterm.web.pool.websocket import serve_pool
 from acpterm.web.request_body import BodyError, read_body
 from acpterm.web.websocket_stream import GOING_AWAY, close
@@ -25,8 +31,6 @@ _BODY_MAX: Final = 4 * 1024 * 1024
 
 
 class PoolHandlers:
-    """The handlers of `/ws` and `/pty/spawn`."""
-
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
         self._access: Final = access
@@ -71,3 +75,28 @@ class _Frames:
             await self._websocket.send_text(text)
         except (WebSocketDisconnect, RuntimeError) as error:
             raise trio.BrokenResourceError from error
+
+
+class SpawnRequest(Wire):
+    """The body of a request: what to run, where, and the terminal's size; all are optional."""
+
+    command: list[str] | None = None
+    cwd: str | None = None
+    cols: Cells | None = None
+    rows: Cells | None = None
+
+
+async def spawn(user: UserConnection, body: bytes) -> PoolTerminal:
+    """Create the terminal that the body of a request describes, for the client of `user`."""
+    request = decode(body.strip() or b"{}", SpawnRequest, "the request")
+    shell = user.context.env.get("SHELL") or "/bin/sh"
+    program, *args = request.command or [shell]
+    params = UserCreateRequest(
+        command=program,
+        args=args,
+        cwd=request.cwd,
+        name=NAME,
+        cols=request.cols,
+        rows=request.rows,
+    )
+    return pool_terminal(await launch_methods.create(user, params))

@@ -27,10 +27,7 @@ class PoolIds:
         self._terminals: dict[str, str] = {}
 
     def describe(self, info: TerminalInfo) -> PoolTerminal:
-        """Return a terminal as the pool describes it, with its id on this socket.
-
-        If the terminal has no id on this socket yet, assign one.
-        """
+        """Return a terminal as the pool describes it, with its id on this socket."""
         found = pool_terminal(info)
         identifier = self._ids.get(info.terminal_id)
         if identifier is None:
@@ -40,19 +37,13 @@ class PoolIds:
         return msgspec.structs.replace(found, id=identifier)
 
     def forget(self, terminal_id: str) -> None:
-        """Release a terminal's id on the socket, so that another terminal can get this id.
-
-        The terminal has ended; `terminal_id` is its id on the host. Idempotent.
-        """
+        """Release a terminal's id on the socket, so that another terminal can get this id."""
         identifier = self._ids.pop(terminal_id, None)
         if identifier is not None:
             del self._terminals[identifier]
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the terminal with this id on the socket, or else with this id or name on the host.
-
-        Return None if there is none.
-        """
+        """Return the terminal with this id on the socket, or else this id or name on the host."""
         if identifier in self._terminals:
             return self._registry.get(self._terminals[identifier])
         return self._registry.get(identifier) or names.named(self._registry, identifier)

@@ -84,10 +84,7 @@ class ExitMessage(Struct, tag_field="type", tag="pty:exit"):
 
 
 class ErrorMessage(Struct, tag_field="type", tag="pty:error"):
-    """`pty:error`: what was wrong with a message of the client.
-
-    `id` is that of the message; empty if the message has no id, or one that is too long.
-    """
+    """`pty:error`: what was wrong with a message of the client."""
 
     id: str
     error: str
@@ -109,16 +106,11 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def encode(message: ServerMessage) -> str:
-    """Return a message as the text of one frame."""
     return _encoder.encode(message).decode()
 
 
 class InvalidMessageError(Exception):
-    """A frame is not a valid message, or what the message requests is not possible.
-
-    The text of the error says why. `id` is the id in the message; empty if the message has no id,
-    or one that is too long.
-    """
+    """A frame is not a valid message, or what the message requests is not possible."""
 
     def __init__(self, identifier: str, error: str) -> None:
         super().__init__(error)

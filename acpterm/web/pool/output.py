@@ -22,9 +22,9 @@ import trio
 from acpterm.acp.pool import HISTORY_BYTES
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.terminal_info import exit_code
-from acpterm.host.terminal_ops import current_screen
 from acpterm.host.user.attach import BEHIND_BYTES, CHUNK_BYTES, POLL_INTERVAL_S
 from acpterm.host.user.connection import UserConnection
+from acpterm.host.verbs import current_screen
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal.terminal import Terminal
 from acpterm.terminal.text.slices import resync
@@ -37,29 +37,19 @@ _RESET: Final = "\x1bc"
 
 
 class OutputText:
-    """Turns consecutive output into text, without a program's queries (`vt.queries`).
-
-    A browser's terminal would answer the queries too, and type its answers. `clipboard` is true if
-    programs may write to the clipboard. An incomplete character or query is held until the rest of
-    it arrives.
-    """
+    """Turns consecutive output into text, without a program's queries (`vt.queries`)."""
 
     def __init__(self, *, clipboard: bool) -> None:
+        # A browser's terminal would answer the queries too, and type its answers.
         self._queries: Final = QueryFilter(clipboard=clipboard)
         self._decoder: Final = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> str:
-        """Return the text of the next bytes."""
         return self._decoder.decode(self._queries.feed(data))
 
 
 def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, int]:
-    """Return the last bytes of the output, and the position at which the output ends.
-
-    At most `limit` bytes are returned, and no bytes before the position `since`. If output after
-    `since` is left out, the bytes begin with a whole line, or at least not within an escape
-    sequence.
-    """
+    """Return the last bytes of the output, and the position at which the output ends."""
     ring = terminal.ring
     end = ring.end
     begin = max(since, ring.start, end - limit)
@@ -75,63 +65,42 @@ def last_output(terminal: Terminal, limit: int, since: int = 0) -> tuple[bytes, 
 
 
 async def history(user: UserConnection, terminal: Terminal) -> tuple[bytes, int]:
-    """Return the bytes that show a terminal to a client that attaches, and a position.
-
-    The bytes show the output up to that position. What they are depends on the terminal:
-
-    - If there is no emulator, or if the screen is too large for a snapshot: the end of the output,
-      at most `HISTORY_BYTES`.
-    - If a full-screen program runs: a snapshot of the main and the alternate screen, since output
-      would not show both completely.
-    - Otherwise: the end of the output. If earlier output is left out, sequences follow that set the
-      terminal's current modes. Both together are at most `HISTORY_BYTES`.
-
-    `user` is the state of the client's connection.
-    """
+    """Return the bytes that show a terminal to a client that attaches, and a position."""
     try:
         screen, position = await current_screen(user.sender, terminal)
     except RpcError:  # there is no emulator, or the screen is too large for a snapshot
         return last_output(terminal, HISTORY_BYTES)
+    # Output would not show both screens of a full-screen program completely.
     if screen.is_alternate:
         return snapshot(screen) + screen.held, position
     data, end = last_output(terminal, HISTORY_BYTES)
     if end == position > len(data):
+        # The output that has set the modes may be left out.
         modes = "".join(mode_sequences(screen)).encode()
         data, end = last_output(terminal, HISTORY_BYTES - len(modes))
         data = data.removesuffix(screen.held) + modes + screen.held
     return data, end
 
 
-class Attachment:
-    """Sends a terminal's history and output, on `channel`, to a client that has attached to it.
-
-    `identifier` is the terminal's id on the client's socket, and `user` is the client's state.
-    """
+class Attachment(SendingTask):
+    """Sends a terminal's history and output, on `channel`, to a client that has attached to it."""
 
     def __init__(
         self, user: UserConnection, entry: TerminalEntry, identifier: str, channel: Channel
     ) -> None:
+        super().__init__(channel)
         self._user: Final = user
         self._terminal: Final = entry.terminal
         self._id: Final = identifier
-        self._task: Final = SendingTask(channel)
         # The end of the output that the client was sent; -1 before it was sent the history.
         self._position = -1
         self._text = OutputText(clipboard=user.settings.clipboard)
-
-    def stop(self) -> None:
-        """Send no more messages after the one that is being sent. Idempotent."""
-        self._task.stop()
-
-    async def run(self) -> None:
-        """Send history and output until the program has ended, or `stop` is called."""
-        await self._task.run(self._send_all)
 
     async def _send_all(self) -> None:
         terminal = self._terminal
         while True:
             status = await terminal.wait_output(self._position)
-            async with self._task.turn() as send:
+            async with self.turn() as send:
                 if status is not None and self._position == terminal.ring.end:
                     code = exit_code(status, signal_code=True) or 0
                     await send(ExitMessage(self._id, code))

@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from acpterm.host import terminal_ops
+from acpterm.host import verbs
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import RpcError
@@ -45,18 +45,15 @@ async def serve_pool(socket: TextSocket, user: UserConnection) -> None:
 
 
 class _PoolSocket:
-    """One client's socket. Its tasks run in `nursery`, which is cancelled if the client is lost."""
-
     def __init__(self, socket: TextSocket, user: UserConnection, nursery: trio.Nursery) -> None:
         self._socket: Final = socket
         self._user: Final = user
         self._nursery: Final = nursery
         self._channel: Final = Channel(socket, nursery.cancel_scope)
-        self._ids: Final = PoolIds(user.host.registry)
+        self._ids: Final = PoolIds(user.registry)
         self._attachments: Final[dict[str, Attachment]] = {}
 
     async def run(self) -> None:
-        """Handle the client's messages until it closes the socket."""
         feed = EventFeed(self._user, self._ids, self._channel, self._nursery)
         self._nursery.start_soon(feed.run)
         while True:
@@ -85,8 +82,8 @@ class _PoolSocket:
                 case InputMessage():
                     self._type(entry, message)
                 case ResizeMessage():
-                    windows = self._user.host.windows
-                    terminal_ops.resize(windows, entry, message.cols, message.rows)
+                    windows = self._user.windows
+                    verbs.set_size(windows, entry, message.cols, message.rows)
         except RpcError as error:
             raise InvalidMessageError(message.id, error.message) from error
 
@@ -110,7 +107,5 @@ class _PoolSocket:
             raise InvalidMessageError(
                 message.id, "This terminal is an agent's: promote it to type into it"
             )
-        data = message.data.encode()
-        self._user.host.trail.input(entry, "user", data)
         # The input is queued. The next message must not wait until the program has read it.
-        terminal_ops.write(entry.terminal, data).close()
+        verbs.type_in(self._user, entry, message.data.encode()).close()

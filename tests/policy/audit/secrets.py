@@ -170,6 +170,8 @@ TOKENS = [
     ("sl" + ".u.", fake(140)),
     (":AP" + "A91b", fake(134)),
     ("ti" + "d=", f"{_hex(32)};exp=17;sku=free;8kp=1:{_hex(64)}"),
+    ("", f"{fake(76)}AZ" + f"DO{fake(4)}"),
+    ("AZURE_DEVOPS_EXT_PAT=", fake(52, string.ascii_lowercase + "234567")),
     ("", "MTIz" * 6 + f".{fake(6)}.{fake(38)}"),
     *(
         (
@@ -272,6 +274,8 @@ LINES = [
 _Q = "correct" + "horse"  # a password of letters only
 _P = "Tr0ub4dor" + "&3"
 _BASIC = "aHVudGVyMmh1" + "bnRlcjI="
+
+_B = fake(52, string.ascii_lowercase + "234567")  # an older token of Azure DevOps
 
 # Texts, and the secret in each.
 FORMS = [
@@ -448,6 +452,11 @@ FORMS = [
     (f"TOKEN%3D{_K}", _K),
     (f"password%3A%20{_S}", _S),
     (f"Bearer%20{_K}", _K),
+    (f"tool --pat {_B}", _B),
+    (f"tool --pat={_B}", _B),
+    (f"pat: {_B}\n", _B),
+    (f'{{"pat": "{_B}"}}', _B),
+    (f"curl -u :{_B} https://dev.azure.com/o", _B),
 ]
 
 # A program, its arguments, and the arguments as they are recorded.
@@ -468,6 +477,7 @@ ARGS = [
     ("docker", ["run", "-p", "80:80", "r"], ["run", "-p", "80:80", "r"]),
     ("openssl", ["rsa", "-passin", f"pass:{_S}"], ["rsa", "-passin", "pass:[redacted]"]),
     ("curl", ["-H", f"Authorization: Bearer {_K}"], ["-H", "Authorization: Bearer [redacted]"]),
+    ("tool", ["--pat", _B, "--path", _B], ["--pat", "[redacted]", "--path", _B]),
     ("tool", ["--token", "$TOKEN"], ["--token", "$TOKEN"]),
     ("tool", ["--password", "--verbose", "x"], ["--password", "--verbose", "x"]),
     ("tool", ["--no-password", "x"], ["--no-password", "x"]),
@@ -710,6 +720,7 @@ HARMLESS = [
     "API-DOCUMENTATIONOFTHEWHOLESERVICE patterns.of.names re_compiled1_patterns",
     '{"name": "x", "key": "' + _hex(32) + '"}',
     "the api key is required; the token is valid; password for me is prompted",
+    f"cat {_B}.txt; ls path {_B} pat --path {_B}",
     "cd /src;PWD=/src; docker secret create name file; mc alias list",
 ]
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.runtime.redaction import REDACTED, may_have_secret, redact, redact_args
-from acpterm.runtime.redaction.log_events import redact_event
-from acpterm.runtime.redaction.tokens import _LITERALS
+from acpterm.runtime.redaction import REDACTED, redact, redact_args, redact_event
+from acpterm.runtime.secret_patterns import PATTERNS
 from tests.policy.audit.secrets import ARGS, FORMS, HARMLESS, LINES, ORDINARY, TOKENS, fake, wrapped
 from tests.support.cases import each_case
 
@@ -25,7 +24,6 @@ def test_tables_are_long_enough():
 @each_case(("prefix", "secret"), TOKENS)
 def test_token_is_redacted_and_its_prefix_is_kept(prefix, secret):
     text = f"run {prefix}{secret}"
-    assert may_have_secret(text)
     assert redact(text).startswith(f"run {prefix}{REDACTED}")
     assert secret[:24] not in redact(text)
 
@@ -40,14 +38,12 @@ def test_token_is_redacted_inside_other_text(text, secret):
 
 @each_case(("text", "secret", "expected"), LINES)
 def test_value_of_a_secret_is_redacted_and_the_rest_is_kept(text, secret, expected):
-    assert may_have_secret(text)
     assert secret not in redact(text)
     assert expected in redact(text)
 
 
 @each_case(("text", "secret"), FORMS)
 def test_secret_in_a_less_common_form_is_redacted(text, secret):
-    assert may_have_secret(text)
     assert secret not in redact(text)
 
 
@@ -79,8 +75,14 @@ def test_private_key_is_redacted_to_its_end():
     assert redact(text) == f"echo '{begin}{REDACTED}{end}' > key; ls"
 
 
+# The literals by which patterns are found, in their own case where the pattern begins with them.
+LITERALS = [
+    pattern.before[: len(hint)] if pattern.before.lower().startswith(hint) else hint
+    for pattern in PATTERNS
+    for hint in pattern.hints
+]
 WORDS = [
-    *_LITERALS,
+    *LITERALS,
     *("--password", "--token", "PASSWORD=", "TOKEN=", "Authorization: Bearer ", "Cookie: ", "'"),
     *('"', "\\", '\\"', "://", "@", ":", "=", " ", "-p", "-u", "mysql ", "curl ", "login ", "|"),
     *("sudo -S", "echo ", "<<< ", "set ", "$(", "`", "\n", "\0", "\x1b[", "é", "\udcff", "eyJ."),
@@ -91,11 +93,10 @@ TEXT = st.lists(st.sampled_from(WORDS) | st.text(max_size=20), max_size=30).map(
 
 @pytest.mark.long
 @given(TEXT)
-def test_redaction_never_fails_and_the_fast_check_misses_nothing(text):
+def test_redaction_never_fails(text):
     redacted = redact(text)
     if redacted != text:
         assert REDACTED in redacted
-        assert may_have_secret(text)
 
 
 @given(st.lists(TEXT, max_size=8), TEXT)
@@ -178,8 +179,21 @@ def seconds_for(text):
 @pytest.mark.long
 @pytest.mark.timeout(240)
 def test_redaction_takes_linear_time_for_any_repeated_text():
-    redact("".join(_LITERALS))  # compile the patterns
+    redact("".join(LITERALS))  # compile the patterns
     assert [piece for piece in ADVERSARIAL if is_slow(adversarial_text(piece))] == []
+
+
+@each_case(
+    "text",
+    [
+        *(char * 1_000_000 for char in "aAM1 -=/:@'\\\n"),
+        *(name + " " * 200_000 for name in ("", "password", "password=", "mysql -p", "pat")),
+        *(name + "a" * 1_000_000 for name in ("password=", "AZDO", "eyJ", "://", "Bearer ")),
+    ],
+)
+def test_long_text_is_redacted_within_a_second(text):
+    redact("".join(LITERALS))  # compile the patterns
+    assert min(seconds_for(text) for _ in range(3)) < 1
 
 
 @pytest.mark.long

@@ -38,14 +38,14 @@ from acpterm.acp.user_streams import (
     AttachResponse,
     WindowRequest,
 )
-from acpterm.client.daemon import DaemonError
-from acpterm.client.endpoint import Response
-from acpterm.client.errors import LostError
 from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.tty import Printer, Tty, tab_stops
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import queue_notice, title
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
+from acpterm.link.errors import LostError
+from acpterm.link.session import Response
 from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
 from acpterm.terminal.vt.paint import LEAVE

@@ -27,13 +27,13 @@ import trio
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import ExitInfo, TerminalInfo, UserSignalRequest
 from acpterm.acp.user_streams import FollowedNotification, FollowRequest, FollowResponse
-from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import queue_notice
 from acpterm.client.user.output.blocking_stdout import named
 from acpterm.client.user.output.show import missing
 from acpterm.client.user.output.trio_stdout import note, put, while_stdout_is_read
 from acpterm.jsonrpc import RpcError
+from acpterm.link.errors import LostError
 from acpterm.runtime.shutdown_signals import shutdown_event
 from acpterm.runtime.stdio import StdioStream, write_all
 from acpterm.runtime.threads import run_blocking

@@ -9,16 +9,6 @@ import trio
 
 from acpterm import __version__
 from acpterm.acp.user_api import StatusResponse
-from acpterm.client.daemon import (
-    PATH_BYTES_MAX,
-    DaemonError,
-    NotRunningError,
-    SocketPathError,
-    log_file,
-    read_lock,
-)
-from acpterm.client.daemon_process import is_in_a_terminal
-from acpterm.client.errors import root_error
 from acpterm.client.user.client import open_user_client
 from acpterm.client.user.doctor.check import CheckResult, missing, ok, problem
 from acpterm.client.user.format import duration, summary_line
@@ -33,6 +23,16 @@ from acpterm.config import (
     valid_places,
 )
 from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import (
+    PATH_BYTES_MAX,
+    DaemonError,
+    NotRunningError,
+    SocketPathError,
+    log_file,
+    read_lock,
+)
+from acpterm.link.daemon_process import is_in_a_terminal
+from acpterm.link.errors import root_error
 from acpterm.pty import processes
 
 # Maximum length of the log that is read. The daemon rotates its log at 1 MiB.

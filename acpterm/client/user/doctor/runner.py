@@ -9,10 +9,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from acpterm.client.errors import root_error
 from acpterm.client.user.doctor import limits, paths, probes, programs, system
 from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
+from acpterm.link.errors import root_error
 from acpterm.providers.provider import NAMES
 
 # Timeout of a check in seconds. Longer than `programs.TIMEOUT_S`, so that a check that runs a

@@ -14,9 +14,9 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.acp.user_streams import ExportedNotification, ExportRequest
 from acpterm.client import asciicast
 from acpterm.client.asciicast import Report
-from acpterm.client.errors import LostError
 from acpterm.client.user.client import UserClient
-from acpterm.client.user.requests import unknown_outcome
+from acpterm.link.errors import LostError
+from acpterm.link.unanswered import unknown_outcome
 from acpterm.runtime.threads import run_blocking
 
 _decoder: Final = msgspec.json.Decoder(ExportedNotification)

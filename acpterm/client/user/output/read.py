@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.acp.user_streams import FollowedNotification, FollowRequest
-from acpterm.client.errors import LostError
 from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.link.errors import LostError
 
 _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 

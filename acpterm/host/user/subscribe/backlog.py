@@ -31,12 +31,7 @@ MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
 
 
 class UpdateBacklog:
-    """The updates of tool calls that were not yet sent to one subscriber.
-
-    `calls` are the session's tool calls. Once more than `bytes_max` bytes are queued, the updates
-    of each tool call are merged into one update, whose values are read from `calls`. A backlog
-    without updates is false as a condition.
-    """
+    """The updates not sent yet; false if there are none. Merged above `bytes_max`."""
 
     def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:
         self._calls = calls
@@ -49,10 +44,6 @@ class UpdateBacklog:
         return bool(self._queue or self._behind)
 
     def add(self, call: str, fields: Mapping[str, Raw]) -> None:
-        """Queue an update of the tool call with the id `call`.
-
-        `fields` are the update's members.
-        """
         changed = {name: fields[name] for name in MEMBER_NAMES if name in fields}
         if not self._behind:
             size = _size(changed)
@@ -69,18 +60,11 @@ class UpdateBacklog:
         self._merge(call, changed)
 
     def add_all(self, call: str) -> None:
-        """Queue all members of the tool call with the id `call`.
-
-        Their values are read when the call is sent. Use this for the tool calls that began before
-        the subscription, and only before the first `add`, so that the order is kept.
-        """
+        """Queue all members of a call from before the subscription; only before the first `add`."""
         self._merge(call, dict.fromkeys(MEMBER_NAMES))
 
     def pop(self) -> tuple[str, dict[str, Raw]] | None:
-        """Remove and return the next update: the tool call's id, and the members to send.
-
-        Return None if the backlog is empty.
-        """
+        """Remove and return the next update: the call's id and the members to send; or None."""
         if self._queue:
             call, fields = self._queue.popleft()
             self._size -= _size(fields)
@@ -105,10 +89,8 @@ class UpdateBacklog:
 
 
 def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
-    """Return the current members of a tool call: those in `names`, or all if `names` is None.
-
-    If `content` was too large to be retained, it is replaced by a list of the call's terminals.
-    """
+    """Return the current members of a tool call, or those in `names`."""
+    # If `content` was too large to be retained, it is replaced by a list of the call's terminals.
     known: dict[str, Raw] = {
         name: call.fields[name]
         for name in MEMBER_NAMES

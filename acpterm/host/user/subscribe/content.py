@@ -101,10 +101,7 @@ class _Holder(Wire):
 
 
 def sanitize(call: str, fields: dict[str, Raw]) -> ToolCallUpdate:
-    """Return an update of the tool call with the id `call`, without its invalid parts.
-
-    `fields` are the update's members as raw JSON. The result is valid by ACP v1 ("Tool Calls").
-    """
+    """Return an update of a tool call without its invalid parts: valid by ACP v1 ("Tool Calls")."""
     members = {**fields, "sessionUpdate": "tool_call_update", "toolCallId": call}
     update = decode(msgspec.json.encode(members), ToolCallUpdate)
     if update.content:
@@ -136,11 +133,7 @@ def _read_block(raw: Raw) -> Block | None:
 
 
 def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any]:
-    """Convert content items to ACP v2; drop what v2 does not allow.
-
-    `items` were returned by `sanitize`. `cwd` is the directory for relative paths; if it is None,
-    diffs with a relative path are dropped.
-    """
+    """Convert sanitized content to ACP v2; drop what v2 does not allow."""
     return [new for item in items if (new := _item_in_v2(item, cwd)) is not None]
 
 
@@ -174,11 +167,7 @@ def _diff_in_v2(diff: Diff, cwd: str | None) -> dict[str, Any] | None:
 def locations_in_v2(
     locations: Iterable[ToolCallLocation], cwd: str | None
 ) -> list[ToolCallLocation]:
-    """Return the locations of a tool call, with their paths made absolute.
-
-    `cwd` is the directory for relative paths; if it is None, locations with a relative path are
-    dropped.
-    """
+    """Return the locations with absolute paths; without `cwd`, drop those with relative paths."""
     return [
         ToolCallLocation(path=path, line=location.line, meta=location.meta)
         for location in locations
@@ -193,10 +182,7 @@ def _absolute(path: str, cwd: str | None) -> str | None:
 
 
 def _conform_to_v2(block: Block) -> bool:
-    """Remove from a content block the values that ACP v2 does not allow.
-
-    Return whether the block is then valid in v2. If not, the caller has to drop the block.
-    """
+    """Remove from a block what ACP v2 does not allow; return whether the rest is valid."""
     if annotations := block.annotations:
         if annotations.priority is not None and not 0 <= annotations.priority <= 1:
             annotations.priority = None
@@ -223,12 +209,9 @@ def _is_time(value: str) -> bool:
 
 
 def git_patch(path: str, old: str | None, new: str) -> str | None:
-    """Return a patch in git's format that turns `old` into `new`; `old` is None for a new file.
-
-    The patch has one hunk, from the first changed line to the last. Unchanged lines in between are
-    not searched for: that can take very long, and this runs on the event loop. Returns None if the
-    text is unchanged, or if git would have to quote `path`.
-    """
+    """Return a git patch from `old` (None: a new file) to `new`; None if there is none."""
+    # One hunk, from the first changed line to the last. A search for unchanged lines in between can
+    # take very long, and this runs on the event loop.
     if not path.isprintable() or set(path) & set('"\\') or old == new:
         return None
     name = path.lstrip("/")
@@ -263,7 +246,6 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _common_lines(one: list[str], two: list[str]) -> int:
-    """Return how many lines at the beginning of both lists are equal."""
     for number, (left, right) in enumerate(zip(one, two, strict=False)):
         if left != right:
             return number

@@ -11,12 +11,19 @@
 An encoder returns the `update` values of `session/update` notifications, in the order in which they
 must be sent. Each is valid by its schema, whatever the agent has sent. An encoder serves only one
 subscriber: `V1MetaEncoder` holds back the incomplete character at the end of a terminal's output.
+
+- `call`: an update of a tool call. `infos` are the terminals that it is the first to show; with
+  `needs_whole_call`, it must then have all members of the call.
+- `output`: output of a terminal, `call` being the first tool call that showed it. `lost` bytes are
+  missing before it; with `replace`, it replaces all earlier output.
+- `ended`: how a terminal's program ended; None if it is running again.
+- `forget`: the last update of a terminal was sent.
 """
 
 import base64
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from msgspec import Raw, UnsetType
 
@@ -40,45 +47,6 @@ _NAMES: Final = {
 _DEFAULT_TITLE: Final = "tool call"
 
 
-class UpdateEncoder(Protocol):
-    """Encodes the updates of tool calls and terminals for one subscriber.
-
-    The methods return the messages to be sent, in order; there may be none.
-    """
-
-    @property
-    def needs_whole_call(self) -> bool:
-        """Whether an update that shows a new terminal must have all members of its tool call."""
-
-    def call(
-        self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
-    ) -> list[Update]:
-        """Encode an update of the tool call with the id `call`.
-
-        `fields` are the update's members. `infos` describe the terminals that this update is the
-        first to show. `first`: whether this is the first update of the call for this subscriber.
-        """
-
-    def output(
-        self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
-    ) -> list[Update]:
-        """Encode output of the terminal with the id `terminal`.
-
-        `call` is the first tool call that showed the terminal. `lost` is the number of missing
-        bytes just before `data`. If `replace`, `data` replaces all earlier output.
-        """
-
-    def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode `end`, which says how a terminal's program ended.
-
-        If `end` is None, encode that the program is running again. `call` is the first tool call
-        that showed the terminal.
-        """
-
-    def forget(self, terminal: str) -> None:
-        """Drop the encoder's state of a terminal. Called after the terminal's last update."""
-
-
 class V1MetaEncoder:
     """Encodes updates for ACP v1, with terminals in `_meta`."""
 
@@ -90,7 +58,6 @@ class V1MetaEncoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of a tool call as ACP v1 messages: see `UpdateEncoder.call`."""
         members = _members_of(sanitize(call, fields))
         if meta := members.pop("_meta", None):
             meta = {name: value for name, value in meta.items() if name not in META_KEYS}
@@ -115,20 +82,15 @@ class V1MetaEncoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of a terminal as text to append: see `UpdateEncoder.output`."""
         metas = self._terminal(terminal).output(data, lost=lost, replace=replace)
         return [_update(call, {}, {"_meta": meta}) for meta in metas]
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended: see `UpdateEncoder.ended`.
-
-        Return nothing for a program that is running again: the keys in `_meta` cannot express this.
-        """
+        # The keys in `_meta` cannot express that a program is running again.
         metas = () if end is None else self._terminal(terminal).ended(end)
         return [_update(call, {}, {"_meta": meta}) for meta in metas]
 
     def forget(self, terminal: str) -> None:
-        """Drop the terminal's incomplete character, if any: see `UpdateEncoder.forget`."""
         self._terminals.pop(terminal, None)
 
     def _terminal(self, terminal: str) -> MetaEncoder:
@@ -139,11 +101,7 @@ class V1MetaEncoder:
 
 
 class V2Encoder:
-    """Encodes updates for ACP v2.
-
-    `cwd` is the session's directory, by which relative paths are made absolute. If `cwd` is None,
-    the directory is unknown, and diffs and locations with a relative path are dropped.
-    """
+    """Encodes updates for ACP v2; `cwd` makes relative paths absolute."""
 
     needs_whole_call: Final = False
 
@@ -153,7 +111,6 @@ class V2Encoder:
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
     ) -> list[Update]:
-        """Encode an update of a tool call as ACP v2 messages: see `UpdateEncoder.call`."""
         updates = [_terminal(info) for info in infos]
         clean_fields = sanitize(call, fields)
         members = _members_of(clean_fields)
@@ -174,7 +131,6 @@ class V2Encoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        """Encode output of a terminal, as bytes in base64: see `UpdateEncoder.output`."""
         del call
         encoded = base64.b64encode(data).decode()
         if lost or replace:
@@ -186,7 +142,6 @@ class V2Encoder:
         return [{"sessionUpdate": kind, "terminalId": terminal, "data": encoded}]
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        """Encode how a terminal's program ended: see `UpdateEncoder.ended`."""
         del call
         status = None
         if end is not None:
@@ -197,8 +152,10 @@ class V2Encoder:
                 del status["exitCode"]
         return [{"sessionUpdate": "terminal_update", "terminalId": terminal, "exitStatus": status}]
 
-    def forget(self, terminal: str) -> None:
-        """Do nothing: this encoder has no state of terminals."""
+    def forget(self, terminal: str) -> None: ...
+
+
+UpdateEncoder: TypeAlias = V1MetaEncoder | V2Encoder
 
 
 def _members_of(update: ToolCallUpdate) -> dict[str, Any]:

@@ -3,57 +3,25 @@
 - `LocalSource`: a terminal of this host.
 - `AgentSource`: a terminal that the agent runs itself and describes in session updates.
 - `Tombstone`: what is left of a forgotten terminal of either kind.
+
+A source is read by position. `generation` is how many times all of the output was replaced;
+positions begin at 0 each time. `is_over`: there will be no more output, and no change of `end`.
+`survives_session`: the terminal may run on after the agent's connection has closed. `is_retained`:
+the host still retains the terminal, and not only this source refers to it.
 """
 
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from acpterm.acp.terminal_updates import Info, ProgramExit
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.sessions.agent_terminals import AgentTerminal
-from acpterm.host.sessions.observed import ObservedSession
+from acpterm.host.sessions.session import Session
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.terminal.private_ring import Slice
 
 
-class Source(Protocol):
-    """A terminal as a subscriber reads it: its output by position, and how its program ended."""
-
-    @property
-    def info(self) -> Info:
-        """The terminal's id, directory and command."""
-
-    @property
-    def generation(self) -> int:
-        """How many times all of the output was replaced; positions begin at 0 each time."""
-
-    @property
-    def length(self) -> int:
-        """The position just past the current output."""
-
-    @property
-    def end(self) -> ProgramExit | None:
-        """How the terminal's program ended; None while the program runs."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there will be no more output, and no change of `end`."""
-
-    @property
-    def survives_session(self) -> bool:
-        """Whether the terminal may continue to run after the agent's connection has closed."""
-
-    @property
-    def is_retained(self) -> bool:
-        """Whether the host still retains the terminal; if not, only this source refers to it."""
-
-    def read(self, since: int, max_bytes: int) -> Slice:
-        """Return output from `since` on, at most `max_bytes` bytes; see `PrivateRing.read`."""
-
-
 class LocalSource:
-    """A source that reads a terminal of this host."""
-
     generation: Final = 0
 
     def __init__(self, entry: TerminalEntry, registry: TerminalRegistry) -> None:
@@ -62,10 +30,6 @@ class LocalSource:
 
     @property
     def info(self) -> Info:
-        """The terminal's id, directory and command.
-
-        A directory or command that is not valid UTF-8 is replaced by None.
-        """
         command, cwd = self.entry.command, self.entry.cwd
         return Info(
             self.entry.id,
@@ -75,38 +39,30 @@ class LocalSource:
 
     @property
     def length(self) -> int:
-        """The position just past the current output."""
         return self.entry.terminal.ring.end
 
     @property
     def end(self) -> ProgramExit | None:
-        """How the terminal's program ended; None while the program runs."""
         status = self.entry.terminal.exit
         return None if status is None else ProgramExit(status.code, status.signal)
 
     @property
     def is_over(self) -> bool:
-        """Whether all processes of the terminal have ended. Then there is no more output."""
         return self.entry.terminal.is_closed
 
     @property
     def survives_session(self) -> bool:
-        """Whether the user owns the terminal, which then outlives the agent's connection."""
         return self.entry.is_users
 
     @property
     def is_retained(self) -> bool:
-        """Whether the registry still has the terminal."""
         return self._registry.get(self.entry.id) is self.entry
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return retained output from `since` on: see `Source.read`."""
         return self.entry.terminal.ring.read(since, max_bytes)
 
 
 class AgentSource:
-    """A source that reads a terminal which the agent runs itself and describes in its updates."""
-
     is_over: Final = False
     survives_session: Final = True
 
@@ -115,62 +71,53 @@ class AgentSource:
 
     @property
     def info(self) -> Info:
-        """The terminal's id, directory and command, as far as the agent has described them."""
         return Info(self.terminal.id, self.terminal.cwd, self.terminal.command)
 
     @property
     def generation(self) -> int:
-        """How many times the agent has replaced all of the output."""
         return self.terminal.generation
 
     @property
     def length(self) -> int:
-        """The position just past the current output."""
         return self.terminal.ring.end
 
     @property
     def end(self) -> ProgramExit | None:
-        """How the terminal's program ended; None while the program runs."""
         return self.terminal.end
 
     @property
     def is_retained(self) -> bool:
-        """Whether the agent's session still retains the terminal."""
         return not self.terminal.forgotten
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return retained output from `since` on: see `Source.read`."""
         return self.terminal.ring.read(since, max_bytes)
 
 
 class Tombstone:
-    """Replaces `source`, the source of a terminal that the host no longer retains.
+    """Replaces the source of a terminal that the host no longer retains: has no output."""
 
-    Keeps the length of the output and how the program ended, but no output. `is_retained` is True,
-    so that no other tombstone replaces this one.
-    """
+    # `is_retained` is True, so that no other tombstone replaces this one.
 
     is_over: Final = True
     survives_session: Final = True
     is_retained: Final = True
 
-    def __init__(self, source: Source) -> None:
-        self.info: Final = source.info
-        self.generation: Final = source.generation
-        self.length: Final = source.length
-        self.end: Final = source.end
+    def __init__(self, source: "Source") -> None:
+        self.info: Final[Info] = source.info
+        self.generation: Final[int] = source.generation
+        self.length: Final[int] = source.length
+        self.end: Final[ProgramExit | None] = source.end
 
     def read(self, since: int, max_bytes: int) -> Slice:
-        """Return an empty slice, in which all output from `since` on is lost."""
         del max_bytes
         return Slice(b"", self.length, self.length - since)
 
 
-def source_of(terminal: str, session: ObservedSession, registry: TerminalRegistry) -> Source | None:
-    """Return a source for a terminal of `session`; None if the session has no such terminal.
+Source: TypeAlias = LocalSource | AgentSource | Tombstone
 
-    `terminal` is the terminal's id.
-    """
+
+def source_of(terminal: str, session: Session, registry: TerminalRegistry) -> Source | None:
+    """Return a source for a terminal of `session`; None if the session has no such terminal."""
     entry = registry.get(terminal)
     if entry is not None:
         return LocalSource(entry, registry) if entry.session is session else None

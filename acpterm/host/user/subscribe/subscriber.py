@@ -23,10 +23,6 @@ call is sent after the output that the call's terminals have printed so far.
 
 The subscription ends when the session is closed and everything is sent. A terminal that the user
 owns keeps running; its output is sent up to the end of the subscription.
-
-Longer than 300 lines because calls and output wait for each other: a terminal's output is sent
-after the first call that shows the terminal, and the status that completes a call is sent after the
-output of the call's terminals.
 """
 
 import math
@@ -38,14 +34,16 @@ from msgspec import Raw
 
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.raw_json import items, members, text
-from acpterm.host.sessions.observed import ObservedSession
+from acpterm.acp.terminal_updates import ProgramExit  # noqa: TC001  the type of an attribute
+from acpterm.host.sessions.session import Session
 from acpterm.host.sessions.tool_calls import CALLS_MAX
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.backlog import BACKLOG_BYTES_MAX, UpdateBacklog, snapshot
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
 from acpterm.host.user.subscribe.sources import LocalSource, Source, Tombstone, source_of
-from acpterm.host.user.subscribe.terminal_cursor import CHUNK_BYTES, TerminalCursor
 
+# Maximum bytes of output in one message.
+CHUNK_BYTES: Final = 32 * 1024
 # How many bytes of one terminal's output are sent at most in one turn; then others get a turn.
 TURN_BYTES_MAX: Final = 512 * 1024
 # The minimum time between two turns of one terminal.
@@ -57,18 +55,63 @@ _FINISHED_MAX: Final = 10_000
 _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
 
 
+class TerminalCursor:
+    """What one subscriber was sent about one terminal: output, and how its program ended."""
+
+    def __init__(self, source: Source) -> None:
+        self.source: Source | None = source
+        """The terminal to read from; None once everything was sent."""
+        self.call: str | None = None
+        """The id of the first tool call sent that shows the terminal; None until one is sent."""
+        self.position = 0
+        self._generation = 0
+        self._end: ProgramExit | None = None
+        self.next_turn = -math.inf
+        self.delivered: Final = trio.lowlevel.ParkingLot()
+        """Unparked when the updates for which the terminal was due have been sent."""
+
+    def begin(self, call: str, source: Source) -> None:
+        """Let `step` return updates: `call`, which shows the terminal, is about to be sent."""
+        self.call, self._generation = call, source.generation
+
+    def replace(self, source: Source) -> None:
+        """Start again at the beginning of another source; its output replaces all that was sent."""
+        self.source, self._generation, self.position = source, -1, 0
+
+    def has_updates(self, source: Source) -> bool:
+        sent = self.position, self._generation, self._end
+        return sent != (source.length, source.generation, source.end)
+
+    def step(self, encoder: UpdateEncoder) -> tuple[Iterable[Update], bool]:
+        """Encode the next chunk, or the end; return also whether more can be sent now."""
+        source, call = self.source, self.call
+        if source is None or call is None:
+            return (), False
+        terminal = source.info.terminal
+        replaced = source.generation != self._generation
+        if replaced:
+            self._generation, self.position = source.generation, 0
+        updates = []
+        part = source.read(self.position, CHUNK_BYTES)
+        self.position = part.position + len(part.data)
+        if part.data or part.lost or replaced:
+            updates += encoder.output(call, terminal, part.data, lost=part.lost, replace=replaced)
+        if self.position < source.length:
+            return updates, True
+        if source.end != self._end:
+            self._end = source.end
+            updates += encoder.ended(call, terminal, source.end)
+        if source.is_over:
+            self.source = None
+            encoder.forget(terminal)
+        return updates, False
+
+
 class Subscriber:
-    """One subscription of a user's client to one session.
-
-    `encoder` encodes the updates in the format that the client has requested. `token`, which the
-    client has chosen, identifies the subscription in each notification. `backlog_bytes_max` is the
-    `bytes_max` of `UpdateBacklog`.
-    """
-
     def __init__(
         self,
         user: UserConnection,
-        session: ObservedSession,
+        session: Session,
         encoder: UpdateEncoder,
         token: str,
         *,
@@ -86,7 +129,6 @@ class Subscriber:
         self._nursery: trio.Nursery | None = None
 
     async def run(self) -> None:
-        """Send updates until the session is closed and everything is sent."""
         async with trio.open_nursery() as self._nursery:
             for call in self._session.tool_calls.in_order():
                 self._add_terminals(call)
@@ -121,7 +163,6 @@ class Subscriber:
         self._changed.unpark_all()
 
     def _add_terminals(self, call: str) -> None:
-        """Add a `TerminalCursor` for each terminal of the tool call `call` that has none yet."""
         known = self._session.tool_calls.get(call)
         for terminal in known.terminals if known else ():
             if terminal in self._cursors:
@@ -132,12 +173,7 @@ class Subscriber:
                 self._remove_surplus()
 
     def _renew(self, terminal: str, cursor: TerminalCursor) -> None:
-        """Schedule that the client gets the new output of a terminal that the agent runs itself.
-
-        `terminal` is the terminal's id, and `cursor` is the terminal's cursor. If the session has
-        forgotten the terminal and added it again, first set `cursor` to the beginning of the new
-        output. Schedule nothing if no tool call that shows the terminal was sent to the client.
-        """
+        """Let the client get the new output of a terminal that the agent runs itself."""
         old = cursor.source
         if old is None or isinstance(old, Tombstone) or not old.is_retained:
             source = source_of(terminal, self._session, self._connection.host.registry)
@@ -148,12 +184,7 @@ class Subscriber:
             self._due[cursor] = None
 
     def _remove_surplus(self) -> None:
-        """Bound the memory of terminals that only this subscriber still refers to.
-
-        If there are too many such terminals, tombstones replace the oldest ones, except those that
-        may still print output. The number of finished terminals whose ids are kept is bounded as
-        well.
-        """
+        """Bound the memory of terminals that only this subscriber refers to."""
         if len(self._cursors) <= _HELD_MAX:
             return
         alone = [c for c in self._cursors.values() if c.source and not c.source.is_retained]
@@ -167,11 +198,7 @@ class Subscriber:
                 del self._cursors[name]
 
     async def _watch(self, cursor: TerminalCursor, source: LocalSource) -> None:
-        """Watch a terminal for updates to send, until `source.is_over`.
-
-        Whenever there are updates, add the terminal's cursor to those that are due; then wait until
-        the task that sends all updates has sent them.
-        """
+        """Make the cursor due whenever there are updates, and wait until they were sent."""
         while not source.is_over:
             if not cursor.has_updates(source):
                 await source.entry.terminal.wait_changed()
@@ -233,11 +260,7 @@ class Subscriber:
             self._notify(self._encoder.call(call, {"status": status}, (), first=False))
 
     def _unshown(self, terminals: Iterable[str]) -> list[tuple[TerminalCursor, Source]]:
-        """Return the terminals that the client does not know yet, each as its cursor and source.
-
-        `terminals` are the ids to choose from. The client knows a terminal once it has been sent
-        a tool call that shows the terminal.
-        """
+        """Return the cursors and sources of terminals that no call sent to the client shows yet."""
         return [
             (cursor, cursor.source)
             for terminal in dict.fromkeys(terminals)
@@ -245,16 +268,11 @@ class Subscriber:
         ]
 
     def _with_updates(self, terminals: Iterable[str]) -> list[TerminalCursor]:
-        """Return the cursors of the terminals that have updates to send.
-
-        `terminals` are the ids to choose from. A terminal is left out if the client has not been
-        sent a tool call that shows the terminal.
-        """
+        """Return the cursors of terminals that a sent call shows, and that have updates to send."""
         found = [cursor for terminal in terminals if (cursor := self._cursors.get(terminal))]
         return [c for c in found if c.call is not None and c.source and c.has_updates(c.source)]
 
     async def _send_turn(self, cursor: TerminalCursor) -> None:
-        """Send the updates of a terminal, with at most `TURN_BYTES_MAX` bytes of output."""
         self._due.pop(cursor, None)
         for _ in range(TURN_BYTES_MAX // CHUNK_BYTES):
             await self._connection.sender.drain()
@@ -267,7 +285,6 @@ class Subscriber:
             cursor.delivered.unpark_all()
 
     async def _send_current_output(self, cursor: TerminalCursor) -> None:
-        """Send all output that a terminal has printed so far, in any number of chunks."""
         source = cursor.source
         if source is not None:
             target = source.length
@@ -277,11 +294,7 @@ class Subscriber:
                     break
 
     def _send_step(self, cursor: TerminalCursor) -> bool:
-        """Send the next chunk of a terminal's output; return whether more output can be sent now.
-
-        If no more output can be sent now and the program has ended, also send how it ended, unless
-        this was sent before.
-        """
+        """Send the next chunk, or the end; return whether more output can be sent now."""
         updates, more = cursor.step(self._encoder)
         self._notify(updates)
         return more
@@ -304,15 +317,11 @@ class Subscriber:
             self._sent = {call: None for call in self._sent if calls.get(call)}
 
     def _next_due(self) -> TerminalCursor | None:
-        """Return the cursor of a terminal whose updates can be sent now; None if there is none."""
         now = trio.current_time()
         return next((cursor for cursor in self._due if cursor.next_turn <= now), None)
 
     def _is_over(self) -> bool:
-        """Return whether the subscription is over: the session is closed, and everything is sent.
-
-        Terminals that may continue to run (`Source.survives_session`) are not waited for.
-        """
+        """Return whether the session is closed and everything is sent, but for what runs on."""
         if self._backlog or not self._session.closed.is_set():
             return False
         sent = (cursor.source for cursor in self._cursors.values() if cursor.call is not None)

@@ -93,10 +93,7 @@ _INFINITY = (1 << 64) - 1
 
 
 class Leader:
-    """The leader of one terminal's session. Owns `socket_fd`, by which the leader lives.
-
-    `is_child` is whether this keeper has started the leader: then its pid is valid until `end`.
-    """
+    """The leader of one session, which lives by `socket_fd`; `is_child`: of this keeper."""
 
     __slots__ = ("is_child", "pid", "socket_fd")
 
@@ -117,10 +114,7 @@ class Leader:
 
 
 def image() -> str | None:
-    """Return the path by which this process and its children execute the leader; None if unknown.
-
-    It is unknown on machines for which there is no code.
-    """
+    """Return the path by which the leader is executed; None on machines without its code."""
     if not _image:
         _image.append(_make_image())
     return _image[0]
@@ -165,11 +159,7 @@ def elf(machine: str) -> bytes:
 def block(
     directory: str, umask: int, limits: Sequence[tuple[int, int, int]], *, in_cgroup: bool
 ) -> bytes:
-    """Return the first message to the leader: how the program is to start.
-
-    `in_cgroup` is whether descriptor 4 is the directory of the program's control group. Raises
-    `ValueError` if something does not fit.
-    """
+    """Return the first message to the leader: how the program is to start. Raises `ValueError`."""
     path = os.fsencode(directory)
     if len(limits) > _LIMITS_MAX or len(path) >= _BLOCK_MAX - _DIRECTORY_OFFSET or b"\0" in path:
         raise ValueError("the leader cannot be given this directory, or so many limits")
@@ -188,8 +178,8 @@ def response(pid: int) -> bytes:
 def started(keeper_end: _socket.socket) -> int:
     """Wait for the leader's response; return the pid of the program, which is then executed.
 
-    Raises `OSError` if the program was not executed. A child that failed has exited; the keeper
-    reaps it with its orphans.
+    Raises `OSError` if it was not. A child that failed has exited; the keeper reaps it as an
+    orphan.
     """
     data = keeper_end.recv(_RESPONSE.size)
     if len(data) < _RESPONSE.size:

@@ -1,25 +1,41 @@
-"""What both agents and the user can do: read, write, resize or signal a terminal, get its screen.
+"""The verbs of a terminal, each with one handler for agents and the user.
 
-A failure raises an `RpcError` that names the terminal.
-
-Longer than 300 lines because the errors of all operations are raised here, so that agents and the
-user get the same ones.
+`Access` finds the terminal and says whether the peer may do so. An error names the terminal.
+Handlers that only one side has are in `host.agent` and `host.user`.
 """
 
 import base64
+import binascii
 import math
 from collections.abc import Coroutine
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import trio
 from msgspec import UNSET
 
-from acpterm.acp.agent_api import Format, ReadResponse, WriteResponse
-from acpterm.acp.terminal import Empty
-from acpterm.acp.user_api import ScreenResponse, TerminalInfo
+from acpterm.acp.agent_api import (
+    AgentGetRequest,
+    ReadRequest,
+    ReadResponse,
+    ResizeRequest,
+    SignalRequest,
+    WriteRequest,
+    WriteResponse,
+)
+from acpterm.acp.terminal import Empty, TerminalRequest
+from acpterm.acp.user_api import (
+    GetRequest,
+    ScreenResponse,
+    TerminalInfo,
+    UserReadRequest,
+    UserResizeRequest,
+    UserSignalRequest,
+    UserTerminalRequest,
+    UserWriteRequest,
+)
+from acpterm.host.access import Access, Need
 from acpterm.host.entry import InputWait, TerminalEntry
-from acpterm.host.host_state import HostState
 from acpterm.host.input_monitor import QUIET_S, input_wait
 from acpterm.host.launch.validation import seconds
 from acpterm.host.server.dispatch import Sender
@@ -46,47 +62,43 @@ KILL_REPLY_TIMEOUT_S: Final = 0.3
 # While a read waits until the program waits for input: the period of the checks, each some 100 µs.
 _INPUT_CHECK_S: Final = 0.25
 
-
-class ReadParams(Protocol):
-    """The params that agents' and users' read requests share: see `agent_api.ReadRequest`."""
-
-    since: int | None
-    max_bytes: int | None
-    format: Format | None
-    wait_ms: int | None
-    until_input: bool
+AnyTerminalRequest: TypeAlias = TerminalRequest | UserTerminalRequest
+AnyReadRequest: TypeAlias = ReadRequest | UserReadRequest
 
 
-class Reader(Protocol):
-    """A connection whose peer, an agent or a client of the user, reads from a terminal."""
+def get(
+    access: Access, params: AgentGetRequest | GetRequest
+) -> TerminalInfo | Coroutine[Any, Any, TerminalInfo]:
+    """`_acpterm/terminal/get`: return one terminal."""
+    is_own = isinstance(params, GetRequest) and params.own
+    entry = access.resolve(params, Need.TYPE if is_own else Need.READ)
 
-    @property
-    def host(self) -> HostState:
-        """What all connections share."""
+    async def checked() -> TerminalInfo:
+        if not params.background or entry.terminal.exit is not None:
+            await access.background.check(entry)
+            return access.info(entry)
+        found = await access.background.of_running(entry)
+        return msgspec.structs.replace(
+            access.info(entry),
+            background=background_processes(found),
+            background_omitted=found.omitted or UNSET,
+        )
 
-    @property
-    def sender(self) -> Sender:
-        """The object that sends notifications to the peer."""
-
-    @property
-    def signal_code(self) -> bool:
-        """Whether the exit code of a program ended by signal n is sent as 128 + n, not as null.
-
-        See `terminal_info.gives_signal_code`.
-        """
+    return checked() if params.background or entry.may_have_background else access.info(entry)
 
 
-def read(
-    reader: Reader, entry: TerminalEntry, params: ReadParams
-) -> Coroutine[Any, Any, ReadResponse]:
-    """Return a coroutine that waits, then returns the output or the screen, as `params` request.
+def read(access: Access, params: AnyReadRequest) -> Coroutine[Any, Any, ReadResponse]:
+    """`_acpterm/terminal/read`: return the output after a position.
 
-    The wait ends when there is output after `since`, when the program has exited, or after
-    `wait_ms` milliseconds; with `until_input`, also when the program waits for input or is stopped.
-    `read` itself raises `RpcError` (-32602) if `since` is after the end of the output, or if the
-    requested screen is too large. The coroutine raises the errors of `current_screen` if the screen
-    is requested.
+    If there is no such output yet, wait for output up to `waitMs` milliseconds.
     """
+    return read_from(access, access.resolve(params, Need.READ), params)
+
+
+def read_from(
+    access: Access, entry: TerminalEntry, params: AnyReadRequest
+) -> Coroutine[Any, Any, ReadResponse]:
+    """Return a coroutine that waits, then returns the output or the screen, as `params` request."""
     terminal = entry.terminal
     view = params.format or terminal.view
     if view == "screen":
@@ -98,11 +110,16 @@ def read(
             f"since {params.since} is after the end of the output, {terminal.ring.end}: "
             "use the position that an earlier read gave",
         )
-    return _read(reader, entry, params, view)
+
+    async def reading() -> ReadResponse:
+        with access.cancel_on_close():
+            return await _read(access, entry, params, view)
+
+    return reading()
 
 
 async def _read(
-    reader: Reader, entry: TerminalEntry, params: ReadParams, view: str
+    access: Access, entry: TerminalEntry, params: AnyReadRequest, view: str
 ) -> ReadResponse:
     terminal = entry.terminal
     deadline = trio.current_time() + seconds(params.wait_ms or 0)
@@ -112,14 +129,14 @@ async def _read(
         blocked = None
         with trio.move_on_at(deadline):
             blocked = await _wait_for_output(entry, seen, until_input=params.until_input)
-        await reader.host.background.check(entry)
-        await reader.sender.drain()
+        await access.background.check(entry)
+        await access.sender.drain()
         terminal.catch_up()
         if view == "screen":
-            screen, position = await current_screen(reader.sender, terminal)
+            screen, position = await current_screen(access.sender, terminal)
             text = screen.text()
             lost = 0 if params.since is None else max(0, terminal.ring.start - params.since)
-            return _response(reader, entry, text, position, lost, blocked=blocked)
+            return _response(access, entry, text, position, lost, blocked=blocked)
         limit = min(params.max_bytes or READ_BYTES_MAX, READ_BYTES_MAX)
         chunk = views.since(terminal, params.since, limit, as_text=view == "text")
         # An incomplete character or escape sequence yields no text yet.
@@ -129,9 +146,9 @@ async def _read(
         seen = terminal.ring.end
     if view == "text":
         data = chunk.data.decode()
-        return _response(reader, entry, data, chunk.position, chunk.lost, blocked=blocked)
+        return _response(access, entry, data, chunk.position, chunk.lost, blocked=blocked)
     data = base64.b64encode(chunk.data).decode()
-    response = _response(reader, entry, data, chunk.position, chunk.lost, blocked=blocked)
+    response = _response(access, entry, data, chunk.position, chunk.lost, blocked=blocked)
     response.encoding = "base64"
     return response
 
@@ -139,11 +156,7 @@ async def _read(
 async def _wait_for_output(
     entry: TerminalEntry, seen: int, *, until_input: bool
 ) -> InputWait | None:
-    """Wait until there is output after the position `seen`, or the program exits; return None.
-
-    With `until_input`, the wait also ends when the program waits for input, or is stopped: then
-    return what was found.
-    """
+    """Wait until there is output after the position `seen`, or the program exits; return None."""
     # A program that has not read the latest input yet still seems to wait for input.
     check_at = trio.current_time() + QUIET_S if until_input else math.inf
     while True:
@@ -157,7 +170,7 @@ async def _wait_for_output(
 
 
 def _response(
-    reader: Reader,
+    access: Access,
     entry: TerminalEntry,
     data: str,
     position: int,
@@ -166,7 +179,7 @@ def _response(
     blocked: InputWait | None,
 ) -> ReadResponse:
     terminal = entry.terminal
-    status = exit_status(entry, signal_code=reader.signal_code)
+    status = exit_status(entry, signal_code=access.signal_code)
     response = ReadResponse(data=data, position=position, lost=lost, exit_status=status)
     if terminal.exit is None:
         # Checked even without `untilInput`: the MCP server reports the result of such reads. The
@@ -178,30 +191,96 @@ def _response(
     return response
 
 
-def resize(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
-    """Set the size that a terminal has while no window is attached (see `Windows.resize`).
+def screen(access: Access, params: AnyTerminalRequest) -> Coroutine[Any, Any, ScreenResponse]:
+    """`_acpterm/terminal/screen`: return the current screen, with colours."""
+    return _screen(access, access.resolve(params, Need.READ))
 
-    Raises `RpcError` (-32602) if the terminal has ended, or if the system refuses the size.
-    """
+
+async def _screen(access: Access, entry: TerminalEntry) -> ScreenResponse:
+    found, position = await current_screen(access.sender, entry.terminal)
+    return ScreenResponse(
+        rows=rows(found),
+        cols=found.cols,
+        lines=found.rows,
+        cursor=found.cursor,
+        cursor_visible=found.cursor_visible,
+        application_cursor=found.application_cursor,
+        bracketed_paste=found.bracketed_paste,
+        title=found.title,
+        position=position,
+        alternate=found.is_alternate,
+    )
+
+
+def resize(access: Access, params: ResizeRequest | UserResizeRequest) -> Empty:
+    """`_acpterm/terminal/resize`: set the size that a terminal has while no window is attached."""
+    entry = access.resolve(params, Need.CONTROL, "resized")
+    return set_size(access.windows, entry, params.cols, params.rows)
+
+
+def set_size(windows: Windows, entry: TerminalEntry, cols: int, rows: int) -> Empty:
+    """Set the size that a terminal has while no window is attached (see `Windows.resize`)."""
     try:
         windows.resize(entry, cols, rows)
     except (trio.ClosedResourceError, OSError) as error:
-        raise has_ended(entry.terminal) from error
+        raise _has_ended(entry.terminal) from error
     return Empty()
 
 
-def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]:
-    """Queue `data` as keyboard input; return a coroutine that waits until it has been written.
+def write(
+    access: Access, params: WriteRequest | UserWriteRequest
+) -> Coroutine[Any, Any, WriteResponse]:
+    """`_acpterm/terminal/write`: write keyboard input; respond once the input was written.
 
-    The input is queued before this function returns, so inputs keep the order of the calls. If a
-    cluster has not started the program yet, the coroutine does not wait, since that may take hours.
-    Raises `RpcError` (-32602) if the terminal has ended, if too much input is queued, or if a line
-    is too long for the terminal. The coroutine also raises it if the input is dropped.
+    If a cluster has not started the program yet, respond at once. `@last` means the newest terminal
+    that the user has created or taken over. A name means an agent's terminal only if no terminal of
+    the user has the name.
     """
+    return write_to(access, access.resolve(params, Need.TYPE, "typed into"), params)
+
+
+def write_to(
+    access: Access,
+    entry: TerminalEntry,
+    params: WriteRequest | UserWriteRequest,
+    share: str | None = None,
+) -> Coroutine[Any, Any, WriteResponse]:
+    """Type the input of a request, of a visitor of `share` if any, unless it repeats the last."""
+    if isinstance(params, WriteRequest):
+        return type_in(access, entry, params.data.encode(), share)
+    data = _input_of(params)
+    if params.token is not None and params.token == entry.write_token:
+        return _written(data)
+    writing = type_in(access, entry, data, share)
+    entry.write_token = params.token or entry.write_token
+    return writing
+
+
+async def _written(data: bytes) -> WriteResponse:
+    await trio.lowlevel.checkpoint()
+    return WriteResponse(len(data))
+
+
+def _input_of(params: UserWriteRequest) -> bytes:
+    if params.encoding is None:
+        return params.data.encode()
+    try:
+        return base64.b64decode(params.data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RpcError(INVALID_PARAMS, f"data is not base64: {error}") from error
+
+
+def type_in(
+    access: Access, entry: TerminalEntry, data: bytes, share: str | None = None
+) -> Coroutine[Any, Any, WriteResponse]:
+    """Queue `data` as keyboard input; return a coroutine that waits until it has been written."""
+    access.trail.input(entry, "share" if share else access.by.value, data, share)
+    terminal = entry.terminal
+    # Queued here, and not in the coroutine, so that inputs keep the order of the requests.
     try:
         typed = terminal.keyboard.type(terminal.ring.encode_input(data))
     except (trio.ClosedResourceError, OSError) as error:
-        raise has_ended(terminal) from error
+        raise _has_ended(terminal) from error
     except InputFullError as error:
         why = f"{len(data)} bytes were not typed: the program in terminal {terminal.id!r} "
         unread = "does not read its input; wait for the answers to earlier writes"
@@ -212,6 +291,7 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
 
     async def wait() -> WriteResponse:
         try:
+            # A cluster may take hours to start the program.
             if not terminal.is_queued:
                 await terminal.keyboard.wait(typed)
         except InputInterruptedError as error:
@@ -219,7 +299,7 @@ def write(terminal: Terminal, data: bytes) -> Coroutine[Any, Any, WriteResponse]
             why += "rest was dropped when a key was pressed that interrupts the program"
             raise RpcError(INVALID_PARAMS, why) from error
         except trio.ClosedResourceError as error:
-            raise has_ended(terminal) from error
+            raise _has_ended(terminal) from error
         return WriteResponse(len(data))
 
     return wait()
@@ -235,15 +315,13 @@ def _too_long(terminal: Terminal, size: int, error: LineTooLongError) -> RpcErro
     )
 
 
-def signal(terminal: Terminal, name: str) -> Empty | Coroutine[None, None, Empty]:
-    """Send the signal `name`, such as `SIGINT`, to the terminal's foreground process group.
-
-    If the program runs on another host, return a coroutine that sends the signal. This function or
-    the coroutine raises `RpcError` (-32602) if there is no such signal, or if the process group
-    cannot be signalled.
-    """
+def signal(
+    access: Access, params: SignalRequest | UserSignalRequest
+) -> Empty | Coroutine[None, None, Empty]:
+    """`_acpterm/terminal/signal`: send a signal to the terminal's foreground process group."""
+    terminal = access.resolve(params, Need.CONTROL, "signalled").terminal
     try:
-        number = number_of(name)
+        number = number_of(params.signal)
     except ValueError as error:
         raise RpcError(INVALID_PARAMS, str(error)) from error
     if terminal.remote is not None:
@@ -261,40 +339,33 @@ async def _signal_remote(terminal: Terminal, remote: RemoteProgram, number: int)
 
 def _not_signalled(terminal: Terminal) -> RpcError:
     if terminal.exit is not None:
-        return has_ended(terminal)
+        return _has_ended(terminal)
     why = f"no process group is in the foreground of terminal {terminal.id!r}, or it may not be "
     why += "signalled" if terminal.remote is None else "signalled, or its host cannot be reached"
     queued = f"the program in terminal {terminal.id!r} is queued: it has not started"
     return RpcError(INVALID_PARAMS, queued if terminal.is_queued else why)
 
 
-def has_ended(terminal: Terminal) -> RpcError:
-    """Return the error for an operation that is impossible because the terminal has ended."""
+def _has_ended(terminal: Terminal) -> RpcError:
     return RpcError(
         INVALID_PARAMS, f"terminal {terminal.id!r} has ended: its output can still be read"
     )
 
 
-async def info_with_background(host: HostState, entry: TerminalEntry) -> TerminalInfo:
-    """Describe a terminal, with what runs beside its program if that has not exited."""
-    if entry.terminal.exit is not None:
-        await host.background.check(entry)
-        return host.terminal_info(entry)
-    found = await host.background.of_running(entry)
-    return msgspec.structs.replace(
-        host.terminal_info(entry),
-        background=background_processes(found),
-        background_omitted=found.omitted or UNSET,
-    )
+def kill(access: Access, params: AnyTerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
+    """`_acpterm/terminal/kill`: end the program and all that it has started."""
+    entry = access.resolve(params, Need.CONTROL, "killed")
+    access.registry.kill(entry, access.by)
+    return _respond_after_exit(access, entry)
 
 
-def respond_after_exit(host: HostState, entry: TerminalEntry) -> Empty | Coroutine[Any, Any, Empty]:
-    """Return the response to a kill or release request, or a coroutine that returns the response.
+def release(access: Access, params: AnyTerminalRequest) -> Empty | Coroutine[Any, Any, Empty]:
+    """`_acpterm/terminal/release`: end the program, and forget the terminal and its output."""
+    entry = access.release_terminal(params)
+    return Empty() if entry is None else _respond_after_exit(access, entry)
 
-    If nothing runs any more, return the response itself. Otherwise the coroutine waits for the exit
-    or, after the exit, for the end of the background, for at most `KILL_REPLY_TIMEOUT_S` seconds.
-    What still runs after that time is being ended nevertheless, with SIGKILL if necessary.
-    """
+
+def _respond_after_exit(access: Access, entry: TerminalEntry) -> Empty | Coroutine[Any, Any, Empty]:
     terminal = entry.terminal
     if terminal.exit is not None and not entry.may_have_background:
         return Empty()
@@ -305,10 +376,17 @@ def respond_after_exit(host: HostState, entry: TerminalEntry) -> Empty | Corouti
                 await terminal.wait_exited()
             elif not entry.record.is_left or entry.record.killed_by is not None:
                 await terminal.wait_closed()
-        await host.background.check(entry)
+        await access.background.check(entry)
         return Empty()
 
     return wait()
+
+
+def promote(access: Access, params: AnyTerminalRequest) -> TerminalInfo:
+    """`_acpterm/terminal/promote`: make the user the owner of a terminal. Idempotent."""
+    entry = access.resolve(params, Need.HOLD)
+    access.registry.promote(entry, access.by)
+    return access.info(entry)
 
 
 class CurrentScreen(NamedTuple):
@@ -319,34 +397,13 @@ class CurrentScreen(NamedTuple):
 
 
 async def current_screen(sender: Sender, terminal: Terminal) -> CurrentScreen:
-    """Return the terminal's current screen; first wait until it can be sent.
-
-    It can be sent when the send queue of `sender` is below its high-water mark. Raises `RpcError`
-    (-32602) if the terminal size is too large for a screen, or if no emulator is installed.
-    """
+    """Return the terminal's current screen; first wait until it can be sent."""
     try:
         await terminal.caught_up()
         await sender.drain()
         return CurrentScreen(terminal.emulator.screen(), terminal.ring.end)
     except (ScreenTooLargeError, EmulatorMissingError) as error:
         raise _no_screen(error) from error
-
-
-async def screen(sender: Sender, terminal: Terminal) -> ScreenResponse:
-    """Return the current screen for the wire. Arguments and errors are as in `current_screen`."""
-    found, position = await current_screen(sender, terminal)
-    return ScreenResponse(
-        rows=rows(found),
-        cols=found.cols,
-        lines=found.rows,
-        cursor=found.cursor,
-        cursor_visible=found.cursor_visible,
-        application_cursor=found.application_cursor,
-        bracketed_paste=found.bracketed_paste,
-        title=found.title,
-        position=position,
-        alternate=found.is_alternate,
-    )
 
 
 def retained_main_output(terminal: Terminal, end: int) -> bytes:

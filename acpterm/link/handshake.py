@@ -1,7 +1,4 @@
-"""`initialize`, as clients send it to a daemon, and when to stop trying to reconnect.
-
-No network I/O: the callers send and receive. Only the keeper's lock file is read here, for error
-messages and time limits.
+"""`initialize`, as clients send it to a daemon, and when to stop trying to reconnect. No I/O.
 
 The daemon's response contains a secret (`_meta.acpterm.resume`). A client that has lost its
 connection connects again and presents the secret; `resumed` in the response says whether the daemon
@@ -23,7 +20,6 @@ from acpterm.acp import agent_meta
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.initialize import PROTOCOL_VERSION, Implementation
 from acpterm.acp.raw_json import members, text
-from acpterm.client.daemon import DaemonError, NoAnswerError, read_lock
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
     ErrorReceived,
@@ -34,6 +30,7 @@ from acpterm.jsonrpc import (
     UnexpectedResponse,
     is_utf8_encodable,
 )
+from acpterm.link.daemon import DaemonError, NoAnswerError, read_lock
 from acpterm.runtime.exec_context import RLIMITS, ExecContext
 
 INITIALIZE_TIMEOUT_S: Final = 10.0
@@ -84,15 +81,14 @@ def initialize_params(
     *,
     relay: bool = False,
     approver: str | None = None,
+    profile: str | None = None,
+    elicits: bool = False,
 ) -> dict[str, Any]:
-    """Return the params of `initialize`; arguments that are None are left out.
+    """Return the params of `initialize`; see `acp.agent_meta` for the members of `_meta`.
 
-    `name` is the client's name. `context` is the execution context that terminals start with.
-    `secret` resumes a lost connection; leave out `context` then, since the daemon still has the
-    context, which the agent may have changed. `relay` is true if this process relays the messages
-    of its parent process, the agent. `approver` is the token that proves that the user started this
-    client: the daemon then sends the connection's questions to this client, which asks the user
-    (see `questions`).
+    `name` is the client's, and terminals start with `context`. Leave out `context` if `secret`
+    resumes a connection: the daemon still has it, and the agent may have changed it. `relay` means
+    that this process relays the messages of its parent process, the agent.
     """
     own: dict[str, Any] = {"relay": True} if relay else {}
     if context is not None:
@@ -101,6 +97,10 @@ def initialize_params(
         own["resume"] = secret
     if approver is not None:
         own["approver"] = approver
+    if profile is not None:
+        own["profile"] = profile
+    if elicits:
+        own["elicits"] = True
     params: dict[str, Any] = {"protocolVersion": PROTOCOL_VERSION, "_meta": {OWN: own}}
     if name is not None:
         encodable = name if is_utf8_encodable(name) else ascii(name)
@@ -109,12 +109,8 @@ def initialize_params(
 
 
 def _to_wire(context: ExecContext) -> agent_meta.ExecContextParams:
-    """Convert an execution context to the form in which `initialize` sends it to another process.
-
-    JSON cannot hold text that is not UTF-8. So environment variables that are not UTF-8 are left
-    out. A working directory whose path is not UTF-8 is left out too: the host then asks the
-    operating system for this process's directory.
-    """
+    # JSON cannot hold text that is not UTF-8. Without a directory, the host asks the operating
+    # system for that of this process.
     names = {number: name for name, number in RLIMITS.items()}
     limits = {names[number]: (soft, hard) for number, soft, hard in context.rlimits}
     env = {name: value for name, value in context.env.items() if is_utf8_encodable(name + value)}
@@ -123,7 +119,7 @@ def _to_wire(context: ExecContext) -> agent_meta.ExecContextParams:
 
 
 def read_welcome(result: Raw) -> Welcome:
-    """Return what `result`, the result of `initialize`, says about resuming and questions."""
+    """Return what the result of `initialize` says; members that are invalid are ignored."""
     own = members(members(members(result).get("_meta")).get(OWN))
     resumed, approver = (bytes(own.get(name) or b"") == b"true" for name in ("resumed", "approver"))
     offered = members(members(members(result).get("clientCapabilities")).get("_meta"))
@@ -133,11 +129,7 @@ def read_welcome(result: Raw) -> Welcome:
 
 
 class Handshake:
-    """The request `initialize` and its response. No I/O.
-
-    `params` are those that `initialize_params` returns. The caller sends `line`, which is the
-    request, and passes the bytes that it receives to `feed`.
-    """
+    """The request `initialize`, to send as `line`, and its response, to pass to `feed`."""
 
     def __init__(self, params: dict[str, Any]) -> None:
         self._peer = Peer()
@@ -145,11 +137,9 @@ class Handshake:
         self._received = b""
 
     def feed(self, data: bytes) -> tuple[Welcome, bytes] | None:
-        """Process received bytes; return the parsed response and the bytes after it.
+        """Return the response and the bytes after it; None while the response is incomplete.
 
-        Return None while the response is incomplete. Empty `data` means the end of the stream.
-        Raises `RefusedError` if the response is an error, `HungUpError` at the end of the stream,
-        and `HandshakeError` if the response is invalid.
+        Empty `data` means the end of the stream. Raises `HandshakeError`.
         """
         if not data:
             raise HungUpError("it closes the connection")
@@ -170,31 +160,29 @@ def _welcome(answer: list[Event]) -> Welcome:
 
 
 def initialize_timeout(settings: Settings) -> float:
-    """Return the time limit for the response to `initialize`, in seconds.
-
-    The limit is shorter if the keeper's lock file says that there is no worker.
-    """
+    """Return how many seconds to wait for the response to `initialize`."""
     has_worker = read_lock(settings).message is None
     return INITIALIZE_TIMEOUT_S if has_worker else _NO_WORKER_TIMEOUT_S
 
 
 def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
-    """Return the error for a host that has not responded to `initialize` within `seconds`.
-
-    `name` is what the message calls the host. If the daemon has no worker, the message includes the
-    keeper's explanation.
-    """
+    """Return the error for the host `name`, which has not answered `initialize` in time."""
     why = f"it does not answer within {seconds:g} s"
     if message := read_lock(settings).message:
         why = f"{why}: {message}"
     return NoAnswerError(f"{name} cannot be used: {why}")
 
 
+def unusable(name: str, error: HandshakeError) -> DaemonError:
+    """Return the error for the host `name`, which has not answered `initialize` as it should."""
+    why = error.message if isinstance(error, RefusedError) else str(error)
+    return DaemonError(f"{name} cannot be used: {why}")
+
+
 class ReconnectAttempts:
     """Decides after each failed attempt to reconnect to a daemon whether to try again.
 
-    `seconds` is the time limit for all attempts. The caller enforces the limit; this class only
-    names it in an error message.
+    The caller tries for at most `seconds`, which are only named in an error message here.
     """
 
     def __init__(self, settings: Settings, seconds: float) -> None:
@@ -204,11 +192,10 @@ class ReconnectAttempts:
         self._since = 0.0
 
     def failed(self, error: OSError | HandshakeError, now: float) -> None:
-        """Record that an attempt has failed with `error` at the time `now`, in seconds.
+        """Record a failed attempt at the time `now`, of any clock.
 
-        `now` may be the time of any clock. Raises `DaemonError` if further attempts are useless: no
-        process has listened for some time, so the daemon has ended; or the daemon's response to
-        `initialize` is an error or invalid.
+        Raises `DaemonError` if more attempts are useless: no process has listened for some time, or
+        the daemon's response to `initialize` is an error or invalid.
         """
         match error:
             case FileNotFoundError():
@@ -226,12 +213,7 @@ class ReconnectAttempts:
             raise self.final_error(limit[1])
 
     def final_error(self, why: str | None = None) -> DaemonError:
-        """Return the error to raise instead of trying again.
-
-        The error's message begins with `why`; if `why` is None, it begins by saying that no worker
-        answers within the caller's time limit. If the daemon has no worker, the keeper's
-        explanation follows.
-        """
+        """Return the error to raise instead of trying again."""
         why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message
         return DaemonError(f"{why}: {message}" if message else why)

@@ -1,55 +1,117 @@
 """The messages that a client has to send again if its connection to the daemon is lost.
 
 When the daemon's worker dies, the next worker has the terminals, but none of the messages that were
-sent to the dead worker, read or unread. So a client keeps the messages that it sends until a
-response shows that they are no longer needed. `lost` returns the messages to send on the next
-connection. No I/O: the caller sends them.
+sent to the dead worker, read or unread. So a client keeps its messages until a response shows that
+they are no longer needed. `lost` returns those to send on the next connection, in their order:
 
-These messages are sent again, in the original order:
-
-- Every request without a response, with its old id. The daemon recognises a `terminal/create` by
-  the id and does not execute it twice; most other requests can be repeated.
-- But `UNREPEATABLE` requests, which type text or send a signal, are not sent again: the dead worker
-  may have executed them. They get an error response that says so; their lines are not kept.
-- But a request that was pending when `LOSSES_MAX` connections were lost is not sent again: it may
-  be the cause of the workers' deaths, and the keeper starts no sixth worker within a minute. It
-  gets an error response. Requests that wait for a program (`_WAITING`) are always sent again, since
-  they are pending for long anyway.
+- Every request without a response, with its old id, as long as its `Policy` allows: the dead worker
+  may have executed it. The daemon recognises a `terminal/create` of an agent by the id.
 - `$/cancel_request`, as long as the request that it names has no response.
 - `session/update` and `session/cancel`, unless they are known to have been read. The daemon handles
-  messages in order, so a notification has been read once a later request has its response. Sending
-  an update twice is harmless, since its content is the same.
-- But a `session/cancel` is not sent again if a `terminal/create` of the same session was sent after
-  it. The dead worker may have created the terminal already, and the repeated cancel would end it,
-  although the agent created it after the cancel.
+  messages in order, so a notification has been read once a later request has its response.
+- But not a `session/cancel` before a `terminal/create` of the same session. The dead worker may
+  have created the terminal already, and the repeated cancel would end it.
 
-Bounds: `size` is the number of bytes of the requests, so that the caller can stop sending above a
-limit. If the notifications exceed `NOTIFICATION_BYTES_MAX`, the oldest are dropped. The worker has
-read those, since a Unix socket on Linux holds fewer unread bytes than this limit.
+Bounds: `size` counts the bytes of the requests, so that the caller can stop sending. If the
+notifications exceed `NOTIFICATION_BYTES_MAX`, the oldest are dropped. The worker has read those,
+since a Unix socket on Linux holds fewer unread bytes than this limit.
 
 Requests with a null id cannot be distinguished, so they are not recorded and not sent again.
 """
 
+import math
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
 
 from acpterm.jsonrpc import INTERNAL_ERROR, Id, RpcError
+from acpterm.link.errors import LostError
 
-UNREPEATABLE: Final = {
-    "_acpterm/terminal/write": "it was typed",
-    "_acpterm/terminal/signal": "the signal was sent",
-}
-"""The methods whose requests are not sent again. Each value completes the sentence "it is unknown
-whether …" in the error message."""
-# Number of lost connections at which a request is not sent again.
-LOSSES_MAX: Final = 4
 NOTIFICATION_BYTES_MAX: Final = 512 * 1024
-_WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read", "_acpterm/events")
 _UPDATE: Final = "session/update"
 _CANCEL: Final = "session/cancel"
 _CREATE: Final = "terminal/create"
+
+
+class Policy(NamedTuple):
+    """Which requests are sent again."""
+
+    repeats: Callable[[str], float]
+    """Returns after how many losses a request of a method is sent again."""
+    error: Callable[[str, int], RpcError]
+    """Returns the error of a request that is not: of its method and the number of losses."""
+
+
+_UNREPEATABLE: Final = {
+    "_acpterm/terminal/write": "it was typed",
+    "_acpterm/terminal/signal": "the signal was sent",
+}
+# These are pending for long anyway.
+_WAITING: Final = ("terminal/wait_for_exit", "_acpterm/terminal/read", "_acpterm/events")
+# A request that was pending at more losses may be their cause, and the keeper starts no sixth
+# worker within a minute.
+REPEATS_MAX: Final = 3
+
+
+def _agent_repeats(method: str) -> float:
+    if method in _UNREPEATABLE:
+        return 0
+    return math.inf if method in _WAITING else REPEATS_MAX
+
+
+def _agent_error(method: str, losses: int) -> RpcError:
+    if method in _UNREPEATABLE:
+        why = (
+            "the daemon was replaced while this was being done: it is unknown whether "
+            f"{_UNREPEATABLE[method]}; read the screen before you repeat it"
+        )
+    else:
+        why = (
+            f"the daemon's worker died {losses} times while this was being done: it is "
+            "not tried again, since it may be the reason"
+        )
+    return RpcError(INTERNAL_ERROR, f"{method}: {why}")
+
+
+AGENT: Final = Policy(_agent_repeats, _agent_error)
+
+_USER_PREFIX: Final = "_acpterm/"
+# Most are repeated only once, since a request that has killed one worker may kill the next one.
+_USER_REPEATS: Final = {
+    "approval/list": 1,
+    "events": math.inf,
+    "session/list": 1,
+    "share/list": 1,
+    "status": 1,
+    "terminal/get": 1,
+    "terminal/kill": 1,
+    "terminal/list": 1,
+    "terminal/output": 1,
+    "terminal/promote": 1,
+    "terminal/read": 1,
+    "terminal/screen": 1,
+    "terminal/wait": math.inf,
+}
+
+
+def user_repeats(method: str) -> float:
+    """Return after how many losses a request on the user's socket may be sent again."""
+    return _USER_REPEATS.get(method.removeprefix(_USER_PREFIX), 0)
+
+
+def unknown_outcome(name: str, method: str) -> LostError:
+    """Return the error of a request that the daemon `name` may have executed before the loss."""
+    return LostError(
+        f"{name} went away before it answered: it is unknown whether "
+        f"{method.removeprefix(_USER_PREFIX)} was done; acpterm ls shows what there is"
+    )
+
+
+def user_policy(name: str) -> Policy:
+    """Return the policy of a connection to the user's socket of the daemon `name`."""
+    return Policy(user_repeats, lambda method, _: unknown_outcome(name, method))
 
 
 class _Params(msgspec.Struct, rename="camel"):
@@ -98,7 +160,8 @@ class Unanswered:
     Lines include their newline.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, policy: Policy = AGENT) -> None:
+        self._policy = policy
         self._next = 0
         self._requests: dict[Id, _Request] = {}
         self._notifications: deque[_Notification] = deque()
@@ -107,7 +170,6 @@ class Unanswered:
         """Number of bytes of the requests that would be sent again."""
 
     def __len__(self) -> int:
-        """Return the number of requests without a response."""
         return len(self._requests)
 
     @property
@@ -125,7 +187,7 @@ class Unanswered:
             return
         if method == _CREATE:
             self._drop_cancel(line)
-        kept = b"" if method in UNREPEATABLE else line
+        kept = line if self._policy.repeats(method) else b""
         self._requests[id_] = _Request(self._number(), method, kept)
         self.size += len(kept)
 
@@ -145,17 +207,12 @@ class Unanswered:
             self.size += len(line)
 
     def answered(self, id_: Id, *, failed: bool = False) -> str | None:
-        """Remove the request with the id `id_`, whose response was received; return its method.
-
-        `failed` is true if the response is an error. Return None if no request with this id is
-        recorded. If the agent sends another request with the id of a pending one, the daemon
-        refuses that request with an error. When this error arrives, keep the pending request, and
-        return None.
-        """
+        """Remove the request `id_`, whose response was received; return its method, if known."""
         request = self._requests.get(id_)
         if request is None:
             return None
         if failed and request.repeats_of_id:
+            # The daemon has refused another request with this id; this one is still pending.
             request.repeats_of_id -= 1
             return None
         del self._requests[id_]
@@ -165,17 +222,13 @@ class Unanswered:
         return request.method
 
     def lost(self) -> Lost:
-        """Record that the connection was lost; return what to send on the next connection.
-
-        The messages to send again remain recorded. Requests that get an error response instead are
-        removed.
-        """
+        """Record a loss; return what to send on the next connection, which remains recorded."""
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):
             request.repeats_of_id = 0
-            request.losses += request.method not in _WAITING
-            if request.method in UNREPEATABLE or request.losses >= LOSSES_MAX:
-                errors.append((id_, _error(request)))
+            request.losses += 1
+            if request.losses > self._policy.repeats(request.method):
+                errors.append((id_, self._policy.error(request.method, request.losses)))
                 del self._requests[id_]
                 self.size -= len(request.line) + len(request.cancel)
         sent = [
@@ -189,10 +242,7 @@ class Unanswered:
         return self._next
 
     def _drop_cancel(self, create: bytes) -> None:
-        """Drop the recorded `session/cancel`s of one session.
-
-        `create` is the line of a `terminal/create` in that session.
-        """
+        """Drop the recorded `session/cancel`s of the session of `create`, a line."""
         if not any(sent.method == _CANCEL for sent in self._notifications):
             return
         session = _session(create)
@@ -202,21 +252,6 @@ class Unanswered:
             if sent.method != _CANCEL or _session(sent.line) != session
         )
         self._notification_bytes = sum(len(sent.line) for sent in self._notifications)
-
-
-def _error(request: _Request) -> RpcError:
-    """Return the error response to a request that is not sent again."""
-    if request.method in UNREPEATABLE:
-        why = (
-            "the daemon was replaced while this was being done: it is unknown whether "
-            f"{UNREPEATABLE[request.method]}; read the screen before you repeat it"
-        )
-    else:
-        why = (
-            f"the daemon's worker died {request.losses} times while this was being done: it is "
-            "not tried again, since it may be the reason"
-        )
-    return RpcError(INTERNAL_ERROR, f"{request.method}: {why}")
 
 
 def _session(line: bytes) -> str | None:

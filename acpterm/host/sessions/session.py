@@ -14,23 +14,22 @@ by the first request that names it. It has a directory only if `_acpterm/session
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
-from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.session_records import SessionRecords
-from acpterm.host.entry import AgentInfo, TerminalEntry
+from acpterm.host.entry import AgentInfo, Origin, TerminalEntry
 from acpterm.host.names import named
 from acpterm.host.sessions.agent_terminals import AgentTerminals
-from acpterm.host.sessions.observed import Observer
 from acpterm.host.sessions.tool_calls import ToolCalls
 from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
+from acpterm.host.state.store import session_key, tool_call_key
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.policy.questions import Answer, Prefix, Question
 from acpterm.policy.session_decisions import SessionDecisions
@@ -46,68 +45,45 @@ _STORED_CWD_BYTES_MAX: Final = 4096
 _SESSION_BYTES: Final = 2048
 _RELEASED_BYTES: Final = 160
 
+Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
+"""Called with a tool call's id or None, the members, and the ids of agents' terminals."""
 
-class Session:
-    """A session of an agent's connection: its terminals, its directory and its tool calls.
 
-    `agent` is the agent of the connection. `records` stores the session's records. `creates`
-    recognises the connection's repeated `terminal/create` requests.
-    """
+class Session(Origin):
+    """A session of an agent's connection: its terminals, its directory and its tool calls."""
 
     def __init__(
-        self, identifier: str, agent: AgentInfo, records: SessionRecords, creates: Creates
+        self,
+        identifier: str,
+        agent: AgentInfo,
+        number: int,
+        writer: StateWriter,
+        confirm: Callable[[TerminalEntry], object],
     ) -> None:
-        self.id: Final = identifier
-        self.agent: Final = agent
-        self._records: Final = records
-        self._creates: Final = creates
-        self._cwd: str | None = None
-        self._workspace: str | None = None
-        self._cancelled = 0
+        super().__init__(identifier, agent)
+        self._number: Final = number
+        self._writer: Final = writer
+        # Called with each terminal that a request names.
+        self._confirm: Final = confirm
+        # The next worker gets records from `store` or `restore` to `remove_records`.
+        self._is_stored = False
+        self.cwd: str | None = None
+        """The working directory for `terminal/create` requests without `cwd`; None if not set."""
+        self.workspace: str | None = None
+        """Where the session's sandboxed programs may write; only the user's client can set it."""
+        self.cancelled = 0
+        """How many prompt turns of the session were cancelled (by `session/cancel`)."""
         self.entries: Final[dict[str, TerminalEntry]] = {}
         """The session's terminals by id: promoted ones too, but no released ones."""
         self.pending_creates = 0
-        """How many terminals are being created in the session."""
         self._decisions = SessionDecisions()
         self.tool_calls: Final = ToolCalls()
         self.agent_terminals: Final = AgentTerminals()
-        """The terminals that the agent runs itself."""
         self._observers: Final[set[Observer]] = set()
-        """The functions that are called after each update; see `Observer`."""
         self.closed: Final = trio.Event()
-        """Set when the session's connection is closed, or when the session is forgotten."""
         self._released: BoundedDict[str, None] = BoundedDict(_RELEASED_MAX)
 
-    @property
-    def cwd(self) -> str | None:
-        """The working directory for `terminal/create` requests without `cwd`; None if not set."""
-        return self._cwd
-
-    @cwd.setter
-    def cwd(self, path: str) -> None:
-        self._cwd = path
-        self._changed()
-
-    @property
-    def workspace(self) -> str | None:
-        """The directory in which the session's programs may write, in a sandbox; None if not set.
-
-        Only the user's client can set it.
-        """
-        return self._workspace
-
-    @workspace.setter
-    def workspace(self, path: str) -> None:
-        self._workspace = path
-        self._changed()
-
-    @property
-    def cancelled(self) -> int:
-        """How many prompt turns of the session were cancelled (by `session/cancel`)."""
-        return self._cancelled
-
     def allowed_prefixes(self, directory: str) -> list[Prefix]:
-        """Return the command prefixes that the user has allowed for the session in a directory."""
         return self._decisions.allowed_in(directory)
 
     def decided(self, question: Question) -> Answer | None:
@@ -117,50 +93,57 @@ class Session:
     def remember(self, question: Question, answer: Answer) -> None:
         """Remember the answer to a question if the user has given it for the whole session."""
         if self._decisions.remember(question, answer):
-            self._changed()
+            self.changed()
 
     def cancel(self) -> None:
-        """Increment `cancelled`, the number of cancelled turns; leave the terminals unchanged."""
-        self._cancelled += 1
-        self._changed()
+        self.cancelled += 1
+        self.changed()
 
     def store(self) -> None:
-        """Begin to store the session's record for the next worker.
+        self._is_stored = True
+        self.changed()
 
-        The record is stored before the next response is sent, and again after each change.
-        """
-        self._records.store(self._record)
+    def changed(self) -> None:
+        """Store the record before the next response is sent."""
+        if self._is_stored:
+            self._writer.changed(self._key, lambda: self._record().encode())
 
-    def _changed(self) -> None:
-        self._records.changed(self._record)
+    @property
+    def _key(self) -> str:
+        return session_key(self.agent.connection_id, self._number)
+
+    def _call_changed(self, number: int, record: Callable[[], ToolCallRecord] | None) -> None:
+        key = tool_call_key(self.agent.connection_id, self._number, number)
+        if record is None:
+            self._writer.removed(key)
+        elif self._is_stored:
+            self._writer.changed(key, lambda: record().encode())
 
     @property
     def size(self) -> int:
-        """Approximate memory of the session in bytes, without its terminals."""
-        text = sum(getsizeof(one) for one in (self.id, self._cwd, self._workspace) if one)
+        text = sum(getsizeof(one) for one in (self.id, self.cwd, self.workspace) if one)
         released = _RELEASED_BYTES * len(self._released)
         updates = self.tool_calls.size + self.agent_terminals.size
         return _SESSION_BYTES + text + released + updates + self._decisions.size
 
     def forget_updates(self) -> None:
-        """Free memory: forget the tool calls, and the terminals that the agent runs itself."""
         for number in self.tool_calls.forget():
-            self._records.call_changed(number, None)
+            self._call_changed(number, None)
         self.agent_terminals.forget()
 
     def remove_records(self) -> None:
-        """Remove the records of the session and of its tool calls from the store."""
-        self._records.remove(self.tool_calls.numbers())
+        if not self._is_stored:
+            return
+        self._is_stored = False
+        for number in self.tool_calls.numbers():
+            self._call_changed(number, None)
+        self._writer.removed(self._key)
 
     def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
-        """Restore the session from the previous worker's records.
-
-        `calls` are the records of the session's tool calls, each with the tool call's number.
-        """
-        self._records.restored()
-        self._cwd = None if record.cwd is None else unpack_text(record.cwd)
-        self._workspace = None if record.workspace is None else unpack_text(record.workspace)
-        self._cancelled = record.cancelled
+        self._is_stored = True
+        self.cwd = None if record.cwd is None else unpack_text(record.cwd)
+        self.workspace = None if record.workspace is None else unpack_text(record.workspace)
+        self.cancelled = record.cancelled
         self._released.update(dict.fromkeys(record.released))
         self._decisions = SessionDecisions(
             record.allowed, record.rejected, record.rejected_commands
@@ -171,13 +154,13 @@ class Session:
         ids = reversed(self._released)
         released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]
         # A longer path cannot be that of a directory.
-        is_stored = self._cwd is not None and len(self._cwd) <= _STORED_CWD_BYTES_MAX
-        cwd = pack_text(self._cwd) if is_stored and self._cwd else None
+        is_stored = self.cwd is not None and len(self.cwd) <= _STORED_CWD_BYTES_MAX
+        cwd = pack_text(self.cwd) if is_stored and self.cwd else None
         return SessionRecord(
             id=self.id,
             cwd=cwd,
-            workspace=None if self._workspace is None else pack_text(self._workspace),
-            cancelled=self._cancelled,
+            workspace=None if self.workspace is None else pack_text(self.workspace),
+            cancelled=self.cancelled,
             released=released,
             allowed=[list(prefix) for prefix in self._decisions.allowed],
             rejected=[list(prefix) for prefix in self._decisions.rejected],
@@ -186,34 +169,24 @@ class Session:
 
     @property
     def has_terminals(self) -> bool:
-        """Whether the session has terminals, or terminals that are still being created."""
         return bool(self.entries) or self.pending_creates > 0
 
     def add(self, entry: TerminalEntry) -> None:
-        """Add a terminal, which the agent can then use by its id."""
         self.entries[entry.id] = entry
 
     def find(self, identifier: str) -> TerminalEntry | None:
-        """Return the unreleased terminal with this id or name; None if there is none."""
         return self.entries.get(identifier) or named(self.entries.values(), identifier)
 
     def readable(self, identifier: str) -> TerminalEntry:
-        """Return the entry of the terminal with this id or name, for an operation that reads it.
-
-        Raises `RpcError` (-32002) if the id is unknown or released.
-        """
+        """Return the terminal with this id or name. Raises `RpcError` (-32002) if there is none."""
         entry = self.find(identifier)
         if entry is None:
             raise self._no_such(identifier)
-        self._creates.confirm(entry)
+        self._confirm(entry)
         return entry
 
     def owned(self, identifier: str, what: str) -> TerminalEntry:
-        """Return the entry of the terminal with this id or name, for an operation that changes it.
-
-        `what` names the operation in the error message, such as "killed". Raises `RpcError`: -32002
-        if the id is unknown or released, -32602 if the user owns the terminal.
-        """
+        """Return a terminal to be changed. Raises `RpcError` (-32602) if it is the user's."""
         entry = self.readable(identifier)
         if entry.is_users:
             raise RpcError(
@@ -224,26 +197,21 @@ class Session:
         return entry
 
     def calls_showing(self, identifier: str) -> list[str]:
-        """Return the ids of the tool calls that show the terminal with this id."""
         return self.tool_calls.calls_showing(identifier)
 
     def release(self, identifier: str) -> TerminalEntry | None:
-        """Make the id of a terminal invalid, and return the terminal's entry.
-
-        `identifier` is the id or the name. Return None if the id was released before. Raises
-        `RpcError` (-32002) if the id is unknown.
-        """
+        """Make a terminal's id invalid; None if it was before. Raises `RpcError` (-32002)."""
         entry = self.find(identifier)
         if entry is None:
             if identifier in self._released:
                 return None
             raise self._no_such(identifier)
         del self.entries[entry.id]
-        self._creates.confirm(entry)
+        self._confirm(entry)
         # The session's record is stored before the terminal's. If the worker dies in between, the
         # next one still has the terminal, and a repeated request releases it.
         self._released[entry.id] = None
-        self._changed()
+        self.changed()
         entry.record_id_release()
         return entry
 
@@ -257,26 +225,19 @@ class Session:
             self._observers.discard(observer)
 
     def record_update(self, call: str, fields: dict[str, Raw], terminals: list[str] | None) -> None:
-        """Record a `tool_call` or `tool_call_update` of the tool call with the id `call`.
-
-        `fields` are the update's members as raw JSON. `terminals` are the ids of the terminals in
-        the member `content`. None if there is no such member: the tool call then shows the same
-        terminals as before.
-        """
+        """Record an update of a tool call; `terminals` is None if it has no `content`."""
         for number, record in self.tool_calls.apply(call, fields, terminals):
-            self._records.call_changed(number, record)
+            self._call_changed(number, record)
         changed = self._record_terminal_updates(from_meta(fields.get("_meta")))
         for observer in list(self._observers):
             observer(call, fields, changed)
 
     def record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> None:
-        """Record updates of ACP v2 about terminals that the agent runs itself."""
         if changed := self._record_terminal_updates(updates):
             for observer in list(self._observers):
                 observer(None, {}, changed)
 
     def _record_terminal_updates(self, updates: Iterable[TerminalUpdate]) -> list[str]:
-        """Record updates of terminals that the agent runs itself; return the terminals' ids."""
         # Ignore updates of terminals that this host runs: the host knows their output itself.
         return self.agent_terminals.apply(
             update
@@ -292,7 +253,6 @@ class Session:
 
 
 def no_such_terminal(session: str, identifier: str) -> RpcError:
-    """Return the error that the session `session` has no terminal with the id `identifier`."""
     return RpcError(
         RESOURCE_NOT_FOUND,
         f"there is no terminal {quote(identifier)} in session {quote(session)}: "

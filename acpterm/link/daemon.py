@@ -17,13 +17,13 @@ import stat
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from acpterm.client.errors import AcptermError
 from acpterm.config import Settings, agent_socket, default_dirs, default_socket, user_socket
+from acpterm.link.errors import AcptermError
 from acpterm.runtime.blocking_io import write_fully
 from acpterm.runtime.unix_socket import peer_of
 
 if TYPE_CHECKING:
-    from acpterm.client.daemon_process import DaemonProcess
+    from acpterm.link.daemon_process import DaemonProcess
 
 PATH_BYTES_MAX: Final = 107
 """Maximum length of a socket's path, in bytes (unix(7))."""
@@ -99,7 +99,7 @@ def _start_and_connect(
     started, or does not listen by the deadline.
     """
     # This is slow to import, and most commands find a running daemon.
-    from acpterm.client.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
+    from acpterm.link.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
 
     why, output = "it takes no connections", "it was woken by a connection of ours"
     process = _start(settings, config) if start else None
@@ -135,7 +135,7 @@ def _start_and_connect(
 
 
 def _start(settings: Settings, config: str | None) -> "DaemonProcess":
-    from acpterm.client.daemon_process import StartError, start  # noqa: PLC0415  as above
+    from acpterm.link.daemon_process import StartError, start  # noqa: PLC0415  as above
 
     try:
         return start(settings, config, log_file(settings))
