@@ -56,7 +56,6 @@ class _Stdout(trio.abc.ReceiveStream):
         self._receiving: trio.CancelScope | None = None
 
     def drain(self) -> None:
-        """End the stream once no bytes have arrived for `DRAIN_TIMEOUT_S`."""
         self._timeout = DRAIN_TIMEOUT_S
         if self._receiving is not None:
             self._receiving.deadline = trio.current_time() + DRAIN_TIMEOUT_S
@@ -68,7 +67,6 @@ class _Stdout(trio.abc.ReceiveStream):
         return b""
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await self._stream.aclose()
 
 
@@ -240,7 +238,6 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
 
 
 def why_not_found(command: str) -> str | None:
-    """Return an error message if there is no program `command`."""
     if shutil.which(command) is not None:
         return None
     message = f"the agent {command!r} cannot be started"

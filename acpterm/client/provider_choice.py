@@ -40,8 +40,6 @@ class SelectError(Exception):
 
 
 class ProviderRow(NamedTuple):
-    """A row of the list of providers."""
-
     name: str
     isolation: Isolation
     works: bool
@@ -74,7 +72,6 @@ def text_of(rows: Sequence[ProviderRow], width: int | None = None) -> str:
 
 
 async def provider_rows(settings: Settings, selected: str) -> list[ProviderRow]:
-    """Check each provider."""
     rows = []
     for name in names(settings):
         try:
@@ -122,8 +119,6 @@ def selected_text(name: str, path: str) -> str:
 
 
 class Used(NamedTuple):
-    """The provider of agents' terminals."""
-
     name: str
     source: str
     """What sets it: a path, a variable, or "default"."""
@@ -132,7 +127,6 @@ class Used(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As a sentence."""
         who = "the running daemon uses" if self.in_daemon else "a daemon will use"
         return f"{who} {self.name}, by {self.source}"
 

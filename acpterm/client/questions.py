@@ -62,7 +62,6 @@ class Questions:
         self._changed: Final = trio.lowlevel.ParkingLot()
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Update `pending` by a notification of the host."""
         params = notification.params
         if isinstance(params, UnsetType) or params is None:
             return
@@ -110,7 +109,6 @@ class Asker:
         self._on_withdrawn = on_withdrawn
 
     async def run(self) -> None:
-        """Ask each new question, and stop asking each withdrawn one, until cancelled."""
         asked: dict[str, trio.CancelScope] = {}
         async with trio.open_nursery() as nursery:
             while True:
@@ -178,7 +176,6 @@ CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
 
 
 def question_options(info: ApprovalInfo) -> list[PermissionOption]:
-    """Return the options that the user can choose from in answer to the question `info`."""
     shown = "this command"
     options = [PermissionOption("allow_once", "Allow once", "allow_once")]
     if info.prefix is not None:

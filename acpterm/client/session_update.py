@@ -21,8 +21,6 @@ SessionKey: TypeAlias = tuple[str, str]
 
 
 class Update(NamedTuple):
-    """A partially decoded `session/update`."""
-
     session: str
     kind: str
     """The value of `sessionUpdate`, such as `tool_call`."""
@@ -38,7 +36,6 @@ class Update(NamedTuple):
 
     @property
     def ends_call(self) -> bool:
-        """Whether the update is the end of a tool call."""
         return self.kind in TOOL_CALLS and text(self.fields.get("status")) in _FINAL_STATUSES
 
     def with_meta(self, meta: dict[str, Raw]) -> "Update":

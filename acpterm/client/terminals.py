@@ -238,7 +238,6 @@ class Terminals:
         self._host_request_ids: dict[Id, int] = {}
 
     def request(self, id_: Id, method: str, params: Raw | UnsetType) -> None:
-        """Pass a request of the agent on to the host; the response goes to `respond`."""
         fields = members(params)
         session = text(fields.get("sessionId")) or ""
         key = session, text(fields.get("terminalId")) or ""
@@ -276,18 +275,15 @@ class Terminals:
             self._new.setdefault(create.session, []).append(terminal[1])
 
     def cancel(self, id_: Id) -> bool:
-        """Cancel a request of the agent at the host; return whether it is pending there."""
         host_request_id = self._host_request_ids.get(id_)
         if host_request_id is not None:
             self.host.cancel(host_request_id)
         return host_request_id is not None
 
     async def drain(self) -> None:
-        """Wait until the host has read most of what was sent."""
         await self.host.drain()
 
     def notify(self, method: str, params: Raw | UnsetType | dict[str, Any]) -> None:
-        """Pass a notification on to the host."""
         self.host.notify(method, params)
 
     def cancel_turn(self, session: str) -> None:
@@ -323,7 +319,6 @@ class Terminals:
         return left
 
     def follow(self, terminal: SessionKey) -> None:
-        """Poll a terminal's output from its beginning, unless it is polled already."""
         if terminal in self._pollers:
             return
         poller = OutputPoller(

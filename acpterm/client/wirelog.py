@@ -65,7 +65,6 @@ class WireLog:
         self._queue.put(data.replace(b"\n", b" ") + b"\n")
 
     async def drain(self) -> None:
-        """Wait until most of the lines are written."""
         if self._queue is not None:
             await self._queue.drain()
 
@@ -123,23 +122,19 @@ class LoggedStream(trio.abc.Stream):
         self._sending, self._receiving = LineSplitter(), LineSplitter()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Log and send."""
         self._record(self._sending, self._sent, data)
         await self._stream.send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive and log."""
         await self._log.drain()
         data = await self._stream.receive_some(max_bytes)
         self._record(self._receiving, self._received, data)
         return data
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait as `stream` does."""
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Close `stream`."""
         await self._stream.aclose()
 
     def _record(

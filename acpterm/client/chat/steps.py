@@ -55,8 +55,6 @@ class Request(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A pause before the next step."""
-
     seconds: float
 
 
@@ -73,7 +71,6 @@ class Intervals(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return those of the settings `tool_…_interval`."""
         return cls(
             settings.tool_min_interval, settings.tool_settle_interval, settings.tool_max_interval
         )
@@ -96,7 +93,6 @@ def steps(
     intervals: Intervals = Intervals(),  # noqa: B008  it is immutable
     clock: Callable[[], float] = time.monotonic,
 ) -> Steps:
-    """Return the generator of the steps of an action on terminals."""
     match action.name:
         case "list":
             return _list()

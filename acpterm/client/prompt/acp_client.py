@@ -71,8 +71,6 @@ class AcpError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptOptions(AgentOptions):
-    """The options of `acpterm prompt`."""
-
     text: str
     """The prompt."""
     cwd: str
@@ -157,12 +155,10 @@ class AcpClient:
         self._agent_info = InitializeResponse(0)
 
     async def run(self) -> None:
-        """Exchange messages with the agent until the stream ends or this is cancelled."""
         self._nursery.start_soon(self._asker.run)
         await self._agent.run()
 
     async def initialize(self) -> None:
-        """Send `initialize` and check the protocol version."""
         files = FileSystemCapabilities(
             read_text_file=True, write_text_file=not self._options.read_only
         )
@@ -183,7 +179,6 @@ class AcpClient:
             )
 
     async def open(self) -> str:
-        """Open a session, or the one that the options name; return its id."""
         options, resume = self._options, self._options.resume
         if options.login is not None:
             await self._agent.request("authenticate", {"methodId": options.login})
@@ -217,7 +212,6 @@ class AcpClient:
         return session
 
     async def prompt(self) -> str:
-        """Send the prompt, wait for the end of the turn and return the stop reason."""
         block = {"type": "text", "text": self._options.text}
         params = {"sessionId": self.session, "prompt": [block]}
         response: PromptResponse = await self._request("session/prompt", params, PromptResponse)
@@ -375,7 +369,6 @@ class RequestTasks:
         self._scopes: dict[Id, trio.CancelScope] = {}
 
     def start(self, request: RequestReceived, handler: Handler) -> None:
-        """Respond to `request` with the result or the error of `handler`."""
         if self._pending >= PENDING_MAX:
             message = f"{PENDING_MAX} requests are pending: wait for some of them"
             self._agent.respond(request.id, RpcError(INTERNAL_ERROR, message))

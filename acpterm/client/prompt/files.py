@@ -98,7 +98,6 @@ class Files:
         return resolved
 
     def _check_opened(self, fd: int, path: str) -> None:
-        """Raise `RpcError` unless the opened file is a regular file inside the roots."""
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise _bad(path, "is no regular file")
         # Elsewhere O_NOFOLLOW is the only protection: it does not detect that a parent directory

@@ -85,7 +85,6 @@ class Permissions:
         return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
 
     def cancel(self) -> None:
-        """Respond to all pending and later requests with `cancelled`."""
         self._cancelled = True
         for scope in self._open:
             scope.cancel()
@@ -140,7 +139,6 @@ class CommandQuestions:
         self._notice = notice
 
     async def ask(self, info: ApprovalInfo) -> str:
-        """Return the id of the option that the rule selects, or the user has chosen."""
         options = question_options(info)
         try:
             response = await self._permissions.decide(
@@ -158,7 +156,6 @@ class CommandQuestions:
         return chosen
 
     def withdrawn(self, info: ApprovalInfo) -> None:
-        """Tell the user that a question is no longer asked."""
         title = one_line(info.command)
         self._notice(f"no longer asked: {title} (answered elsewhere, or withdrawn)")
 
@@ -218,7 +215,6 @@ async def choose(
 
 
 async def _line(fd: int) -> str | None:
-    """Wait for a line of input from the terminal `fd`; return None for Ctrl-D."""
     await trio.lowlevel.wait_readable(fd)
     data = os.read(fd, _ANSWER_BYTES_MAX)
     return data.decode(errors="replace").strip() if data else None

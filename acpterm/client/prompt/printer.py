@@ -71,15 +71,12 @@ class JsonPrinter(Printer):
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def session(self, identifier: str) -> None:
-        """Print a `session` event."""
         self._event("session", sessionId=identifier)
 
     def update(self, update: Raw) -> None:
-        """Print an `update` event."""
         self._event("update", update=update)
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print an `output` event; hold back the incomplete character at its end."""
         if terminal not in self._decoders:
             self._decoders[terminal] = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._decoders[terminal].decode(data)
@@ -88,18 +85,15 @@ class JsonPrinter(Printer):
             self._event("output", terminalId=terminal, data=text, **missing)
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print an `exit` event, after the incomplete character at the end of the output."""
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
             self._event("output", terminalId=terminal, data=rest)
         self._event("exit", terminalId=terminal, exitCode=end.code, signal=end.signal)
 
     def notice(self, text: str) -> None:
-        """Print a `notice` event."""
         self._event("notice", text=text)
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print an `end` event."""
         self._event("end", stopReason=stop_reason, status=status, error=error)
 
     def _event(self, name: str, **members: Any) -> None:

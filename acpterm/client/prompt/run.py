@@ -90,7 +90,6 @@ class Outcome:
         return True
 
     def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
-        """Record the end of the turn."""
         self.stop_reason = reason
         status = _STATUS.get(reason, FAILED)
         if status == 0 and refusals:
@@ -156,7 +155,6 @@ _SEND_TIMEOUT_S: Final = 2.0
 
 
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
-    """Run one turn; return the exit status."""
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()

@@ -77,17 +77,14 @@ class TextPrinter(Printer):
         self._plan: list[tuple[str, str]] = []
 
     def session(self, identifier: str) -> None:
-        """Print the session's id, for `--resume`, unless quiet."""
         if not self._quiet:
             self.notice(f"session {identifier}")
 
     def message(self, text: str) -> None:
-        """Print a piece of the agent's message, without adding a line feed."""
         if sanitized := strip_controls(text):
             self._put(sanitized)
 
     def begin(self, call: ToolCallState) -> None:
-        """Print the line for the call's start, unless printed before."""
         for terminal in call.terminals:
             self._names[terminal] = call.name
             self._printed[terminal] = self._of_call.setdefault(call.id, set())
@@ -96,7 +93,6 @@ class TextPrinter(Printer):
             self._line(self._style(f"▸ {one_line(call.name)}", bold=True))
 
     def tool_call(self, call: ToolCallState) -> None:
-        """Print a line when the call starts; when it ends, its result and its status."""
         self.begin(call)
         if call.status in _MARKS and not call.end_printed:
             call.end_printed = True
@@ -107,12 +103,10 @@ class TextPrinter(Printer):
             self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
     def before_question(self, call: ToolCallState) -> None:
-        """Print the line for the call's start, and the call's diffs, unless printed before."""
         self.tool_call(call)
         self._diffs(call)
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print the entries of the plan that are new or have a new status."""
         for entry in entries:
             if entry not in self._plan and entry[0]:
                 content, status = entry
@@ -120,14 +114,12 @@ class TextPrinter(Printer):
         self._plan = entries
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print how many bytes are `lost`, if any, and the lines that `data` completes."""
         if lost:
             self._program_output(terminal, [f"… {lost} bytes are not shown"])
         output = self._outputs.setdefault(terminal, _LineBuffer())
         self._program_output(terminal, output.feed(data))
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print the incomplete last line of the output, and how the program ended unless well."""
         output = self._outputs.pop(terminal, None)
         if output is not None:
             self._program_output(terminal, output.feed(b"", final=True))
@@ -138,12 +130,10 @@ class TextPrinter(Printer):
         self._names.pop(terminal, None)
 
     def notice(self, text: str) -> None:
-        """Print a notice on stderr."""
         self._start_line()
         self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print the incomplete last lines of terminals, and what went wrong."""
         for terminal, output in self._outputs.items():
             self._program_output(terminal, output.feed(b"", final=True))
         self._start_line()

@@ -20,8 +20,6 @@ _COMMAND_LINES_MAX: Final = 40
 
 
 class ToolCallState:
-    """The current state of one tool call, with the items of its content by their kinds."""
-
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
         self.title = ""

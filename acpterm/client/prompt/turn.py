@@ -36,8 +36,6 @@ _FINISHED: Final = ("completed", "failed")
 
 
 class Turn:
-    """Passes the events of one turn on to `printer`."""
-
     def __init__(self, printer: Printer, calls: ToolCalls) -> None:
         self._printer = printer
         self._calls = calls
@@ -53,11 +51,9 @@ class Turn:
         self._calls.acted = True
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> None:
-        """Print output of a terminal of the host."""
         self._printer.output(terminal[1], data, lost)
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> None:
-        """Print the exit of a terminal of the host."""
         self._printer.exited(terminal[1], end)
 
     def terminals_finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:

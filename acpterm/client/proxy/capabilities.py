@@ -14,8 +14,6 @@ from acpterm.client.terminals import EXTENSIONS_META
 
 
 class Capabilities(NamedTuple):
-    """The editor's capabilities that concern terminals."""
-
     has_terminals: bool = False
     replaces_content: bool = True
     """Whether the content in an update of a tool call replaces the earlier content, as it should.
@@ -28,7 +26,6 @@ class Capabilities(NamedTuple):
 
 
 def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
-    """Parse the capabilities in the params of the editor's `initialize`."""
     capabilities = members(members(params).get("clientCapabilities"))
     meta = members(capabilities.get("_meta"))
     name = text(members(members(params).get("clientInfo")).get("name"))

@@ -64,8 +64,6 @@ true; else `NotRunningError` is raised."""
 
 
 class _Prompt(NamedTuple):
-    """A prompt without a response."""
-
     id: Id
     session: str
     scope: trio.CancelScope
@@ -130,7 +128,6 @@ class Chat:
         return bool(prompts)
 
     def fail(self, error: RpcError) -> None:
-        """Send `error` as the response to each prompt that has no response yet."""
         prompts, self._prompts = self._prompts, []
         self._send([encode_error(prompt.id, error) for prompt in prompts])
 
@@ -147,7 +144,6 @@ class Chat:
             self._send([encode_notification(SESSION_UPDATE, params)])
 
     def close_session(self, session: str) -> None:
-        """Forget a session, and cancel its prompts."""
         self._cancel(self._prompts_of(session))
         self._cwds.pop(session, None)
         self._announced.discard(session)
@@ -300,7 +296,6 @@ def _path(uri: str | None) -> str | None:
 
 
 async def run_steps(client: UserClient, action_steps: Steps) -> str:
-    """Carry out the steps of an action one after the other; return the text of the answer."""
     try:
         step = next(action_steps)
         while True:

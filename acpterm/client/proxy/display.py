@@ -46,13 +46,11 @@ class Display:
         self._shows_all = False
 
     def feed(self, data: bytes, lost: int = 0) -> None:
-        """Append output, before which `lost` bytes are missing."""
         if lost:
             self._text.feed(b"\r\n")
         self._text.feed(data)
 
     def replace(self, data: bytes) -> None:
-        """Replace all output with `data`."""
         self._text = TextView(self._limit)
         self._shows_all = False
         self.feed(data)

@@ -151,7 +151,6 @@ class Relay:
             )
 
     async def from_editor(self, lines: LineReader) -> None:
-        """Handle the editor's messages until the stream ends."""
         while (batch := await lines.read()) is not None:
             for line in batch:
                 self.handle_editor_line(line)
@@ -159,7 +158,6 @@ class Relay:
             await self._log.drain()
 
     async def from_agent(self, lines: LineReader) -> None:
-        """Handle the agent's messages until the stream ends."""
         while (batch := await lines.read()) is not None:
             for line in batch:
                 await self._handle_agent_line(line)
@@ -177,14 +175,12 @@ class Relay:
             self._to_editor(self._presenter.render())
 
     def fail(self, error: RpcError) -> None:
-        """Send `error` as the response to all pending requests of the editor."""
         pending, self._pending = self._pending, {}
         self._to_editor([encode_error(id_, error) for id_ in pending])
         if self._chat is not None:
             self._chat.fail(error)
 
     def handle_editor_line(self, line: bytes) -> None:
-        """Pass a message of the editor on to the agent, or process it here."""
         self._log.write("editor->proxy", line)
         message = parse_envelope(line)
         if self._chat is not None and not self._is_v2 and self._chat.take(message, self._has_turn):
@@ -366,7 +362,6 @@ class Relay:
 
 
 def _params_to_keep(message: Envelope) -> dict[str, Raw]:
-    """Return the params that are needed to handle the response."""
     if message.method not in (*_OPENING, *_CLOSING, "session/prompt"):
         return {}
     params: dict[str, Any] = members(message.params)

@@ -54,8 +54,6 @@ _REFUSE_TIMEOUT_S: Final = 2.0
 
 @dataclass(frozen=True)
 class ProxyOptions(AgentOptions):
-    """The options of `acpterm proxy`."""
-
     terminals: Literal["ours", "editor"] | None = None
     """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the agent gets
     the editor's terminals if the editor has terminals and no profile is chosen, else acpterm's."""
@@ -182,7 +180,6 @@ class _Run:
     async def _relay(
         self, relay: Relay, agent: AgentProcess, to_agent: SendQueue, nursery: trio.Nursery
     ) -> int:
-        """Relay until the editor or the agent has closed its stream; return the exit status."""
         ended, agent_done, flushed = trio.Event(), trio.Event(), trio.Event()
 
         async def read_editor() -> None:

@@ -68,7 +68,6 @@ class _Terminal:
         return self._lines(self.encoder.output(data, lost=lost, replace=replace))
 
     def ended(self, end: ProgramExit) -> list[bytes]:
-        """Return the lines to send; none if the editor does not know the terminal."""
         return self._lines(self.encoder.ended(end))
 
     def _lines(self, metas: Iterator[dict[str, Any]]) -> list[bytes]:
@@ -90,12 +89,10 @@ class TerminalPresenter:
         self._silent: BoundedDict[SessionKey, SessionKey] = BoundedDict(TERMINALS_MAX)
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host."""
         del command
         self._terminals[terminal] = _Terminal(terminal[1], cwd, ours=True)
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send in place of `line`."""
         if update.kind in V2_KINDS:
             changes = from_v2(update.kind, update.fields)
             return [line for change in changes for line in self._apply(update.session, change)]
@@ -135,34 +132,28 @@ class TerminalPresenter:
         return lines, [terminal for terminal, state in self._terminals.items() if state.call == key]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], None]:
-        """Return the lines that introduce the tool call's terminals to the editor."""
         session, fields = text(params.get("sessionId")), members(params.get("toolCall"))
         only = {name: params[name] for name in ("sessionId",) if name in params}
         return self._introduce(Update(session or "", "tool_call_update", fields, only)), None
 
     def _introduce(self, update: Update) -> list[bytes]:
-        """Return the lines that introduce terminals that the editor does not know yet."""
         if update.tool_call is None or not self._new_in(update):
             return []
         return self.translate(b"", update)
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Return the lines for output of a terminal of the host."""
         state = self._terminals.get(terminal)
         return state.output(data, lost=lost) if state else []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Return the lines for the exit of a terminal of the host."""
         state = self._terminals.get(terminal)
         return state.ended(end) if state else []
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return no lines, since this presenter delays none."""
         del session
         return []
 
     def _apply(self, session: str, change: TerminalUpdate) -> list[bytes]:
-        """Apply an update of an agent's own terminal."""
         key = session, change.terminal
         state = self._terminals.get(key)
         if state is None:

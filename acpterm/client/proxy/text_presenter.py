@@ -103,12 +103,10 @@ class TextPresenter:
         self._calls: BoundedDict[SessionKey, _Call] = BoundedDict(CALLS_MAX)
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host."""
         del cwd
         self._ours[terminal] = command, False
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send in place of `line`."""
         if update.kind in V2_KINDS:
             for change in from_v2(update.kind, update.fields):
                 self._apply(update.session, change)
@@ -155,7 +153,6 @@ class TextPresenter:
         return call.content if self._live else [*call.terminals]
 
     def before_end(self, update: Update) -> tuple[list[bytes], list[SessionKey]]:
-        """Return no lines, and the terminals in the content of the call that `update` ends."""
         call = self._calls.get((update.session, update.tool_call or ""))
         if "content" in update.fields:
             content = self._parse_content(update.session, update.fields["content"])
@@ -163,7 +160,6 @@ class TextPresenter:
         return [], call.terminals if call else []
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Return `params` with the tool call's terminals replaced by text, which stays as it is."""
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
         content = self._parse_content(session or "", tool.get("content"))
         if content is None:
@@ -174,14 +170,12 @@ class TextPresenter:
         }
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Record output, which `render` returns."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
             self._mark_changed(terminal)
         return []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Record an exit, which `render` returns."""
         if display := self._displays.get(terminal):
             display.finish(end)
             self._mark_changed(terminal)
@@ -189,14 +183,12 @@ class TextPresenter:
 
     @property
     def next_render_at(self) -> float:
-        """When to call `render` next, by `clock`."""
         if not self._live:
             return math.inf
         changed = (call.sent for call in self._calls.values() if call.changed)
         return min(changed, default=math.inf) + RENDER_INTERVAL_S
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return updates for the calls whose text has changed: those of `session`, and due ones."""
         now = self._clock()
         lines = []
         for key, call in self._calls.items():

@@ -17,7 +17,6 @@ Entry = Mapping[str, Any]
 
 
 def home(path: str) -> str:
-    """Return `path` with `~` replaced."""
     return os.path.expanduser(path)
 
 
@@ -27,8 +26,6 @@ def _shared_skills() -> str:
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent: where its settings are, and what an MCP entry looks like."""
-
     name: str
     """The name in the command line of `acpterm setup`."""
     title: str
@@ -228,7 +225,6 @@ ACP_COMMANDS: Final = tuple(" ".join(words) for _, words in _ACP_AGENTS)
 
 
 def acp_agents() -> dict[str, list[str]]:
-    """Return the command line of each installed agent that speaks ACP, by the agent's title."""
     found: dict[str, list[str]] = {}
     for title, (program, *args) in _ACP_AGENTS:
         if title not in found and (path := shutil.which(program)):

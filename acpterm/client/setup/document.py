@@ -27,7 +27,6 @@ class Document:
 
     @classmethod
     def decode(cls, path: str, form: Format, content: bytes | None) -> "Document":
-        """Return the document of a file; `content` is None if there is no file."""
         try:
             document = cls(path, form, (content or b"").decode())
         except UnicodeDecodeError as error:
@@ -37,7 +36,6 @@ class Document:
         return document
 
     def data(self) -> dict[str, Any]:
-        """Return the settings."""
         try:
             if self.format == "toml":
                 return toml_edit.parse(self.text)
@@ -46,7 +44,6 @@ class Document:
             raise self._invalid(error) from None
 
     def get(self, path: Sequence[str]) -> Any:
-        """Return the value at `path`; None if there is no value."""
         found: Any = self.data()
         for name in path:
             found = found.get(name) if isinstance(found, dict) else None

@@ -43,7 +43,6 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def check_writable(path: str) -> None:
-    """Raise `SetupError` if the file exists and is read-only."""
     with suppress(FileNotFoundError):
         if not os.stat(path).st_mode & 0o222 or not os.access(path, os.W_OK):
             raise SetupError(
@@ -63,7 +62,6 @@ def missing_directories(path: str) -> list[str]:
 
 
 def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
-    """Change the contents of the file at `path` from `before` to `after`."""
     check_writable(path)
     path = os.path.realpath(path)
     created = missing_directories(path) if before is None else []

@@ -45,7 +45,6 @@ def environment() -> dict[str, str]:
 
 
 def is_acpterm(words: list[str], command: str) -> bool:
-    """Return whether a command line runs this subcommand of acpterm."""
     if words[1:4] == ["-P", "-m", "acpterm"]:
         return words[4:5] == [command]
     name = os.path.basename(words[0]) if words else ""

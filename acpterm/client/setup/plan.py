@@ -47,13 +47,10 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """The records in a directory."""
-
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
     def load(self, name: str) -> Record | None:
-        """Return the record; None if it is missing or damaged."""
         try:
             with open(self._file(name), "rb") as file:
                 return msgspec.json.decode(file.read(), type=Record)
@@ -77,7 +74,6 @@ class Journal:
             raise
 
     def drop(self, name: str) -> None:
-        """Delete the record of a target, if any."""
         with suppress(OSError):
             os.unlink(self._file(name))
 
@@ -102,7 +98,6 @@ class Plan:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the plan changes anything."""
         return self.before != self.after
 
     def diff(self) -> list[str]:

@@ -36,8 +36,6 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class EntriesTarget:
-    """acpterm's entries in the settings file of an agent."""
-
     name: str
     """The name of the target's record."""
     path: str
@@ -52,17 +50,14 @@ class EntriesTarget:
     mode: int = 0o600
 
     def own(self, content: bytes | None) -> dict[Path, Any]:
-        """Return acpterm's entries by their paths."""
         return dict(self._own(self._decode(content)))
 
     def is_set_up(self, content: bytes | None) -> bool:
-        """Return whether the contents have exactly what would be written."""
         document = self._decode(content)
         wanted = {path: self._entry(document, path) for path in self.entries}
         return dict(self._own(document)) == wanted
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return the contents without acpterm's part."""
         document = self._decode(content)
         for path, _ in list(self._own(document)):
             document = document.remove(path, parents)
@@ -106,11 +101,9 @@ class SkillTarget:
     mode: int = 0o644
 
     def is_set_up(self, content: bytes | None) -> bool:
-        """Return whether the contents have exactly what would be written."""
         return content == skill()
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return the contents without acpterm's part."""
         del parents
         if content not in (None, skill()):
             raise SetupError(
@@ -119,7 +112,6 @@ class SkillTarget:
         return None
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Return the contents with acpterm's part."""
         del content, current
         return Content(skill(), 0)
 
@@ -128,12 +120,10 @@ Target = EntriesTarget | SkillTarget
 
 
 def skill() -> bytes:
-    """Return this version's SKILL.md."""
     return (package_files("acpterm") / "skill" / "SKILL.md").read_bytes()
 
 
 def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
-    """Return the target with `acpterm mcp` as an MCP server of the agent."""
     path = (agent.servers, SERVER)
     return EntriesTarget(
         name=f"{agent.name}-mcp",
@@ -172,7 +162,6 @@ def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
 
 
 def skill_target(agent: Agent) -> SkillTarget:
-    """Return the target for the skill, which several agents may share."""
     directory = agent.skills()
     owner = os.path.basename(os.path.dirname(directory)).lstrip(".")
     return SkillTarget(f"{owner}-skill", os.path.join(directory, "acpterm", "SKILL.md"))
@@ -210,7 +199,6 @@ def _is_proxied(name: str, value: Any) -> bool:
 
 
 def _words(value: Any) -> list[str]:
-    """Return the command line in the value of an entry; empty if there is none."""
     if not isinstance(value, dict):
         return []
     command, args = value.get("command"), value.get("args", [])
@@ -220,8 +208,6 @@ def _words(value: Any) -> list[str]:
 
 
 class AgentState(NamedTuple):
-    """What is set up in an agent."""
-
     name: str
     title: str
     is_installed: bool
@@ -233,12 +219,10 @@ class AgentState(NamedTuple):
 
 
 def overview() -> list[AgentState]:
-    """Return the state of each agent."""
     return [_state(agent) for agent in AGENTS]
 
 
 def has_skill(agent: Agent) -> bool:
-    """Return whether the agent reads a skill `acpterm`."""
     return os.path.exists(skill_target(agent).path)
 
 

@@ -19,7 +19,6 @@ _BOM: Final = "\ufeff"
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return the data of `text`."""
     try:
         return tomllib.loads(text.removeprefix(_BOM))
     except tomllib.TOMLDecodeError as error:
@@ -30,7 +29,6 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with the table `entry` added at `path`."""
     data: Any = parse(text)
     for depth, name in enumerate(path[:-1]):
         data = data.get(name, {})
