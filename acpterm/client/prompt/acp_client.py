@@ -292,12 +292,13 @@ class AcpClient:
             self._printer.before_question(call)
             await self._out.flush()
 
-        response = await self._permissions.decide(call.question, call.kind, params.options, show)
+        chosen = await self._permissions.decide(call.question, call.kind, params.options, show)
         if not self._permissions.is_cancelled:
-            chosen = response["outcome"].get("optionId")
-            kinds = (option.kind for option in params.options if option.option_id == chosen)
-            self.calls.record_decision(call, allowed=next(kinds, "").startswith("allow"))
-        return response
+            allowed = chosen is not None and chosen.kind.startswith("allow")
+            self.calls.record_decision(call, allowed=allowed)
+        if chosen is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
 
     async def _read(self, request: RequestReceived) -> object:
         params = decode(request.params, ReadTextFileRequest)

@@ -16,7 +16,7 @@ Once a turn is cancelled, the response to all pending and later requests is `can
 import os
 import termios
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import trio
 
@@ -61,8 +61,8 @@ class Permissions:
         show: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         *,
         needs_terminal: bool = False,
-    ) -> dict[str, Any]:
-        """Decide on a `session/request_permission`; return the result to respond with.
+    ) -> PermissionOption | None:
+        """Return the chosen option; None for the response `cancelled`.
 
         `question` is one or more lines that are safe to print. `show` is awaited before the user is
         asked, to print the tool call. If there is no terminal to ask at, refuse; with
@@ -80,9 +80,7 @@ class Permissions:
                 )
             finally:
                 self._open.discard(scope)
-        if chosen is None:
-            return {"outcome": {"outcome": "cancelled"}}
-        return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
+        return chosen
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -141,7 +139,7 @@ class CommandQuestions:
     async def ask(self, info: ApprovalInfo) -> str:
         options = question_options(info)
         try:
-            response = await self._permissions.decide(
+            option = await self._permissions.decide(
                 _question(info), "execute", options, self._show, needs_terminal=True
             )
         except NoTerminalError:
@@ -150,7 +148,7 @@ class CommandQuestions:
             why = "there is no terminal to ask at; --allow all allows every command"
             raise CannotAskError(why) from None
         # A cancelled turn rejects the command.
-        chosen = str(response["outcome"].get("optionId", "reject_once"))
+        chosen = "reject_once" if option is None else option.option_id
         if CHOICES[chosen][0] == "deny":
             self._calls.refusals += 1
         return chosen

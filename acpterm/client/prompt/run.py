@@ -22,7 +22,6 @@ import math
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from typing import Final
 
 import msgspec
@@ -215,12 +214,12 @@ class _Run:
         """Run the turn; record errors in the outcome. Terminals start with `context`."""
         stderr_filter = _strip_stderr if self._options.verbose else None
         try:
-            async with AsyncExitStack() as stack:
-                opening = open_hosted_agent(
+            async with (
+                open_hosted_agent(
                     self._options, self._settings, context, "prompt", stderr_filter=stderr_filter
-                )
-                hosted = await stack.enter_async_context(opening)
-                nursery = await stack.enter_async_context(trio.open_nursery())
+                ) as hosted,
+                trio.open_nursery() as nursery,
+            ):
                 await self._prompt(hosted, log, nursery)
                 nursery.cancel_scope.cancel()
         except* (AgentStartError, DaemonError, AcpError, RpcError) as errors:

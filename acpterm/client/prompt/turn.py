@@ -32,7 +32,6 @@ from acpterm.client.session_update import SessionKey, parse_update
 from acpterm.jsonrpc import RpcError
 
 _MESSAGE_KIND: Final = "agent_message_chunk"
-_FINISHED: Final = ("completed", "failed")
 
 
 class Turn:
@@ -59,9 +58,7 @@ class Turn:
     def terminals_finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:
         """Return the terminals in the tool call that a `session/update` reports as finished."""
         update = parse_update(params)
-        if update is None or update.tool_call is None:
-            return []
-        if text(update.fields.get("status")) not in _FINISHED:
+        if update is None or update.tool_call is None or not update.ends_call:
             return []
         call = self._calls.get(update.tool_call)
         return [(update.session, terminal) for terminal in call.terminals]

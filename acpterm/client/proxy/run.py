@@ -16,7 +16,7 @@ If the agent or the daemon cannot start, stderr and the responses to the editor 
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -143,18 +143,14 @@ class _Run:
             options.terminals is None
             and (options.profile is not None or not editor_capabilities.has_terminals)
         )
-        async with AsyncExitStack() as stack:
-            opening = open_hosted_agent(
-                options,
-                settings,
-                context,
-                "editor",
-                needs_host=ours or options.mcp is not None,
-                stderr_filter=bytes,
-            )
-            hosted = await stack.enter_async_context(opening)
-            nursery = await stack.enter_async_context(trio.open_nursery())
-            agent, to_agent = hosted.agent, SendQueue(hosted.agent.stdin, HIGH_WATER_BYTES)
+        needs_host = ours or options.mcp is not None
+        async with (
+            open_hosted_agent(
+                options, settings, context, "editor", needs_host=needs_host, stderr_filter=bytes
+            ) as hosted,
+            trio.open_nursery() as nursery,
+        ):
+            to_agent = SendQueue(hosted.agent.stdin, HIGH_WATER_BYTES)
             if hosted.host is not None:
                 # The host's responses go to the agent: read no more of them than the agent does.
                 hosted.host.throttle = to_agent.drain
@@ -173,9 +169,9 @@ class _Run:
             )
             for line in first:
                 relay.handle_editor_line(line)
-            status = await self._relay(relay, agent, to_agent, nursery)
+            status = await self._relay(relay, hosted.agent, to_agent, nursery)
             nursery.cancel_scope.cancel()
-            return status
+        return status
 
     async def _relay(
         self, relay: Relay, agent: AgentProcess, to_agent: SendQueue, nursery: trio.Nursery
