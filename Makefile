@@ -56,7 +56,8 @@ $(PAGE): packaging/page/package.json packaging/page/package-lock.json packaging/
 
 page: $(PAGE) ## build the page of `acpterm open`; needs npm
 
-test: $(VENV)/.check $(PAGE) ## run the tests, without long ones; needs npm
+# Without npm, the tests leave out the page, and say so.
+test: $(VENV)/.check $(if $(shell command -v npm || true),$(PAGE)) ## run the tests, without long ones; those of the page need npm
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  -m 'not long and not interop and not cluster'
 

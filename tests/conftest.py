@@ -15,16 +15,16 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from trio._core._wakeup_socketpair import WakeupSocketpair
 
-from acpterm.keeper import startup
-from tests.support.depth import DEPTH, EXAMPLES, examples
+import acpterm
+from tests.support.depth import EXAMPLES, examples
 from tests.support.fish import data_home
-from tests.support.starting import start_afresh, start_embedded_keeper
 
 settings.register_profile(
     "acpterm",
@@ -59,6 +59,15 @@ WakeupSocketpair.close = _close
 
 NO_SKIPS = os.environ.get("ACPTERM_NO_SKIPS", "0") not in ("", "0")
 
+# `make page` builds these with npm.
+HAS_PAGE = NO_SKIPS or (Path(acpterm.__file__).parent / "web" / "page" / "vendor").is_dir()
+collect_ignore = [] if HAS_PAGE else ["web/browser", "web/test_page_files.py"]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not HAS_PAGE:
+        terminalreporter.write_line("The tests of the page were left out: `make page` needs npm.")
+
 
 @pytest.fixture(autouse=True, scope="session")
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
@@ -67,14 +76,6 @@ def own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for kind in ("STATE", "CONFIG"):
             patch.setenv(f"XDG_{kind}_HOME", str(tmp_path_factory.mktemp(kind.lower())))
         patch.setenv("XDG_DATA_HOME", data_home(tmp_path_factory.mktemp("data")))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_keepers() -> Iterator[None]:
-    """Fork the keepers of hosts from a ready process: starting a Python for each takes too long."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(startup, "_start_embedded", start_embedded_keeper)
         yield
 
 
@@ -108,12 +109,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if found <= values:
                 item.add_marker(pytest.mark.exhaustive)
         values |= found
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Except in `make test`, let the tests with the marker `afresh` start processes as users do."""
-    start_afresh(wanted=DEPTH != "quick" and item.get_closest_marker("afresh") is not None)
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

@@ -33,47 +33,6 @@ EXTENSION_METHODS: Final = (
 )
 """The names of acpterm's own methods for agents."""
 
-EXTENSIONS: Final[dict[str, list[str]]] = {
-    "methods": list(EXTENSION_METHODS),
-    "createMeta": [
-        "cols",
-        "rows",
-        "timeoutMs",
-        "shell",
-        "format",
-        "provider",
-        "name",
-        "resources",
-        "cwdBytes",
-        "background",
-        "encoding",
-        "stdin",
-    ],
-    "createdMeta": ["provider", "isolation", "level", "name", "host", "queued", "cwd", "cwdGone"],
-    "outputMeta": [
-        "waitingForInput",
-        "waitingProgram",
-        "queued",
-        "stopped",
-        "background",
-        "backgroundOmitted",
-        "beginning",
-        "totalLines",
-    ],
-    "exitStatusMeta": [
-        "endedBy",
-        "wallMs",
-        "cpuMs",
-        "maxRssBytes",
-        "limit",
-        "limitValue",
-        "host",
-        "background",
-        "backgroundOmitted",
-    ],
-}
-"""What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
-
 Format: TypeAlias = Literal["text", "raw", "screen"]
 Level: TypeAlias = Literal["safe", "unknown", "dangerous"]
 

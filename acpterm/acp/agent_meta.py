@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType
 
-from acpterm.acp.agent_api import Cells, Format, Positive, StoppedProgram
+from acpterm.acp.agent_api import EXTENSION_METHODS, Cells, Format, Positive, StoppedProgram
 from acpterm.acp.base import MetaIn, Wire
 from acpterm.acp.lenient import decode
 from acpterm.acp.terminal import EnvVariable, TerminalId
@@ -109,8 +109,8 @@ class CreateMeta(Wire, omit_defaults=True):
     provider: str | None = None
     name: str | None = None
     resources: ResourcesParams | None = None
-    background: BackgroundLife | None = None
     cwd_bytes: bytes | None = None
+    background: BackgroundLife | None = None
     encoding: Encoding | None = None
     stdin: str | None = None
 
@@ -144,7 +144,8 @@ class OutputMeta(Wire):
     has no room for the program yet, `queued` is sent instead, and is true. `stopped` is sent while
     a program is stopped. Once the program has exited, `background` and `background_omitted` are
     sent as in an exit status. If the output is truncated, `beginning` is the text of its first
-    8 KiB, and `total_lines` the number of all its line ends; both are absent if they are not known.
+    8 KiB, in the first such response, and `total_lines` the number of all its line ends; both are
+    absent if they are not known.
     """
 
     waiting_for_input: bool | UnsetType = UNSET
@@ -178,6 +179,16 @@ class ExitMeta(Wire):
     host: str | UnsetType = UNSET
     background: list[BackgroundProcess] | UnsetType = UNSET
     background_omitted: int | UnsetType = UNSET
+
+
+EXTENSIONS: Final[dict[str, list[str]]] = {
+    "methods": list(EXTENSION_METHODS),
+    "createMeta": list(CreateMeta.__struct_encode_fields__),
+    "createdMeta": list(CreatedMeta.__struct_encode_fields__),
+    "outputMeta": list(OutputMeta.__struct_encode_fields__),
+    "exitStatusMeta": list(ExitMeta.__struct_encode_fields__),
+}
+"""What a host offers agents besides ACP v1, advertised in ``clientCapabilities._meta``."""
 
 
 class ExecContextParams(Wire, omit_defaults=True):
@@ -244,11 +255,7 @@ W = TypeVar("W", bound=Wire)
 
 
 def own_meta(meta: MetaIn, into: type[W]) -> W | None:
-    """Return the member `acpterm` of `meta`, decoded as `into`; None if it is absent or null.
-
-    `meta` is the ``_meta`` of a request's params. Raises RpcError (-32602) if the member is
-    invalid.
-    """
+    """Return the member `acpterm` of ``_meta``; raise RpcError (-32602) if it is invalid."""
     own = None if meta is None else meta.get(OWN)
     if own is None or bytes(own) == b"null":
         return None

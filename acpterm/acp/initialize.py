@@ -64,11 +64,7 @@ class InitializeAnswer(Wire):
 
 
 def host_answer(version: str, extensions: dict[str, Any] | UnsetType = UNSET) -> InitializeAnswer:
-    """Return a host's response to ``initialize``; `version` is the host's version of acpterm.
-
-    `extensions` is what the host offers besides ACP, sent as ``_meta.acpterm`` of the client
-    capabilities; UNSET for nothing.
-    """
+    """Return a host's response; `extensions` is ``_meta.acpterm`` of the client capabilities."""
     return InitializeAnswer(
         client_capabilities=ClientCapabilities(
             terminal=True,

@@ -35,12 +35,7 @@ class PoolTerminal(Struct, kw_only=True, omit_defaults=True):
 
 
 def pool_terminal(info: TerminalInfo, argv: list[str] | None = None) -> PoolTerminal:
-    """Return the terminal in `info` as a pool describes it.
-
-    `argv` has the words of the command; None if the caller does not know them. In that case, the
-    command line in `info` is split into words if an agent created the terminal. If the user created
-    the terminal, the result has no `command`.
-    """
+    """Return a pool's description; without `argv`, an agent's command line is split into words."""
     command: list[str] | UnsetType = UNSET
     if argv is not None:
         command = argv

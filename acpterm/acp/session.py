@@ -135,12 +135,7 @@ class _Kind(Wire):
 
 
 def read_update(update: Raw) -> ToolCall | ToolCallUpdate | OtherUpdate:
-    """Decode the `update` of a SessionNotification.
-
-    Raises RpcError (-32602) if `update` has no ``sessionUpdate`` (the kind of the update). Raises
-    the same error if a required member of a tool call is missing, or if a member is invalid. Some
-    invalid members are ignored instead: see `base`.
-    """
+    """Decode the `update` of a SessionNotification; raise RpcError (-32602) if it is invalid."""
     where = "params.update"
     kind = decode(update, _Kind, where).session_update
     if kind == "tool_call":

@@ -76,10 +76,7 @@ def without_terminals(meta: Raw | None) -> dict[str, Raw] | None:
 
 
 def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in `meta`, in the order in which the caller must apply them.
-
-    `meta` is the `_meta` of a `tool_call` or `tool_call_update`.
-    """
+    """Yield the terminal updates in the `_meta` of a tool call, in order."""
     found = members(meta)
     info = members(found.get("terminal_info"))
     if (terminal := text(info.get("terminal_id"))) is not None:
@@ -144,11 +141,7 @@ class MetaEncoder:
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
-    """Yield the terminal updates in a session update of ACP v2.
-
-    The caller must apply them in the order in which they are yielded. `kind` is one of `V2_KINDS`,
-    and `update` has the members of the session update.
-    """
+    """Yield the terminal updates in a session update of ACP v2, in order."""
     terminal = text(update.get("terminalId"))
     if terminal is None:
         return
@@ -170,11 +163,7 @@ def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
 
 
 def from_raw_output(raw: Raw | None) -> str | None:
-    """Return a command's output from `raw`, the `rawOutput` of a tool call.
-
-    A `rawOutput` is the output as a string, or an object with members such as `stdout`. Returns
-    None if there is no output in `raw`.
-    """
+    """Return the output in a tool call's `rawOutput`, if any."""
     if (whole := text(raw)) is not None:
         return whole or None
     found = members(raw)

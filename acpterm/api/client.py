@@ -17,15 +17,23 @@ from acpterm.api.roles import Launch, Role
 from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
-from acpterm.api.transport import Opened
 from acpterm.config import Settings
 from acpterm.jsonrpc import NotificationReceived
+from acpterm.link.daemon_stream import Connected, DaemonRecovery
 from acpterm.link.endpoint import Endpoint
 from acpterm.link.session import token_of
 from acpterm.runtime.command_line import command_line
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
+
+
+class Opened(NamedTuple):
+    """An open connection to the host `name`; `recovery` is None if it cannot be replaced."""
+
+    connected: Connected
+    recovery: DaemonRecovery | None
+    name: str
 
 
 class Place(NamedTuple):

@@ -6,23 +6,20 @@ daemon ends the agent's terminals; terminals of the user live on.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import anyio
 from anyio.abc import ByteStream
 
-from acpterm.api.client import Client, Place
-from acpterm.api.errors import AcptermError
+from acpterm.acp.agent_meta import OWN
+from acpterm.api.client import Client, Opened, Place
+from acpterm.api.errors import AcptermError, DaemonError
 from acpterm.api.questions import Asks
-from acpterm.api.transport import (
-    Introduction,
-    Opened,
-    open_agent,
-    open_host,
-    open_stream,
-    open_user,
-)
 from acpterm.config import ConfigError, Settings, load
+from acpterm.link.daemon_stream import DaemonRecovery, introduce, open_path
+from acpterm.link.daemon_stream import connect as connect_daemon
+from acpterm.link.handshake import initialize_params
+from acpterm.runtime import exec_context
 from acpterm.runtime.exec_context import current_directory
 
 DEFAULT_AGENT: Final = "acpterm"
@@ -65,13 +62,20 @@ async def connect(
         except ConfigError as error:
             raise AcptermError(str(error)) from error
     is_agent = agent is not None or socket is not None
-    introduced = Introduction(agent or DEFAULT_AGENT, profile, elicits=asks is not None)
-    if socket is not None:
-        opened = await open_host(socket, settings, introduced)
-    elif is_agent:
-        opened = await open_agent(settings, introduced)
+    if not is_agent:
+        opened = await _open_user(settings)
     else:
-        opened = await open_user(settings)
+        params = initialize_params(
+            agent or DEFAULT_AGENT,
+            exec_context.current(),
+            profile=profile,
+            elicits=asks is not None,
+        )
+        opened = await (
+            _open_agent(settings, params)
+            if socket is None
+            else _open_host(socket, settings, params)
+        )
     place = Place(session if is_agent else None, cwd, current_directory(), profile, provider)
     async with _serving(opened, settings, place, asks) as client:
         yield client
@@ -92,8 +96,9 @@ async def connect_stream(
 
     The execution context of terminals is not sent: the host has one for this connection.
     """
-    introduced = Introduction(agent, profile, elicits=asks is not None)
-    opened = await open_stream(stream, settings, introduced)
+    params = initialize_params(agent, profile=profile, elicits=asks is not None)
+    connected, _ = await introduce(stream, "the host", params, settings)
+    opened = Opened(connected, None, "the host")
     place = Place(session, None, cwd, profile)
     async with _serving(opened, settings, place, asks) as client:
         yield client
@@ -110,3 +115,39 @@ async def _serving(
         raise
     async with client._running():  # noqa: SLF001  `connect` is the only one that runs it
         yield client
+
+
+async def _open_user(settings: Settings) -> Opened:
+    """Connect to the user's socket; start the daemon if needed."""
+
+    def params(_: str | None) -> dict[str, Any]:
+        return initialize_params("acpterm", exec_context.current())
+
+    recovery = DaemonRecovery(settings, params, user=True)
+    stream = await connect_daemon(settings, user=True)
+    connected, _ = await introduce(stream, recovery.name, params(None), settings)
+    return Opened(connected, recovery, recovery.name)
+
+
+async def _open_agent(settings: Settings, params: dict[str, Any]) -> Opened:
+    """Connect to the agents' socket; start the daemon if needed."""
+
+    def resuming(secret: str | None) -> dict[str, Any]:
+        return initialize_params(secret=secret, elicits="elicits" in params["_meta"][OWN])
+
+    recovery = DaemonRecovery(settings, resuming)
+    stream = await connect_daemon(settings)
+    connected, welcome = await introduce(stream, recovery.name, params, settings)
+    recovery.welcomed(welcome)
+    return Opened(connected, recovery, recovery.name)
+
+
+async def _open_host(path: str, settings: Settings, params: dict[str, Any]) -> Opened:
+    """Connect to the host that listens on the Unix socket `path`, as an agent."""
+    name = f"the host at {path}"
+    try:
+        stream = await open_path(path)
+    except (OSError, DaemonError) as error:
+        raise DaemonError(f"{name} cannot be used: {error}") from error
+    connected, _ = await introduce(stream, name, params, settings)
+    return Opened(connected, None, name)

@@ -22,11 +22,7 @@ from acpterm.runtime.shell import find_shell
 
 
 class LocalJudge:
-    """Judges commands by the profile with the name `profile`.
-
-    If `profile` is None, the settings select a profile for each command, by the command's
-    directory. The constructor raises `AcptermError` if there is no profile with the name `profile`.
-    """
+    """Judges commands by the profile `profile`, or by the one for the command's directory."""
 
     def __init__(self, settings: Settings, profile: str | None) -> None:
         self._settings = settings
@@ -41,11 +37,7 @@ class LocalJudge:
         return self._profiles.choose(self._profile, directory)
 
     def check(self, command: str, args: Sequence[str] | None, cwd: str) -> CommandCheck:
-        """Judge a command in the directory `cwd`, like `Client.check`.
-
-        The file of rules is read at each call, since the user may change it. Raises `AcptermError`
-        if the rules are invalid.
-        """
+        """Judge a command in the directory `cwd`, like `Client.check`."""
         try:
             rules = load_rules(self._settings.rules or default_rules_file())
         except RulesError as error:

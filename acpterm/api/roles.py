@@ -139,6 +139,8 @@ class Role:
         self.kind: Final[Literal["user", "agent"]] = "user" if session is None else "agent"
         self._settings = settings
         self._profile = profile
+        # The host sends the beginning of a terminal's output only once.
+        self._beginnings: Final[dict[str, str]] = {}
         is_judge = session is None and profile is not None
         self._judge = self._local_judge() if is_judge else None
 
@@ -238,15 +240,17 @@ class Role:
             return RetainedOutput(found.text, found.truncated, found.position, status)
         # ACP's response has no position. Use the position just before the request: a read from
         # there may repeat output, but misses none.
-        position = (await self.info(terminal)).position
+        info = await self.info(terminal)
         answer = await self._call("terminal/output", self._of(terminal), TerminalOutputResponse)
         own = own_members(answer.meta)
+        if "beginning" in own:
+            self._beginnings[info.terminal_id] = own["beginning"]
         return RetainedOutput(
             answer.output,
             answer.truncated,
-            position,
+            info.position,
             exit_of_status(answer.exit_status),
-            own.get("beginning"),
+            self._beginnings.get(info.terminal_id),
             own.get("totalLines"),
         )
 
@@ -287,6 +291,8 @@ class Role:
     async def act(self, action: Literal["kill", "release"], terminal: str) -> None:
         """Kill the program of a terminal, or release the terminal, as `action` says."""
         await self._do(self._method(action), self._of(terminal))
+        if action == "release":
+            self._beginnings.pop(terminal, None)
 
     async def promote(self, terminal: str) -> TerminalInfo:
         """Make the user the owner of an agent's terminal; return the terminal's new state."""

@@ -35,6 +35,7 @@ from acpterm.api.shell_process import (
     start_shell,
 )
 from acpterm.api.terminal import Terminal
+from acpterm.api.waiting import INPUT_AFTER_S
 from acpterm.shell.kind import REPAIR_KEYS, Kind, kind_of
 from acpterm.shell.tracker import Outcome, Tracker
 
@@ -49,12 +50,7 @@ _DETAILS: Final[dict[ShellState, str]] = {
 
 
 class Command(NamedTuple):
-    """The command that was typed last: its number in the shell, and its text.
-
-    `began` is the time of its start (`anyio.current_time`). `started_new` is true if the shell was
-    started for this command because the shell before it had ended. `is_retry` is true if the
-    command was typed a second time.
-    """
+    """The command that was typed last; `started_new` if the shell was started for it."""
 
     n: int
     text: str
@@ -66,10 +62,7 @@ class Command(NamedTuple):
 def completed_of(
     tracker: Tracker, command: Command, state: ShellState, outcome: Outcome | None = None
 ) -> Completed:
-    """Return the result of `command`, with the value `state` for its member `state`.
-
-    `outcome` says how the command or the shell has ended; None if neither has ended.
-    """
+    """Return the result of `command`; `outcome` says how it or the shell has ended, if so."""
     outcome = outcome or Outcome(
         "exact" if tracker.has_begun else "unknown", None, None, None, _DETAILS[state]
     )
@@ -94,8 +87,6 @@ def completed_of(
 
 
 _READ_WAIT_MAX_S: Final = 10.0
-# A program that waits for input earlier than this may not have read the latest input yet.
-_INPUT_AFTER_S: Final = 0.2
 
 
 class Shell:
@@ -193,10 +184,7 @@ class Shell:
 
     @contextmanager
     def _used(self) -> Iterator[None]:
-        """Reserve the shell for this task for the duration of the block.
-
-        Raises `ShellBusyError` if another task uses the shell.
-        """
+        """Reserve the shell for this task during the block, or raise `ShellBusyError`."""
         if self._is_in_use:
             raise ShellBusyError("another task uses the shell")
         self._is_in_use = True
@@ -206,12 +194,7 @@ class Shell:
             self._is_in_use = False
 
     async def _ready(self) -> tuple[ShellProcess, bool]:
-        """Return a shell that displays its prompt; start a shell if none is running.
-
-        The second result is true if this call has started a shell because the previous one had
-        ended. Raises `ShellBusyError` if no prompt appears, and `ShellError` if a shell cannot be
-        started.
-        """
+        """Return a shell at its prompt, and whether it replaces one that had ended."""
         running = self._running
         had_shell = self._n > 0
         if running:
@@ -234,14 +217,7 @@ class Shell:
         *,
         is_retry: bool = False,
     ) -> Command:
-        """Write the command to a file, and type the line that makes the shell read the file.
-
-        Return the new `Command`, with `began`, `started_new` and `is_retry` as its members.
-
-        Raises `ShellError` if the file cannot be written, or if typing takes longer than
-        `PROMPT_TIMEOUT_S`; in both cases the shell is ended. Raises `RequestError` if the daemon
-        refuses the typed line although the shell still runs.
-        """
+        """Write the command to a file, and type the line that makes the shell read the file."""
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
         try:
@@ -258,11 +234,7 @@ class Shell:
         return self._busy
 
     async def _retry(self, running: ShellProcess, command: Command) -> Command:
-        """Repair the terminal's modes, and hand over `command` again.
-
-        Call this if the shell has not executed `command`. Return the `Command` of the second
-        attempt. Raises the same errors as `_hand_over`.
-        """
+        """Repair the terminal's modes, and hand over a command that the shell has not executed."""
         await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
             await running.reach_prompt()
@@ -272,19 +244,15 @@ class Shell:
         while not running.is_waiting and running.exit is None:
             if running.quiet_s >= QUIET_S or anyio.current_time() > deadline:
                 break
-            await running.read(QUIET_S, until_input=running.quiet_s >= _INPUT_AFTER_S)
+            await running.read(QUIET_S, until_input=running.quiet_s >= INPUT_AFTER_S)
         return await self._hand_over(
             running, command.text, command.began, command.started_new, is_retry=True
         )
 
     async def _type(self, running: ShellProcess, keys: str) -> None:
-        """Type the whole line `keys`, even if cancelled.
-
-        If only a part was typed, the next command would begin with that part. Raises `ShellError`
-        if typing takes longer than `PROMPT_TIMEOUT_S`; the shell is then ended. Raises
-        `RequestError` if the daemon refuses `keys` although the shell still runs.
-        """
+        """Type the whole line `keys`, even if cancelled, or end the shell."""
         try:
+            # If only a part was typed, the next command would begin with that part.
             with anyio.move_on_after(PROMPT_TIMEOUT_S, shield=True) as scope:
                 await running.terminal.write(keys)
             if scope.cancelled_caught:
@@ -307,17 +275,12 @@ class Shell:
         until_input: bool = True,
         input_since: int = -1,
     ) -> Completed:
-        """Wait for the end of the command, and return its result.
-
-        Return earlier if the shell has ended, if the program waits for input (`until_input` and
-        `input_since` are as in `wait`), or after `timeout` seconds; `state` of the result says
-        which. A command that the shell has not executed is typed again, once.
-        """
+        """Wait for the end of the command, as `wait`; type it again once if it was not executed."""
         deadline = None if timeout is None else anyio.current_time() + timeout
         tracker = running.tracker
         running.is_waiting = False
         running.quiet_since = anyio.current_time()
-        input_at = running.quiet_since + _INPUT_AFTER_S if until_input else math.inf
+        input_at = running.quiet_since + INPUT_AFTER_S if until_input else math.inf
         # When the command's report was first found. Its mark in the output may come later.
         reported_at = math.inf
         while True:
@@ -377,10 +340,7 @@ class Shell:
 async def open_shell(
     client: "Client", kind: str | None, options: ShellOptions
 ) -> AsyncIterator[Shell]:
-    """Yield a `Shell`, and close it at the end of the block.
-
-    `kind` is ``bash``, ``zsh`` or ``fish``; None means the user's shell, as in `Client.shell`.
-    """
+    """Yield a `Shell`, and close it at the end of the block."""
     shell = Shell(client, kind, options)
     try:
         yield shell

@@ -51,17 +51,13 @@ class ShellError(AcptermError):
 
 
 class ShellBusyError(ShellError):
-    """The shell cannot run a command now; the message says why, and what can be done.
-
-    A command runs in the shell, another task uses the shell, or the shell displays no prompt.
-    """
+    """The shell cannot run a command now; the message says why, and what can be done."""
 
 
 class ShellOptions(NamedTuple):
-    """How a shell is started: the arguments of `Client.shell`, which describes them.
+    """How a shell is started: the arguments of `Client.shell`.
 
-    With `keeps_terminal`, the terminal of a shell that has ended is not released: its output can
-    still be read, what runs on in its background continues, and the caller has to release it.
+    With `keeps_terminal`, the caller releases the terminal of a shell that has ended.
     """
 
     cwd: str | None = None
@@ -75,34 +71,22 @@ class ShellOptions(NamedTuple):
 
 
 class ShellProcess:
-    """One started shell. `tracker` has the state of the shell after all output read so far.
-
-    `flags` are the shell's options (`$-`) in its last report. `has_exited` is true once a read has
-    found that the shell has exited; some output may still be unread. `is_waiting` is true if the
-    last read ended because a program waits for input, and `waiting_program` says which one.
-    `quiet_since` is the time, on the clock `anyio.current_time`, of the latest of these events:
-    this object was created; output was read; a command was given to the shell; a caller began to
-    wait until a command ends.
-    """
+    """One started shell."""
 
     def __init__(self, terminal: Terminal, directory: ShellDirectory) -> None:
         self.terminal: Final = terminal
         self.directory: Final = directory
         self.tracker: Final = Tracker(directory.nonce, OUTPUT_BYTES)
-        self.flags = ""
-        self.exit: Exit | None = None
-        """How the shell ended, once all its output was read."""
-        self.has_exited = False
-        self.is_waiting = False
+        self.flags = ""  # the shell's options (`$-`) in its last report
+        self.exit: Exit | None = None  # set once all its output was read
+        self.has_exited = False  # some output may still be unread
+        self.is_waiting = False  # whether the last read has ended because a program waits for input
         self.waiting_program: str | None = None
+        # When there was output, or a command was given to the shell, or a wait began.
         self.quiet_since = anyio.current_time()
 
     async def read(self, wait: float, *, until_input: bool = False) -> bool:
-        """Wait up to `wait` seconds for output, and process it; return whether there was any.
-
-        With `until_input`, the wait also ends when the program waits for input, or is stopped; then
-        `is_waiting` is true.
-        """
+        """Wait up to `wait` seconds for output, and process it; return whether there was any."""
         found = await self.terminal.read_raw(
             self.tracker.position, wait=max(0.0, wait), until_input=until_input
         )
@@ -121,11 +105,7 @@ class ShellProcess:
         return bool(found.data)
 
     async def report(self, n: int) -> Report | None:
-        """Return the report of command `n`; None if there is no valid report.
-
-        The file of the report is read only if the command may have ended: if its end was in the
-        output, or if there was no output for `QUIET_S` seconds. Otherwise, return None.
-        """
+        """Return the report of command `n` if the command may have ended."""
         if not self.tracker.has_ended and self.quiet_s < QUIET_S:
             return None
         return await in_thread(self.directory.report, n)
@@ -136,10 +116,7 @@ class ShellProcess:
         return anyio.current_time() - self.quiet_since
 
     async def reach_prompt(self) -> None:
-        """Wait until the shell displays its prompt, or has ended.
-
-        Raises `ShellBusyError` if neither happens within `PROMPT_TIMEOUT_S`.
-        """
+        """Wait until the shell displays its prompt, or has ended."""
         deadline = anyio.current_time() + PROMPT_TIMEOUT_S
         tracker = self.tracker
         # Usually this is one request. If the shell has ended, it reads the rest of the output.
@@ -178,10 +155,7 @@ async def start_shell(
 ) -> ShellProcess:
     """Start a shell, and return its process once the shell displays its first prompt.
 
-    `env` is the environment that the shell is started with. Raises `ShellError` if the private
-    directory cannot be written, if the shell cannot read the directory (for example, in a sandbox),
-    or if the shell exits or displays no prompt within `START_TIMEOUT_S`. Raises `RequestError` if
-    the daemon refuses to create the shell's terminal.
+    Raises `ShellError` if that takes too long, or if the shell cannot read its private directory.
     """
     directory = await _visible_directory(client, options)
     try:
@@ -238,12 +212,9 @@ async def _await_ready(running: ShellProcess, kind: Kind) -> None:
 
 
 async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDirectory:
-    """Return a new private directory that the shell's programs can read.
-
-    Programs in isolation see only their workspace: for terminals of the user, their `cwd`; for
-    those of an agent, usually the directory in which the agent runs. Raises `ShellError` if no
-    directory is visible to the programs.
-    """
+    """Return a new private directory that the shell's programs can read."""
+    # Programs in isolation see only their workspace: for terminals of the user, their `cwd`; for
+    # those of an agent, usually the directory in which the agent runs.
     is_user = client.role == "user"
     if is_user and options.provider in (None, "local"):
         return await in_thread(ShellDirectory)
@@ -266,7 +237,6 @@ async def _visible_directory(client: "Client", options: ShellOptions) -> ShellDi
 
 
 async def _can_read(client: "Client", options: ShellOptions, path: str) -> bool:
-    """Return whether a program that runs where the shell will run can read the file `path`."""
     probe = await client.create("cat", [path], cwd=options.cwd, provider=options.provider)
     try:
         end = await probe.wait(START_TIMEOUT_S)
@@ -277,10 +247,7 @@ async def _can_read(client: "Client", options: ShellOptions, path: str) -> bool:
 
 
 def check_command(command: str) -> None:
-    """Check a command before it is given to a shell.
-
-    Raises `TypeError` if it is not a str, and `ValueError` if it contains NUL or a lone surrogate.
-    """
+    """Raise `TypeError` or `ValueError` if a shell cannot be given `command`."""
     if not isinstance(command, str):
         raise TypeError(f"a command must be a str, not {type(command).__name__}")
     if "\0" in command:

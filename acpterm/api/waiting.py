@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TEXT_CHARS_MAX: Final = 1 << 20
 OVERLAP_CHARS: Final = 64 * 1024
-# A program that waits for input earlier than this may not have read the latest input yet.
-_INPUT_AFTER_S: Final = 0.2
+INPUT_AFTER_S: Final = 0.2
+"""A program that waits for input earlier than this may not have read the latest input yet."""
 # A program that reads its stdin beside its work prints more soon; after a prompt, nothing comes.
 _PROMPT_QUIET_S: Final = 2.0
 # The longest wait of one request.
@@ -48,10 +48,7 @@ class Searches(Protocol):
 
 
 class _Seen:
-    """The end of the output that a wait has read: at most `TEXT_CHARS_MAX` characters.
-
-    `since` is the position at which the next read begins; None: the oldest retained byte.
-    """
+    """The end of the output that a wait has read: at most `TEXT_CHARS_MAX` characters."""
 
     def __init__(self, since: int | None) -> None:
         self.since = since
@@ -85,7 +82,6 @@ class _Seen:
         return await found if isinstance(found, Awaitable) else found
 
     def result(self, reason: Reason, match: re.Match[str] | None = None) -> Waited:
-        """Return the result of a wait that ended for `reason`."""
         last = self.last
         return Waited(
             reason,
@@ -133,7 +129,7 @@ async def collect(
     `since` is a position; None means the oldest retained byte. The wait ends in these cases:
 
     - The program exits.
-    - The program waits for input, or is stopped, and `_INPUT_AFTER_S` or
+    - The program waits for input, or is stopped, and `INPUT_AFTER_S` or
       `min_interval` seconds have passed, whichever is shorter.
     - There was no output for `settle_interval` seconds, and `min_interval` seconds have passed.
     - `max_interval` seconds have passed.
@@ -141,23 +137,18 @@ async def collect(
     limits = _Limits(
         least=min_interval,
         idle=settle_interval,
-        input_after=min(min_interval, _INPUT_AFTER_S),
+        input_after=min(min_interval, INPUT_AFTER_S),
         most=max_interval,
     )
     return await _wait(terminal, None, since, limits)
 
 
 class _Limits:
-    """The conditions of a wait that depend on time.
+    """The conditions of a wait that depend on time, in seconds; inf means never.
 
-    The parameters are durations in seconds; inf means never.
-
-    - After `least` seconds, the wait ends as soon as there was no output for `idle` seconds.
-    - After `input_after` seconds, the wait ends as soon as the program waits for input.
-    - After `most` seconds, the wait ends in any case.
-
-    A program that waits for input ends the wait only if there is output after the position
-    `input_since`; with `prompt_only`, only after a prompt (see `Terminal.wait_for`).
+    After `least`, the wait ends as soon as there was no output for `idle`; after `input_after`,
+    as soon as the program waits for input (with output after `input_since`, and with
+    `prompt_only` after a prompt); after `most`, in any case.
     """
 
     def __init__(
@@ -180,7 +171,6 @@ class _Limits:
         self._input_since = input_since
 
     def watches_input(self, now: float, seen: _Seen) -> bool:
-        """Return whether the wait ends if the program waits for input at the time `now`."""
         return now >= self._input_from(seen)
 
     def _input_from(self, seen: _Seen) -> float:
@@ -196,15 +186,12 @@ class _Limits:
         return max(self.began + self._least, self.last_output + self._idle)
 
     def next_at(self, now: float, seen: _Seen) -> float:
-        """Return until which time the next read may wait for output; `now` is the current time."""
+        """Return until when the next read may wait for output."""
         until = min(self._quiet_at, self.end, now + _READ_WAIT_S)
         return until if self.watches_input(now, seen) else min(until, self._input_from(seen))
 
     def reason(self, output: Output, now: float, seen: _Seen) -> Reason | None:
-        """Return why the wait ends now, after a read without new output; None if it continues.
-
-        `output` is the result of the read.
-        """
+        """Return why the wait ends after a read without new output; None if it continues."""
         if output.exit is not None:
             return "exit"
         if output.stopped and now >= self._input_at:
@@ -219,7 +206,6 @@ class _Limits:
 async def _wait(
     terminal: "Terminal", pattern: Searches | None, since: int | None, limits: _Limits
 ) -> Waited:
-    """Read until `pattern` matches, the program exits, or a condition of `limits` is met."""
     seen = _Seen(since)
     with anyio.move_on_at(limits.end + _GRACE_S):
         while True:

@@ -4,26 +4,25 @@ Other commands use `_daemon`, since the import of trio takes longer than a short
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
-from acpterm.cli._daemon import note_questions
-from acpterm.cli._options import fail, settings
+from acpterm.cli._daemon import Daemon, note_questions
+from acpterm.cli._options import fail
+from acpterm.cli._output import echo
 from acpterm.client.user.client import UserClient, open_user_client
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
 from acpterm.link.errors import root_error
+from acpterm.runtime.threads import run_blocking
 
 T = TypeVar("T")
 
 
 def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exception], ...]) -> T:
-    """Run `work(*args)` with trio, and return the result.
-
-    If `work` raises an exception of a type in `expected`, print the message of the exception and
-    exit with status 1.
-    """
+    """Run `work(*args)` with trio; print an error of a type in `expected`, and exit with 1."""
     try:
         return trio.run(work, *args, strict_exception_groups=True)
     except* expected as errors:
@@ -33,23 +32,19 @@ def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exce
 
 
 def call_async(
-    config: str | None,
-    socket: str | None,
-    work: Callable[[UserClient], Awaitable[T]],
-    *,
-    start: bool = False,
+    daemon: Daemon, work: Callable[[UserClient], Awaitable[T]], *, start: bool = False
 ) -> T:
-    """Connect to the daemon, run `work` with the connection, and return the result of `work`.
-
-    `config` and `socket` are the values of the options that `at_daemon` adds. With `start`, the
-    daemon is started if it is not running. If the daemon cannot be used or a request fails, print
-    the error and exit with status 1.
-    """
-    loaded = settings(config, socket=socket)
+    """Do the same as `Daemon.call`, with trio."""
+    loaded = daemon.settings()
 
     async def connect_and_work() -> T:
-        async with open_user_client(loaded, config, start=start) as client:
+        async with open_user_client(loaded, daemon.config, start=start) as client:
             note_questions(client.questions)
             return await work(client)
 
     return run(connect_and_work, expected=(DaemonError, RpcError))
+
+
+async def echo_async(text: str) -> None:
+    """Print lines in a thread, so that Ctrl-C works while a slow reader blocks the write."""
+    await run_blocking(partial(echo, text), abandon_on_cancel=True)

@@ -1,23 +1,26 @@
 """Connects a command to the daemon and sends the command's requests, without trio.
 
-`_async` does the same for commands that need trio. The parameters `config` and `socket` are the
-values of the options that `at_daemon` adds.
+`_async` does the same for commands that need trio.
 """
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Final, NoReturn, TypeVar
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import click
 
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import UserTerminalRequest
-from acpterm.cli._options import fail, settings
+from acpterm.cli._options import config_option, fail, settings, together
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
 from acpterm.client.user.format import waiting_questions
+from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError, NotRunningError
+from acpterm.link.session import W
 
 T = TypeVar("T")
 
@@ -30,44 +33,80 @@ class _Any(Wire):
     """The result of any method, for a caller that does not need its members."""
 
 
-def call(
-    config: str | None,
-    socket: str | None,
-    work: Callable[[BlockingClient], T],
-    *,
-    start: bool = False,
-) -> T:
-    """Connect to the daemon, run `work` with the connection, and return the result of `work`.
+class Daemon(NamedTuple):
+    """The daemon that the options choose. Its methods fail if it, or a request, fails."""
 
-    With `start`, the daemon is started if it is not running. If the daemon cannot be used or a
-    request fails, print the error and exit with status 1.
-    """
-    loaded = settings(config, socket=socket)
-    try:
-        with open_blocking_client(loaded, config, start=start) as client:
-            note_questions(client.questions)
-            return work(client)
-    except (DaemonError, RpcError) as error:
-        fail(str(error))
+    config: str | None
+    socket: str | None
+
+    def settings(self) -> Settings:
+        return settings(self.config, socket=self.socket)
+
+    def call(self, work: Callable[[BlockingClient], T], *, start: bool = False) -> T:
+        """Connect and return the result of `work`; with `start`, start the daemon if need be."""
+        try:
+            return self._call(work, start=start)
+        except NotRunningError as error:
+            fail(str(error))
+
+    def request(self, method: str, params: Wire, into: type[W], *, start: bool = False) -> W:
+        return self.call(lambda client: client.call(method, params, into), start=start)
+
+    def terminal_request(self, method: str, terminal: str, into: type[W]) -> W:
+        return self.request(f"terminal/{method}", UserTerminalRequest(terminal), into)
+
+    def call_running(self, work: Callable[[BlockingClient], T]) -> T | None:
+        """Return the result of `work`; None, and start no daemon, if none runs."""
+        try:
+            return self._call(work, start=False)
+        except NotRunningError:
+            return None
+
+    def request_running(self, method: str, params: Wire, into: type[W]) -> W | None:
+        return self.call_running(lambda client: client.call(method, params, into))
+
+    def _call(self, work: Callable[[BlockingClient], T], *, start: bool) -> T:
+        loaded = self.settings()
+        try:
+            with open_blocking_client(loaded, self.config, start=start) as client:
+                note_questions(client.questions)
+                return work(client)
+        except NotRunningError:
+            raise
+        except (DaemonError, RpcError) as error:
+            fail(str(error))
 
 
-def call_running(
-    config: str | None, socket: str | None, work: Callable[[BlockingClient], T]
-) -> T | None:
-    """Run `work` with a connection to the daemon, and return the result of `work`.
+def _existing(ctx: click.Context, param: click.Parameter, path: str | None) -> str | None:
+    if path is None or os.path.lexists(path):
+        return path
+    raise click.BadParameter(
+        f"no daemon listens at {path!r}: acpterm serve --socket {shlex.quote(path)} starts one",
+        ctx,
+        param,
+    )
 
-    If no daemon runs, start none, and return None. If the daemon cannot be used or a request fails,
-    print the error and exit with status 1.
-    """
-    loaded = settings(config, socket=socket)
-    try:
-        with open_blocking_client(loaded, config, start=False) as client:
-            note_questions(client.questions)
-            return work(client)
-    except NotRunningError:
-        return None
-    except (DaemonError, RpcError) as error:
-        fail(str(error))
+
+_options = together(
+    config_option,
+    click.option(
+        "--socket",
+        metavar="PATH",
+        # A daemon started at a mistyped path would have none of the user's terminals.
+        callback=_existing,
+        help="Use the daemon that listens for agents at PATH.",
+    ),
+)
+
+
+def at_daemon(function: Callable[..., T]) -> Callable[..., T]:
+    """Add `--config` and `--socket`, which become the parameter `daemon`."""
+
+    @wraps(function)
+    def with_daemon(*, config: str | None, socket: str | None, **values: Any) -> T:
+        return function(daemon=Daemon(config, socket), **values)
+
+    return _options(with_daemon)
 
 
 def note_questions(count: int) -> None:
@@ -78,39 +117,25 @@ def note_questions(count: int) -> None:
         click.echo(f"acpterm: {waiting_questions(count)}: acpterm approvals -f", err=True)
 
 
-def call_each(
-    config: str | None, socket: str | None, method: str, terminals: Iterable[str]
-) -> NoReturn:
-    """Send one request for each terminal, print the errors, and exit.
-
-    The method of the requests is `_acpterm/terminal/` followed by `method`, such as `release`. The
-    exit status is 1 if a request failed, else 0.
-    """
-    end(call(config, socket, lambda client: failures(client, method, terminals)))
-
-
-def failures(client: BlockingClient, method: str, terminals: Iterable[str]) -> list[str]:
-    """Send a request for each terminal; return the error messages of the requests that failed.
-
-    The requests call `_acpterm/terminal/` followed by `method`, such as `release`. The error
-    messages are in the order of `terminals`.
-    """
+def release(client: BlockingClient, terminals: Iterable[str]) -> list[str]:
     requests = [UserTerminalRequest(name) for name in dict.fromkeys(terminals)]
+    return failures(client, "terminal/release", requests)
+
+
+def failures(client: BlockingClient, method: str, requests: Sequence[Wire]) -> list[str]:
+    """Send the requests; return the error messages of those that failed, in their order."""
     errors = {
         index: response.message
-        for index, response in client.call_each(f"terminal/{method}", requests, _Any)
+        for index, response in client.call_each(method, requests, _Any)
         if isinstance(response, RpcError)
     }
     return [errors[index] for index in sorted(errors)]
 
 
-def end(failures: Iterable[str], status: int = 1) -> NoReturn:
-    """Print the error messages `failures`, and exit.
-
-    The exit status is `status` if there are any messages, else 0.
-    """
+def end(failures: Iterable[str]) -> NoReturn:
+    """Print these error messages, and exit: with status 1 if there are any."""
     failed = False
     for message in failures:
         click.echo(f"acpterm: {one_line(message, _MESSAGE_MAX)}", err=True)
         failed = True
-    raise SystemExit(status if failed else 0)
+    raise SystemExit(1 if failed else 0)

@@ -2,20 +2,18 @@
 
 import os
 import sys
+from typing import Protocol
 
+import click
 import msgspec
 
 from acpterm.client.sanitize import escape_json
-from acpterm.client.user.output.blocking_stdout import named
+from acpterm.client.user.output.blocking_stdout import named, window_size
 from acpterm.runtime.blocking_io import write_fully
 
 
 def echo(text: str) -> None:
-    """Print one or more lines in a single write, which may block.
-
-    Characters that the encoding of stdout lacks are printed as question marks. Raises `OSError` if
-    stdout cannot be written to: `BrokenPipeError` if it is a pipe without a reader.
-    """
+    """Print lines in one write. Raise `BrokenPipeError` if stdout is a pipe without a reader."""
     encoding = sys.stdout.encoding or "utf-8"
     with named("stdout"):
         write_fully(1, f"{text}\n".encode(encoding, errors="replace"))
@@ -30,17 +28,29 @@ def echo_once(text: str) -> None:
 
 
 def json_text(value: object) -> str:
-    """Return `value` as JSON, indented if stdout is a terminal.
-
-    Characters that could control a terminal are escaped.
-    """
+    """Return JSON that is safe to print, indented if stdout is a terminal."""
     text = json_line(value)
     return msgspec.json.format(text) if os.isatty(1) else text
 
 
 def json_line(value: object) -> str:
-    """Return `value` as one line of JSON. Characters that could control a terminal are escaped."""
+    """Return one line of JSON that is safe to print."""
     return escape_json(msgspec.json.encode(value).decode())
+
+
+class _Row(Protocol):
+    @property
+    def event(self) -> str: ...
+
+    def text(self, most: int | None = None) -> str: ...
+
+
+def row_line(row: _Row, colour: str | None) -> str:
+    """Return a row as a line; on a terminal, cut to its width, and with the event in colour."""
+    text = row.text(window_size()[0] if is_terminal() else None)
+    if colour is None or not is_colour_wanted():
+        return text
+    return text.replace(row.event, click.style(row.event, fg=colour), 1)
 
 
 def is_colour_wanted() -> bool:

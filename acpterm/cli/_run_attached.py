@@ -10,9 +10,11 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
-from acpterm.cli._options import fail, settings
-from acpterm.cli.attach import detach_filter, report
+from acpterm.cli._daemon import Daemon
+from acpterm.cli._options import fail
+from acpterm.cli.attach import report
 from acpterm.client.user.attach.attach import attach
+from acpterm.client.user.attach.detach_keys import DetachFilter
 from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, pass_stdin
 from acpterm.client.user.attach.tty import Tty
 from acpterm.client.user.client import UserClient
@@ -30,8 +32,7 @@ from acpterm.runtime.named_pipe import named_pipe
 
 
 def run_attached(
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
     request: UserCreateRequest,
     *,
     remove: bool,
@@ -39,20 +40,14 @@ def run_attached(
     no_stdin: bool,
     raw: bool,
 ) -> None:
-    """Create the terminal that `request` describes, and attach to it until its program ends.
-
-    `config` and `socket` are the values of the options that `at_daemon` adds. The last four
-    parameters are the options --rm, -i, -n and --raw of `acpterm run`. If there is no window, or
-    with `no_stdin`, print the output instead. Exit with the program's exit status, or with 128 + n
-    if this process gets signal n, such as SIGTERM. Return if the program still runs, as after
-    detaching.
-    """
+    """Create the terminal, and attach to it; exit with its program's status unless that runs on."""
+    settings = daemon.settings()
     both = Tty() if Tty.is_there() else None
     window = None if no_stdin else both or Tty.beside_data()
-    detach_keys = detach_filter(config, socket) if window else None
+    detach_keys = DetachFilter(settings.detach_key) if window else None
     request.hold = window is None
     passes_stdin = not (both or no_stdin) and is_passed_on(even_terminal=interactive)
-    runtime_dir = os.path.dirname(user_socket(settings(config, socket=socket)))
+    runtime_dir = os.path.dirname(user_socket(settings))
 
     async def start(client: UserClient) -> tuple[TerminalInfo, AttachResponse | ExitResult | None]:
         with named_pipe(runtime_dir) if passes_stdin else nullcontext() as pipe:
@@ -75,7 +70,7 @@ def run_attached(
                         await client.terminal_request("release", info.terminal_id, Empty)
             return info, result
 
-    info, result = call_async(config, socket, start, start=True)
+    info, result = call_async(daemon, start, start=True)
     if result is None:
         report(f"[left running: acpterm attach {title(info)} comes back to it]")
     else:

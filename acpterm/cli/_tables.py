@@ -61,17 +61,13 @@ class Styles(Enum):
 
 
 def items(terminals: Iterable[TerminalInfo]) -> list[Item]:
-    """Return the terminals' ids and rows, in the order of `acpterm ls`; ages are as of now."""
     now, found = time.time(), in_list_order(terminals)
     short = short_ids([info.terminal_id for info in found])
     return [Item(info.terminal_id, row(info, short[info.terminal_id], now)) for info in found]
 
 
 def text_of(rows: Sequence[Row]) -> str:
-    """Return a table to print on stdout.
-
-    If stdout is a terminal, the table is no wider than the window, unless the ids are.
-    """
+    """Return a table to print on stdout: no wider than the window, unless the ids are."""
     if os.isatty(1):
         # An ID is never cut, even if the window is narrower.
         columns = max(window_size()[0], *(cell_len(row.id) for row in (HEADER, *rows)))
@@ -81,10 +77,7 @@ def text_of(rows: Sequence[Row]) -> str:
 
 
 def fitting_text(terminals: Iterable[TerminalInfo]) -> str:
-    """Return the table of `terminals`, and if stdout is a terminal, only what fits the window.
-
-    The last line then counts the rest.
-    """
+    """Return the table of what fits the window; the last line then counts the rest."""
     found = in_list_order(terminals)
     rows = [item.row for item in items(found)]
     columns, height = window_size()
@@ -107,13 +100,7 @@ def table(
     selected: int | None = None,
     among: Sequence[Row] | None = None,
 ) -> list[str]:
-    """Return the lines of a table, the header first.
-
-    A line is at most `columns` cells wide, unless the ids alone are wider; None means as wide as
-    the content. `selected` is the index of the row to highlight; None means no row. If `rows` are
-    only the visible part of a list, `among` are all rows of the list: the table's columns are made
-    wide enough for all of them.
-    """
+    """Return lines of at most `columns` cells, if given; `among` are the rows that set widths."""
     sizes = _sizes(rows if among is None else among, columns)
     headers = [(getattr(HEADER, name), size, _BOLD) for name, size in sizes.items()]
     lines = [_line(headers, styles)]
@@ -127,11 +114,7 @@ def table(
 def _line(
     cells: Sequence[tuple[str, int, tuple[str, str]]], styles: Styles, *, is_selected: bool = False
 ) -> str:
-    """Return a line of a table; it is highlighted if `is_selected`.
-
-    Each cell is a text, the width of its column in character cells, and a style as (attribute,
-    colour). A text that is wider than its column is cut.
-    """
+    # A cell is a text, the width of its column, and a style as (attribute, colour).
     line = ""
     for number, (text, size, (attribute, colour)) in enumerate(cells, 1):
         cut = cut_to(text, size)
@@ -167,11 +150,7 @@ def cut_to(text: str, size: int) -> str:
 
 
 def _sizes(rows: Sequence[Row], columns: int | None) -> dict[str, int]:
-    """Choose the columns of a table of `rows`; return the width of each column, by its name.
-
-    `columns` is the window's width in character cells, which the table has to fit; None means that
-    the table may have any width. The column `id` is never dropped nor cut, even if it does not fit.
-    """
+    """Choose the columns that fit into `columns` cells; return their widths by name."""
     needs = {
         name: max(cell_len(getattr(row, name)) for row in (HEADER, *rows)) for name in Row._fields
     }

@@ -16,10 +16,10 @@ from typing import Final, Self
 import trio
 
 from acpterm.acp.user_api import ACTIVE, TerminalInfo
-from acpterm.cli._async import call_async
-from acpterm.cli._output import echo, is_colour_wanted, is_terminal, json_line
+from acpterm.cli._async import call_async, echo_async
+from acpterm.cli._daemon import Daemon
+from acpterm.cli._output import is_colour_wanted, is_terminal, json_line
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
-from acpterm.cli.attach import detach_filter
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
@@ -34,7 +34,6 @@ from acpterm.client.user.output.trio_stdout import put
 from acpterm.jsonrpc import RpcError
 from acpterm.link.errors import root_error
 from acpterm.pty import linux
-from acpterm.runtime.threads import run_blocking
 
 # Seconds after which the list is drawn again, since ages are shown in seconds.
 _REFRESH_S: Final = 1.0
@@ -43,20 +42,14 @@ _RESTORE_TIMEOUT_S: Final = 1.0
 
 
 def watch(
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
     chosen: Callable[[list[TerminalInfo]], list[TerminalInfo]],
     *,
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Show the terminals that `chosen` selects, until Ctrl-C, q or a signal such as SIGTERM.
-
-    `chosen` gets all terminals, including released ones if `everything` is true. With `as_json`,
-    print one JSON array for each change. `config` and `socket` are the values of the options that
-    `at_daemon` adds. Return the exit status.
-    """
-    keys = detach_filter(config, socket)
+    """Show the terminals that `chosen` selects until the user quits; return the exit status."""
+    keys = DetachFilter(daemon.settings().detach_key)
 
     async def show(client: UserClient) -> int:
         if not as_json and is_terminal():
@@ -65,7 +58,7 @@ def watch(
             )
         return await _watch_lines(client, chosen, everything=everything, as_json=as_json)
 
-    return call_async(config, socket, show, start=True)
+    return call_async(daemon, show, start=True)
 
 
 async def _watch_lines(
@@ -75,10 +68,6 @@ async def _watch_lines(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """Print the list whenever it changes, until Ctrl-C, q or a signal such as SIGTERM.
-
-    Return the exit status. The parameters are those of `watch`.
-    """
     printed = ""
 
     async def show(found: list[TerminalInfo]) -> None:
@@ -87,7 +76,7 @@ async def _watch_lines(
         text = json_line(found) if as_json else f"{text_of([row for _, row in items(found)])}\n"
         if text != printed:
             printed = text
-            await run_blocking(partial(echo, text), abandon_on_cancel=True)
+            await echo_async(text)
 
     refresh_list = partial(refresh, client, show, everything=everything)
     with quiet_keys():
@@ -101,12 +90,6 @@ async def _watch_screen(
     *,
     everything: bool,
 ) -> int:
-    """Show the terminals until Ctrl-C, q or a signal such as SIGTERM; return the exit status.
-
-    `items` selects the terminals to show and returns their list items. It gets all terminals,
-    including released ones if `everything` is true. `keys` recognises the detach keys while a
-    terminal that was opened from the list is attached.
-    """
     view = ListView()
     note = ""
     while True:
@@ -118,10 +101,7 @@ async def _watch_screen(
 
 
 async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
-    """Attach to a terminal until the user detaches or its program ends.
-
-    Return a note to show below the list: the terminal's state, or why attaching has failed.
-    """
+    """Return a note to show below the list: the terminal's state, or why attaching has failed."""
     # The user may type a password.
     linux.forbid_inspection()
     try:
@@ -132,12 +112,6 @@ async def _attach(client: UserClient, terminal: str, keys: DetachFilter) -> str:
 
 
 async def _attach_or_raise(client: UserClient, terminal: str, keys: DetachFilter) -> str:
-    """Attach to a terminal until the user detaches or its program ends.
-
-    Return a note to show below the list, with the terminal's state. If the program has already
-    ended, or if stdin is not a terminal, do not attach; the note then says so. Raises
-    `RpcError`, perhaps in an exception group, if the daemon refuses a request.
-    """
     info = await client.terminal_request("get", terminal, TerminalInfo)
     if info.state not in ACTIVE:
         return f"{title(info)} does not run any more: see acpterm logs {title(info)}"
@@ -155,7 +129,7 @@ async def _write(text: str) -> None:
 
 
 class _Screen:
-    """A context manager that switches the window to its alternate screen, to draw the list on."""
+    """The window's alternate screen, to draw the list on."""
 
     def __init__(self) -> None:
         self._styles = Styles.COLOURS if is_colour_wanted() else Styles.ATTRIBUTES
@@ -170,7 +144,6 @@ class _Screen:
             await _write("\x1b[?25h\x1b[?1049l")
 
     async def draw(self, view: ListView, note: str = "") -> None:
-        """Draw the part of a list that fits on the screen, with `note` below it."""
         columns, height = window_size()
         # The header and the last line take up one line each.
         part = view.part(height - 2)
@@ -196,11 +169,7 @@ def _last_line(view: ListView, part: Part, note: str) -> str:
 
 
 class _WatchScreen:
-    """A display of the list on the whole window, until the user quits or opens a terminal.
-
-    `items` and `everything` are as for `_watch_screen`. `view` has the list, with its selection
-    and filter. `note` is shown below the list until a key is pressed.
-    """
+    """The list on the whole window, until the user quits or opens a terminal."""
 
     def __init__(
         self,
@@ -222,7 +191,6 @@ class _WatchScreen:
         self._changed: Final = trio.lowlevel.ParkingLot()
 
     async def run(self) -> int:
-        """Show the list until the user quits or opens a terminal; return the exit status."""
         with quiet_keys():
             return await until_ended(self._watch)
 
@@ -238,10 +206,7 @@ class _WatchScreen:
         self._changed.unpark_all()
 
     async def _draw(self, screen: _Screen) -> None:
-        """Draw the list after each change.
-
-        This is a task of its own, because writing to the terminal may take long.
-        """
+        # A task of its own, because writing to the terminal may take long.
         while True:
             while self._is_drawn:
                 await self._changed.park()

@@ -6,17 +6,18 @@ from functools import partial
 import click
 
 from acpterm.acp.approvals import ApprovalInfo, ApprovalsResponse, AskedNotification
-from acpterm.cli._daemon import call_running
-from acpterm.cli._options import at_daemon
+from acpterm.acp.user_api import NoParams
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_line, json_text
 from acpterm.client.user.approval_format import table
 
 
 @click.command("approvals")
 @click.option("-f", "--follow", "followed", is_flag=True, help="Print questions as they come.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @at_daemon
-def command(*, followed: bool, as_json: bool, config: str | None, socket: str | None) -> None:
+def command(*, followed: bool, as_json: bool, daemon: Daemon) -> None:
     """List the questions that wait for you: commands of agents that must be approved.
 
     ID is the beginning of the question's id; acpterm approve and acpterm deny accept it. LEFT is
@@ -28,27 +29,23 @@ def command(*, followed: bool, as_json: bool, config: str | None, socket: str | 
     it always, as acpterm approve --always does; q quits. The daemon is started if it is not
     running.
 
-    With --json, an array with one object for each question is printed. With --json and --follow,
-    each line has the params of one of the daemon's notifications: _acpterm/approval/asked or
-    _acpterm/approval/withdrawn.
+    With --json, an array is printed; with --follow, each line has the params of a notification:
+    _acpterm/approval/asked or _acpterm/approval/withdrawn.
 
     Exit status: 0 on success or after Ctrl-C, 1 if the daemon cannot be reached or has ended.
     """
     if followed:
-        raise SystemExit(_follow(config, socket, as_json=as_json))
-    response = call_running(
-        config, socket, lambda client: client.request_no_params("approval/list", ApprovalsResponse)
-    )
+        raise SystemExit(_follow(daemon, as_json=as_json))
+    response = daemon.request_running("approval/list", NoParams(), ApprovalsResponse)
     found: list[ApprovalInfo] = response.approvals if response else []
     echo_once(json_text(found) if as_json else table(found, time.time()))
 
 
-def _follow(config: str | None, socket: str | None, *, as_json: bool) -> int:
+def _follow(daemon: Daemon, *, as_json: bool) -> int:
     # These modules import trio.
     from msgspec import Raw  # noqa: PLC0415
 
-    from acpterm.cli._async import call_async  # noqa: PLC0415
-    from acpterm.cli._output import echo  # noqa: PLC0415
+    from acpterm.cli._async import call_async, echo_async  # noqa: PLC0415
     from acpterm.client.user.approval_format import asked_lines, closed_line  # noqa: PLC0415
     from acpterm.client.user.approvals import (  # noqa: PLC0415
         Change,
@@ -58,22 +55,17 @@ def _follow(config: str | None, socket: str | None, *, as_json: bool) -> int:
     from acpterm.client.user.client import UserClient  # noqa: PLC0415
     from acpterm.client.user.events import until_ended  # noqa: PLC0415
     from acpterm.client.user.keyboard import has_keyboard, quiet_keys  # noqa: PLC0415
-    from acpterm.runtime.threads import run_blocking  # noqa: PLC0415
-
-    async def put(text: str) -> None:
-        # Print in a thread, so that Ctrl-C works while a slow reader blocks the write.
-        await run_blocking(partial(echo, text), abandon_on_cancel=True)
 
     async def work(client: UserClient) -> int:
-        keys = None if as_json or not has_keyboard() else KeyAnswers(client, put)
+        keys = None if as_json or not has_keyboard() else KeyAnswers(client, echo_async)
 
         async def show(change: Change, params: Raw) -> None:
             if as_json:
-                await put(json_line(params))
+                await echo_async(json_line(params))
             elif isinstance(change, AskedNotification):
-                await put(asked_lines(change.approval, has_keys=keys is not None))
+                await echo_async(asked_lines(change.approval, has_keys=keys is not None))
             else:
-                await put(closed_line(change))
+                await echo_async(closed_line(change))
             if keys is not None:
                 await keys.take(change)
 
@@ -83,4 +75,4 @@ def _follow(config: str | None, socket: str | None, *, as_json: bool) -> int:
         with quiet_keys():
             return await until_ended(follow if keys is None else partial(keys.run, follow))
 
-    return call_async(config, socket, work, start=True)
+    return call_async(daemon, work, start=True)

@@ -6,8 +6,7 @@ from typing import NoReturn
 import click
 
 from acpterm.acp.approvals import AnswerRequest, ApprovalInfo, Decision
-from acpterm.cli._daemon import call, end
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon, end
 from acpterm.cli._output import echo
 from acpterm.client.user.approval_format import short_id
 from acpterm.client.user.blocking_client import BlockingClient
@@ -19,7 +18,7 @@ from acpterm.jsonrpc import RpcError
 @click.argument("ids", metavar="[ID…]", nargs=-1)
 @click.option("--always", is_flag=True, help="Allow such commands in the rest of the session.")
 @at_daemon
-def command(ids: tuple[str, ...], always: bool, config: str | None, socket: str | None) -> None:
+def command(ids: tuple[str, ...], always: bool, daemon: Daemon) -> None:
     """Allow the commands that the questions ID ask about. The first answer to a question counts.
 
     ID is a question's id or the beginning of it, as acpterm approvals shows it; @last is the newest
@@ -32,20 +31,17 @@ def command(ids: tuple[str, ...], always: bool, config: str | None, socket: str 
     Exit status: 0 on success, 1 if a question could not be answered, 2 if the command line is
     wrong.
     """
-    answer_each(config, socket, ids, "allow", always=always)
+    answer_each(daemon, ids, "allow", always=always)
 
 
 def answer_each(
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
     ids: Sequence[str],
     decision: Decision,
     *,
     always: bool,
     reason: str | None = None,
 ) -> NoReturn:
-    """Answer these questions, or else the only one, print the answers, and exit."""
-
     def work(client: BlockingClient) -> list[str]:
         failures = []
         for identifier in dict.fromkeys(ids or [""]):
@@ -58,7 +54,7 @@ def answer_each(
                 echo(_line(info, decision, always=always))
         return failures
 
-    end(call(config, socket, work))
+    end(daemon.call(work))
 
 
 def _line(info: ApprovalInfo, decision: Decision, *, always: bool) -> str:

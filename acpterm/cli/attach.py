@@ -8,7 +8,7 @@ import click
 from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
-from acpterm.cli._options import at_daemon, settings
+from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._params import terminal_argument
 from acpterm.client.user.attach.attach import attach
 from acpterm.client.user.attach.detach_keys import DetachFilter
@@ -25,27 +25,19 @@ from acpterm.pty.tracking import marks
 @terminal_argument(required=False, running=True)
 @click.option("-r", "--read-only", is_flag=True, help="Show the terminal without typing into it.")
 @at_daemon
-def command(
-    terminal: str | None, *, read_only: bool, config: str | None, socket: str | None
-) -> None:
+def command(terminal: str | None, *, read_only: bool, daemon: Daemon) -> None:
     r"""Attach to TERMINAL, or to your latest terminal, as if its program ran in this window.
 
     Your latest terminal is the newest running one that acpterm run has created or acpterm promote
     has taken over.
 
-    The terminal's current screen is shown, and keys typed in this window are sent to the terminal.
     Several windows can be attached at once. The smallest one determines the size; read-only
-    windows (-r) are not counted. The key set by detach_key (default C-\) detaches, and leaves the
-    program running.
+    windows (-r) are not counted, and the area outside of the terminal is filled with dots. The key
+    set by detach_key (default C-\) detaches, and leaves the program running. Inside an attached
+    terminal, you can attach to others; if both have the same detach key, the outer one takes it.
 
-    After a full-screen program the window's previous content is restored. If the window is larger
-    than the terminal, the area outside of the terminal is filled with dots. Inside an attached
-    terminal, you can attach to other terminals, but not to that terminal itself. If both windows
-    have the same detach key, the outer one takes it.
-
-    While the daemon's worker is being replaced, the window keeps its content until the new worker
-    repaints it, for at most resume_timeout seconds. Keys typed meanwhile ring the bell and are
-    discarded; text that was pasted at that moment may be sent in part.
+    While the daemon's worker is being replaced, for at most resume_timeout seconds, keys ring the
+    bell and are discarded; text that was pasted at that moment may be sent in part.
 
     Exit status: 0 if you detach, or if the program ends while you are attached; 1 if there is no
     such terminal, if its program had ended before, if the daemon is lost, or if stdin or stdout is
@@ -53,7 +45,7 @@ def command(
     """
     # The user may type a password.
     linux.forbid_inspection()
-    detach_keys = detach_filter(config, socket)
+    detach_keys = DetachFilter(daemon.settings().detach_key)
 
     async def attach_and_wait(client: UserClient) -> str:
         info = await (latest(client) if terminal is None else client.get_for_input(terminal))
@@ -72,14 +64,11 @@ def command(
         # The program's last line may have no line end.
         return f"\n[{_outcome(info, response)}]" if response else f"[{title(info)} runs on]"
 
-    report(call_async(config, socket, attach_and_wait))
+    report(call_async(daemon, attach_and_wait))
 
 
 async def latest(client: UserClient) -> TerminalInfo:
-    """Return the user's newest running terminal. Raises `DaemonError` if there is none.
-
-    The terminal in which this command runs is skipped.
-    """
+    """Return the user's newest running terminal, except the one in which this command runs."""
     found = await client.call("terminal/list", ListRequest(), ListResponse)
     own_terminal = os.environ.get(marks.TERMINAL)
     for info in reversed(found.terminals):
@@ -91,17 +80,8 @@ async def latest(client: UserClient) -> TerminalInfo:
     )
 
 
-def detach_filter(config: str | None, socket: str | None) -> DetachFilter:
-    """Return a filter that finds the detach keys of the settings in the window's input.
-
-    `config` and `socket` are the values of the options that `at_daemon` adds. If the settings are
-    invalid, print an error message and exit with status 1.
-    """
-    return DetachFilter(settings(config, socket=socket).detach_key)
-
-
 def report(message: str) -> None:
-    """Print a message on stderr. Errors are ignored, since stderr may be closed."""
+    # stderr may be closed.
     with contextlib.suppress(OSError):
         click.echo(message, err=True)
 

@@ -4,16 +4,16 @@ import select
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from acpterm.cli._options import fail, settings
-from acpterm.cli._output import echo, is_colour_wanted, is_terminal
+from acpterm.cli._options import config_option, fail, settings
+from acpterm.cli._output import echo, row_line
 from acpterm.cli._params import parse_time
 from acpterm.client.sanitize import escape_json
 from acpterm.client.user.audit_format import audit_row
-from acpterm.client.user.output.blocking_stdout import note, window_size
+from acpterm.client.user.output.blocking_stdout import note
 from acpterm.config import default_audit_dir
 from acpterm.policy.audit.entry import EVENTS, time_text
 from acpterm.policy.audit.reader import AuditReader, Line
@@ -24,20 +24,12 @@ _POLL_S: Final = 0.25
 _WRITE_CHARS: Final = 64 * 1024
 
 
-class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """A point in time: a span before now, a time of day, or a date with an optional time."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse a time, and return it in seconds since 1970; fail for other text."""
-        try:
-            return value if isinstance(value, float) else parse_time(str(value), time.time())
-        except (ValueError, OverflowError):
-            examples = "10m, 2h, 1d, 10:30, 2026-01-31 or 2026-01-31T10:30"
-            self.fail(f"{str(value)!r} is no time: give {examples}", param, ctx)
+def _time(text: str) -> float:
+    try:
+        return parse_time(text, time.time())
+    except (ValueError, OverflowError):
+        examples = "10m, 2h, 1d, 10:30, 2026-01-31 or 2026-01-31T10:30"
+        raise click.BadParameter(f"{text!r} is no time: give {examples}") from None
 
 
 @click.command("audit")
@@ -46,10 +38,10 @@ class _Time(click.ParamType):  # type: ignore[type-arg]  # generic since click 8
 @click.option(
     "--event", metavar="E", help=f"Print only entries of this event: {', '.join(EVENTS)}."
 )
-@click.option("--since", type=_Time(), metavar="TIME", help="Print only entries since TIME.")
+@click.option("--since", type=_time, metavar="TIME", help="Print only entries since TIME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the entries as they are in the file.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more entries, until Ctrl-C.")
-@click.option("--config", metavar="FILE", help="Read the settings from FILE.")
+@config_option
 def command(
     *,
     session: str | None,
@@ -62,9 +54,8 @@ def command(
 ) -> None:
     """Print the audit log: what ran, who decided on it, and how it ended.
 
-    Each line has the time, the event, the agent, its session, the terminal, and details such as the
-    command, its level, the rule and the provider. A gap is a time in which the log could not be
-    written, such as on a full disk; gaps are printed whatever is selected.
+    Each line has the time, the event, the agent, its session, the terminal, and details. A gap is a
+    time in which the log could not be written; gaps are printed whatever is selected.
 
     Secrets are redacted before they are written to the log. Input is not logged, only its number of
     bytes. In a window lines are cut to its width, and one narrower than 120 columns has no session;
@@ -105,7 +96,6 @@ def command(
 
 
 def _print(lines: Iterable[Line], *, as_json: bool) -> None:
-    """Print entries. Raises `OSError` if they cannot be read or printed."""
     texts: list[str] = []
     size = 0
     for text in _texts(lines, as_json=as_json):
@@ -123,19 +113,13 @@ def _texts(lines: Iterable[Line], *, as_json: bool) -> Iterator[str]:
         for line in lines:
             yield escape_json(line.text.decode(errors="replace"))
         return
-    colours = is_colour_wanted()
-    # On a terminal, cut the row to one line. A pipe gets all of it.
-    width = window_size()[0] if is_terminal() else None
     for line in lines:
         row = audit_row(line.entry)
-        text = row.text(width)
-        if colours and (colour := row.colour):
-            text = text.replace(row.event, click.style(row.event, fg=colour), 1)
-        yield text
+        yield row_line(row, row.colour)
 
 
 def _wait() -> bool:
-    """Wait `_POLL_S` seconds and return True; return False early once stdout has no reader."""
+    """Return False once stdout has no reader, else True after `_POLL_S` seconds."""
     stdout = select.poll()
     stdout.register(1, 0)
     return not stdout.poll(1000 * _POLL_S)

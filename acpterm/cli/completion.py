@@ -23,10 +23,6 @@ def command(ctx: click.Context, shell: str) -> None:
 
 
 def completion_script(ctx: click.Context, shell: str) -> str:
-    """Return the script that makes `shell` (`bash`, `zsh` or `fish`) complete acpterm's commands.
-
-    `ctx` is the context of the root command.
-    """
     shell_class = get_completion_class(shell)
     assert shell_class is not None  # noqa: S101  click supports all three shells
     return shell_class(ctx.command, {}, "acpterm", "_ACPTERM_COMPLETE").source().rstrip("\n")

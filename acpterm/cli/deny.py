@@ -2,7 +2,7 @@
 
 import click
 
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli.approve import answer_each
 
 
@@ -15,8 +15,7 @@ def command(
     ids: tuple[str, ...],
     always: bool,
     reason: str | None,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """Refuse the commands that the questions ID ask about. The first answer to a question counts.
 
@@ -31,4 +30,4 @@ def command(
     Exit status: 0 on success, 1 if a question could not be answered, 2 if the command line is
     wrong.
     """
-    answer_each(config, socket, ids, "deny", always=always, reason=reason)
+    answer_each(daemon, ids, "deny", always=always, reason=reason)

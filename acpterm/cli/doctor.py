@@ -5,7 +5,8 @@ import textwrap
 import click
 
 from acpterm.cli._async import run
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text
 from acpterm.client.user.doctor.check import CheckResult
 from acpterm.client.user.doctor.runner import examine
@@ -19,9 +20,9 @@ _ADVICE = "→ "
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of the results.")
+@json_option
 @at_daemon
-def command(as_json: bool, config: str | None, socket: str | None) -> None:
+def command(as_json: bool, daemon: Daemon) -> None:
     """Check this machine for what acpterm needs, and show how to get what is missing.
 
     The checks try what acpterm uses: a terminal, the emulator, the shell, directories, systemd and
@@ -35,7 +36,7 @@ def command(as_json: bool, config: str | None, socket: str | None) -> None:
     Exit status: 0 if terminals can be created, 1 if a problem prevents that.
     """
     logs.configure("error", "text")
-    results = run(examine, config, socket, expected=())
+    results = run(examine, daemon.config, daemon.socket, expected=())
     echo_once(json_text(results) if as_json else _text(results))
     if any(result.fatal for result in results):
         raise SystemExit(1)

@@ -9,8 +9,8 @@ from typing import BinaryIO, Final
 import click
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
 from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
@@ -39,9 +39,7 @@ _ENDINGS: Final = {
 )
 @click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE, not stdout.")
 @at_daemon
-def command(
-    terminal: str, *, form: str | None, output: str, config: str | None, socket: str | None
-) -> None:
+def command(terminal: str, *, form: str | None, output: str, daemon: Daemon) -> None:
     """Export TERMINAL to a file: as a recording, text, an HTML page, or a picture of its screen.
 
     An asciicast contains all retained output with its times; asciinema can play it, and so can
@@ -55,8 +53,7 @@ def command(
     asciicast is written to stdout, to a pipe or device, and to a FILE without an extension.
 
     Only you can access FILE, and an existing file is replaced only when the new one is complete. A
-    pipe or a device is written to. If stdout is a terminal, characters in text that reorder or hide
-    other text are printed as escapes.
+    pipe or a device is written to.
 
     Exit status: 0; 1 if there is no such terminal or FILE cannot be written; 2 if FILE's extension
     does not determine a format.
@@ -68,11 +65,9 @@ def command(
         with tempfile.TemporaryFile() as export:
             is_displayed = output == "-" and os.isatty(1)
             if form == "asciicast":
-                warning = _write_cast(config, socket, terminal, export)
+                warning = _write_cast(daemon, terminal, export)
             else:
-                warning = call(
-                    config,
-                    socket,
+                warning = daemon.call(
                     lambda client: _write_export(
                         client, terminal, form, export, is_displayed=is_displayed
                     ),
@@ -85,10 +80,7 @@ def command(
 
 
 def _format_of(output: str) -> str:
-    """Return the format for the extension of the file `output`; fail for an unknown extension.
-
-    Without an extension, and for stdout (`-`), a pipe or a device, the format is asciicast.
-    """
+    """Return the format for the extension; fail for an unknown one."""
     ending = os.path.splitext(output)[1].lower()
     # The name of a pipe or a device says nothing about the format.
     if output == "-" or not ending or (os.path.exists(output) and not os.path.isfile(output)):
@@ -99,29 +91,19 @@ def _format_of(output: str) -> str:
     return _ENDINGS[ending]
 
 
-def _write_cast(
-    config: str | None, socket: str | None, terminal: str, file: BinaryIO
-) -> str | None:
-    """Write an asciicast of a terminal to `file`; return a warning to print, or None.
-
-    The asciicast is a copy of the terminal's recording, or is made from the retained output. If it
-    is a copy and lines of the recording cannot be read, return a warning about these lines, else
-    None. `config` and `socket` are the values of the options that `at_daemon` adds.
-    """
+def _write_cast(daemon: Daemon, terminal: str, file: BinaryIO) -> str | None:
+    """Write a recording to `file`; return a warning to print, or None."""
     from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
     from acpterm.client.user.export.export import write_cast  # noqa: PLC0415  as above
 
-    report = call_async(config, socket, lambda client: write_cast(client, terminal, file))
+    report = call_async(daemon, lambda client: write_cast(client, terminal, file))
     return report.summary("of the recording cannot be read") if report.unread else None
 
 
 def _write_export(
     client: BlockingClient, terminal: str, form: str, file: BinaryIO, *, is_displayed: bool
 ) -> str | None:
-    """Write text, HTML or SVG to `file`; return a warning if output is missing, otherwise None.
-
-    `form` is the format. `is_displayed` is true if the export will be printed in the user's window.
-    """
+    """Return a warning if output is missing."""
     if form == "text":
         lost = _write_text(client, terminal, file, escape_invisible_text if is_displayed else str)
         return _missing_warning(lost) if lost else None
@@ -144,12 +126,7 @@ def _missing_warning(lost: int) -> str:
 def _write_text(
     client: BlockingClient, terminal: str, file: BinaryIO, escape: Callable[[str], str]
 ) -> int:
-    """Write the terminal's text to `file`, each piece passed through `escape`.
-
-    `escape` escapes characters that reorder or hide text; `str` leaves the text unchanged. Return
-    the number of bytes that are missing at the beginning of the text; `UNKNOWN` if some are missing
-    and their number is unknown.
-    """
+    """Return the number of bytes that are missing at the beginning, or `UNKNOWN`."""
     missing, last = 0, ""
     for complete, line, lost in follow_text(client, terminal, stay=False):
         missing = missing or lost

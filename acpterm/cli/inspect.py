@@ -8,8 +8,8 @@ import click
 from msgspec import UNSET, UnsetType
 
 from acpterm.acp.user_api import InspectResponse, LaunchInfo, TerminalInfo
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
 from acpterm.client.user.format import (
@@ -28,9 +28,9 @@ _WIDTH = 16
 
 @click.command("inspect")
 @terminal_argument()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@json_option
 @at_daemon
-def command(terminal: str, as_json: bool, config: str | None, socket: str | None) -> None:
+def command(terminal: str, as_json: bool, daemon: Daemon) -> None:
     """Show the details of TERMINAL.
 
     The details are those of acpterm ls, and the terminal's directory, process, times, windows and
@@ -40,11 +40,7 @@ def command(terminal: str, as_json: bool, config: str | None, socket: str | None
 
     Exit status: 0; 1 if there is no such terminal.
     """
-    found = call(
-        config,
-        socket,
-        lambda client: client.terminal_request("inspect", terminal, InspectResponse),
-    )
+    found = daemon.terminal_request("inspect", terminal, InspectResponse)
     echo_once(json_text(found) if as_json else _text(found))
 
 
@@ -102,7 +98,6 @@ def _past(info: TerminalInfo) -> Iterator[tuple[str, str]]:
 
 
 def _place(info: TerminalInfo) -> str:
-    """Return a text: the provider, then the host's name if the program runs on another host."""
     on = "" if info.host is UNSET else f", on {summary_line(info.host)}"
     return f"{summary_line(info.provider)}{on}"
 

@@ -6,14 +6,13 @@ In the daemon, `host.verbs` handles the requests.
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo, UserSignalRequest, UserTerminalRequest
-from acpterm.cli._daemon import call, end
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon, end
 from acpterm.cli._output import echo
 from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import one_line
@@ -29,16 +28,11 @@ _NUMBERS: Final = frozenset(str(int(number)) for number in signal.valid_signals(
 _SLOW_S: Final = 4.0
 
 
-class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    name = "signal"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the full name of the signal whose name or number is `value`; else fail."""
-        text = str(value)
-        try:
-            return name_of(int(text) if text in _NUMBERS else number_of(text))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _signal_name(text: str) -> str:
+    try:
+        return name_of(int(text) if text in _NUMBERS else number_of(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command("kill")
@@ -48,7 +42,7 @@ class _Signal(click.ParamType):  # type: ignore[type-arg]  # generic since click
     "-s",
     "--signal",
     "signal_name",
-    type=_Signal(),
+    type=_signal_name,
     metavar="SIGNAL",
     help="Send only this signal, such as INT or 2, to the foreground processes.",
 )
@@ -58,8 +52,7 @@ def command(
     terminals: tuple[str, ...],
     no_wait: bool,
     signal_name: str | None,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """Kill the program of each TERMINAL, and all processes that it has started or left running.
 
@@ -75,9 +68,7 @@ def command(
     """
     names = list(dict.fromkeys(terminals))
     end(
-        call(
-            config,
-            socket,
+        daemon.call(
             lambda client: (
                 _signal(client, names, signal_name)
                 if signal_name is not None
@@ -100,12 +91,7 @@ def _kill(client: BlockingClient, names: Sequence[str], *, wait: bool) -> list[s
     def request(
         method: str, terminals: Mapping[str, str], into: type[W]
     ) -> Iterator[tuple[str, W]]:
-        """Send a request for each terminal; yield the terminal's name and the response.
-
-        `method` is the method without `_acpterm/terminal/`, such as `wait`. `terminals` has the
-        terminals' ids by name. Responses are decoded as `into`. If a response is an error, nothing
-        is yielded for the terminal, and the message is added to `_kill`'s error messages.
-        """
+        """Yield the name of each terminal, and the response unless that is an error."""
         order = list(terminals)
         requests = [UserTerminalRequest(terminals[name]) for name in order]
         slow = Slow(_SLOW_S, lambda index: _report_slow(order[index])) if method == "wait" else None

@@ -4,9 +4,9 @@ from functools import partial
 
 import click
 
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._params import SinceParam, terminal_argument
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
+from acpterm.cli._params import as_since, terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output.read import Since
 
@@ -23,7 +23,7 @@ from acpterm.client.user.output.read import Since
 )
 @click.option(
     "--since",
-    type=SinceParam(),
+    type=as_since,
     metavar="TIME|@POSITION",
     help="Print only output since: 5m, 10:30, 2026-01-31T10:30, or position @12345.",
 )
@@ -40,28 +40,21 @@ def command(
     timestamps: bool,
     colour: bool,
     raw: bool,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """Print the output of TERMINAL, as an agent reads it.
 
-    The output is text without escape sequences. Overwritten text is not included, so a progress bar
-    is one line. An incomplete line is printed at the end; with -f on a terminal it is shown as it
-    grows. If the program overwrites a line that is longer than the window, the line is printed
-    again, since the old one cannot be erased. Missing output is reported on stderr: only a limited
-    amount is retained, and output that cannot be printed as fast as it arrives is skipped. On a
-    terminal, characters that reorder or hide text are printed as escapes. With --colour, what is
-    retained of the raw output is printed as text with its colours.
+    The output is text without escape sequences and without what was overwritten, so a progress bar
+    is one line. With -f on a terminal an incomplete line is shown as it grows; otherwise it is
+    printed at the end. Missing output is reported on stderr: a limited amount is retained, and what
+    cannot be printed as fast as it arrives is skipped. On a terminal, characters that reorder or
+    hide text are printed as escapes.
 
-    TIME is a span before now, such as 90s, 5m, 1h30m or 2d, or a point in time; 10:30 is today, or
-    yesterday if 10:30 is still to come today. A position is a number of bytes of output, as acpterm
-    inspect shows it. With --timestamps each line starts with the time at which it was completed,
-    accurate to 0.01 seconds; if there is much output, older times are coarser. --timestamps omits
-    text whose time is unknown: text whose raw bytes are no longer retained, and output from before
-    the daemon's worker was replaced. --since TIME also omits output from before the worker was
-    replaced.
-
-    The command continues when the daemon's worker is replaced.
+    TIME is a span before now, such as 90s, 5m, 1h30m or 2d, or a point in time; 10:30 is the last
+    10:30. A position is a number of bytes of output, as in acpterm inspect. With --timestamps each
+    line starts with the time at which it was completed, accurate to 0.01 seconds, or less if there
+    is much output. --timestamps omits text whose time is unknown: its raw bytes are not retained,
+    or it is older than the daemon's worker. --since TIME omits the latter, too.
 
     Exit status: 0, whatever the program's exit status; 1 if there is no such terminal; 2 if the
     command line is wrong; 130 after Ctrl-C.
@@ -80,4 +73,4 @@ def command(
         printer = print_raw if raw else print_stamped if timestamps else text
         printer(client, terminal, stay=follow, since=since or Since(), tail=tail)
 
-    call(config, socket, print_output)
+    daemon.call(print_output)

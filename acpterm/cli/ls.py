@@ -3,8 +3,8 @@
 import click
 
 from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import call_running
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._tables import fitting_text, items, text_of
 from acpterm.client.user.format import background_number, in_list_order, is_waiting
@@ -18,7 +18,7 @@ from acpterm.client.user.format import background_number, in_list_order, is_wait
 @click.option("--session", metavar="ID", help="List only a session's: its id begins with ID.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only ids, one per line.")
 @click.option("-w", "--watch", "watched", is_flag=True, help="Redraw when something changes.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@json_option
 @at_daemon
 def command(
     *,
@@ -30,8 +30,7 @@ def command(
     quiet: bool,
     watched: bool,
     as_json: bool,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """List the terminals: those that wait for input, the running ones, and those that have ended.
 
@@ -45,9 +44,8 @@ def command(
     COMMIT_EDITMSG"; it is "stopped" with the cause if a program is stopped.
     With --all the list includes terminals that their agent has released and that can still be read.
 
-    With --json the list
-    is an array of the daemon's terminal objects; with --json and --watch, such an array is printed
-    as one line for each change.
+    With --json the list is an array of the daemon's terminal objects; with --watch, one line for
+    each change.
 
     In the list of --watch the arrow keys and j, k, g, G, Page Up and Page Down select a terminal
     and scroll. Enter attaches to it, / filters, Escape clears the filter, and q or Ctrl-C quits.
@@ -73,11 +71,9 @@ def command(
     if watched:
         from acpterm.cli._watch import watch  # noqa: PLC0415  it imports trio
 
-        raise SystemExit(watch(config, socket, chosen, everything=everything, as_json=as_json))
+        raise SystemExit(watch(daemon, chosen, everything=everything, as_json=as_json))
     request = ListRequest(all=everything)
-    response = call_running(
-        config, socket, lambda client: client.call("terminal/list", request, ListResponse)
-    )
+    response = daemon.request_running("terminal/list", request, ListResponse)
     found = chosen(response.terminals if response else [])
     if as_json:
         echo_once(json_text(found))

@@ -67,11 +67,6 @@ GROUPS: Final = {
         "prompt": "Send a prompt to an agent, and print what it does.",
     },
 }
-"""The first line of each command's help, by group and by the command's name.
-
-The module of a command is `acpterm.cli.NAME`, imported when the command is used.
-"""
-
 SHORT: Final = {name: line for lines in GROUPS.values() for name, line in lines.items()}
 """The first line of each command's help, by the command's name."""
 
@@ -112,7 +107,6 @@ _ELSEWHERE: Final = {
 
 
 def no_such_command(name: str, commands: Sequence[str]) -> str:
-    """Return the error message for the unknown command `name`."""
     message = f"there is no command {name!r}"
     if name in _ELSEWHERE:
         return f"{message}: use acpterm {_ELSEWHERE[name]}"
@@ -161,7 +155,6 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the name of a command, the command itself, and the command's arguments."""
         name, *rest = args
         if name == "version":
             _print_version(ctx, None, True)
@@ -194,7 +187,6 @@ class _LazyGroup(click.Group):
 
 
 def _print_version(ctx: click.Context, param: click.Parameter | None, value: bool) -> None:
-    """Print the version and exit, if `value` is true. This is a callback of click."""
     del param
     if value and not ctx.resilient_parsing:
         click.echo(version_line())
@@ -217,7 +209,6 @@ def group() -> None:
 
 
 def main() -> None:
-    """Run the command that the command line names, and exit with its status."""
     # Until a command handles signals itself, there is nothing to clean up: exit at once.
     with contextlib.suppress(ValueError):  # only the main thread can set signal handlers
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -238,19 +229,17 @@ def main() -> None:
 
 
 def _report(message: str) -> int:
-    """Print an error message on stderr; return the exit status 1."""
     with contextlib.suppress(OSError):
         os.write(2, f"acpterm: {message}\n".encode(errors="backslashreplace"))
     return 1
 
 
 def version_line() -> str:
-    """Return what `acpterm --version` prints."""
     return f"acpterm, version {__version__} ({_commit() or 'unknown commit'})"
 
 
 def _commit() -> str | None:
-    """Return `commit HASH`: the commit that the package was built from, or that is checked out."""
+    """Return the commit that the package was built from, or that is checked out."""
     try:
         with open(os.path.join(_PACKAGE, "commit"), encoding="ascii") as file:
             return f"commit {file.read().strip()}"

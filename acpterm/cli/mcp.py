@@ -37,7 +37,8 @@ def command(
     runs their programs under the user's policy. When stdin ends, these programs are killed. Logs go
     to stderr.
     """
-    chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
+    flags["log_level"] = flags["log_level"] or "warning"
+    chosen = settings(config, socket=socket, **flags)
     import anyio  # noqa: PLC0415  --help starts faster
 
     from acpterm.mcp.run import Options, serve  # noqa: PLC0415
@@ -50,7 +51,3 @@ def command(
         anyio.run(serve, chosen, Options(tools=tools, profile=profile))
     except OSError as error:
         fail(str(error))
-
-
-def _given(flags: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in flags.items() if value is not None}

@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 from acpterm.acp.web_api import WebOpenRequest, WebOpenResponse, WebStatusResponse
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once
 from acpterm.client.user.blocking_client import BlockingClient
 
@@ -25,7 +25,7 @@ from acpterm.client.user.blocking_client import BlockingClient
     help="Listen on ADDRESS:PORT, if the server does not run yet.",
 )
 @at_daemon
-def command(no_browser: bool, address: str | None, config: str | None, socket: str | None) -> None:
+def command(no_browser: bool, address: str | None, daemon: Daemon) -> None:
     """Open the page that shows all terminals in a browser.
 
     The daemon serves the page, also over ssh -L or behind a proxy. If its HTTP server does not run
@@ -38,13 +38,12 @@ def command(no_browser: bool, address: str | None, config: str | None, socket: s
 
     Exit status: 0; 1 if the server cannot be started, with the reason on stderr.
     """
-    from acpterm.cli.open import open_in_browser  # noqa: PLC0415  slow to import
 
     def work(client: BlockingClient) -> tuple[WebOpenResponse, str | None]:
         opened = client.call("web/open", WebOpenRequest(address), WebOpenResponse)
         return opened, client.request_no_params("web/status", WebStatusResponse).token_file
 
-    opened, token_file = call(config, socket, work, start=True)
+    opened, token_file = daemon.call(work, start=True)
     if not no_browser and token_file is not None:
         try:
             if open_in_browser(opened.url, os.path.dirname(token_file)):
@@ -59,7 +58,7 @@ _NAME: Final = "open.html"
 
 
 def open_in_browser(url: str, directory: str) -> bool:
-    """Open `url` in the user's graphical browser; return False if no browser could be started."""
+    """Return False if no graphical browser could be started."""
     variables = "DISPLAY", "WAYLAND_DISPLAY"
     if sys.platform != "darwin" and not any(os.environ.get(name) for name in variables):
         # A browser that draws in the terminal could not run the page.

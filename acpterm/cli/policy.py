@@ -3,18 +3,37 @@
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
+import msgspec
 
-from acpterm.cli._options import absolute, fail, require_user, settings
+from acpterm.cli._options import (
+    absolute,
+    config_option,
+    fail,
+    json_option,
+    require_user,
+    settings,
+)
 from acpterm.cli._output import echo_once, json_text
-
-if TYPE_CHECKING:
-    from acpterm.config import Settings
-    from acpterm.config.profiles import Decision, Profile
-    from acpterm.policy.rules import Rule
-    from acpterm.policy.verdict import Verdict
+from acpterm.client.sanitize import one_line
+from acpterm.config import Settings
+from acpterm.config.profiles import Decision, Profile, resolve
+from acpterm.host.profiles import Profiles
+from acpterm.jsonrpc import RpcError
+from acpterm.policy.judge import Judge
+from acpterm.policy.prefix import is_never_allowed
+from acpterm.policy.rules import (
+    Rule,
+    RulesError,
+    add_rule,
+    default_rules_file,
+    load_rules,
+    remove_rules,
+)
+from acpterm.policy.verdict import Level, Verdict
+from acpterm.runtime.shell import find_shell
 
 _STATUS: Final = {"allow": 0, "ask": 3, "deny": 4}
 # Dangerous commands: those that begin with the words of a rule are shown as examples.
@@ -36,8 +55,8 @@ def command() -> None:
 @command.command("check", context_settings={"ignore_unknown_options": True})
 @click.argument("words", nargs=-1, required=True, metavar="COMMAND")
 @click.option("--profile", metavar="NAME", help="Use the profile NAME.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-@click.option("--config", metavar="FILE", help="Read the settings from FILE.")
+@json_option
+@config_option
 def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: str | None) -> None:
     """Show the level of a command, and whether it may run.
 
@@ -53,16 +72,9 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     Exit status: 0 if the command is allowed, 3 if the user is asked, 4 if it is denied, 1 if the
     settings or the rules have an error.
     """
-    from acpterm.policy.judge import Judge  # noqa: PLC0415  no other command needs it
-    from acpterm.policy.rules import RulesError, load_rules  # noqa: PLC0415
-    from acpterm.runtime.shell import find_shell  # noqa: PLC0415  likewise
-
     loaded = settings(config)
     chosen = _profile(loaded, profile)
-    try:
-        judge = Judge(load_rules(_rules_file(loaded)))
-    except RulesError as error:
-        fail(str(error))
+    judge = Judge(_rules(_rules_file(loaded)))
     args = list(words[1:]) if len(words) > 1 else None
     path, shell = os.environ.get("PATH"), find_shell(loaded.shell)
     verdict = judge.judge(words[0], args, profile=chosen, path=path, shell=shell)
@@ -71,12 +83,10 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
 
 
 def _changes_rules(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Return the decorator of a command that changes the rules."""
-
     def decorate(function: Callable[..., None]) -> click.Command:
         for parameter in (
             click.argument("words", nargs=-1, required=True, metavar="WORD…"),
-            click.option("--config", metavar="FILE", help="Read the settings from FILE."),
+            config_option,
         ):
             function = parameter(function)
         settings_of = {"ignore_unknown_options": True}
@@ -105,15 +115,10 @@ def allow(words: tuple[str, ...], prefix: bool, reason: str, config: str | None)
     Exit status: 0 on success, 1 if the rules file has an error or cannot be written, if you do not
     confirm, or if acpterm itself runs in an agent's terminal.
     """
-    from acpterm.policy.judge import Judge  # noqa: PLC0415  only this command and check need it
-    from acpterm.policy.prefix import is_never_allowed  # noqa: PLC0415
-    from acpterm.policy.verdict import Level  # noqa: PLC0415
-
     loaded = settings(config)
     profile = _profile(loaded, None)
 
     def dangerous(command: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return the dangerous parts of a command."""
         verdict = Judge().judge(command[0], command[1:], profile=profile)
         return [part.words for part in verdict.parts if part.level is Level.DANGEROUS]
 
@@ -176,8 +181,6 @@ def remove(words: tuple[str, ...], config: str | None) -> None:
     Exit status: 0 on success, 1 if there is no such rule, if the rules file has an error or cannot
     be written, or if acpterm itself runs in an agent's terminal.
     """
-    from acpterm.policy.rules import RulesError, remove_rules  # noqa: PLC0415  help needs none
-
     require_user(config)
     path = _rules_file(settings(config))
     try:
@@ -190,29 +193,21 @@ def remove(words: tuple[str, ...], config: str | None) -> None:
 
 
 def _add(
-    loaded: "Settings",
+    loaded: Settings,
     words: tuple[str, ...],
-    decision: "Decision",
+    decision: Decision,
     reason: str,
     *,
     prefix: bool = False,
     notes: Sequence[str] = (),
 ) -> None:
-    """Add a rule to the rules file, and print it, followed by `notes`."""
-    from acpterm.policy.rules import (  # noqa: PLC0415  help does not need it
-        Rule,
-        RulesError,
-        add_rule,
-        load_rules,
-    )
-
     path = _rules_file(loaded)
     rule = Rule(tuple((word,) for word in words), decision, reason, prefix)
     try:
         add_rule(path, rule)
-        rules = load_rules(path)
     except RulesError as error:
         fail(str(error))
+    rules = _rules(path)
     lines = [str(rule), f"in {path}", *notes]
     order = ("allow", "ask", "deny")
     stricter = [
@@ -226,8 +221,8 @@ def _add(
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-@click.option("--config", metavar="FILE", help="Read the settings from FILE.")
+@json_option
+@config_option
 def list_policy(as_json: bool, config: str | None) -> None:
     """List the profiles and the rules.
 
@@ -235,17 +230,9 @@ def list_policy(as_json: bool, config: str | None) -> None:
 
     Exit status: 0 on success, 1 if the settings or the rules have an error.
     """
-    import msgspec  # noqa: PLC0415  the help of the commands does not need it
-
-    from acpterm.config.profiles import resolve  # noqa: PLC0415
-    from acpterm.policy.rules import RulesError, load_rules  # noqa: PLC0415
-
     loaded = settings(config)
     path = _rules_file(loaded)
-    try:
-        rules = load_rules(path)
-    except RulesError as error:
-        fail(str(error))
+    rules = _rules(path)
     profiles, default = resolve(loaded.profiles), loaded.profile
     if as_json:
         value = {
@@ -266,34 +253,31 @@ def list_policy(as_json: bool, config: str | None) -> None:
     echo_once("\n".join(lines if rules else [*lines, "  none"]))
 
 
-def _listed(rule: "Rule") -> str:
+def _listed(rule: Rule) -> str:
     prefix = "  (dangerous ones, too)" if rule.prefix else ""
     return f"{rule}{prefix}" + (f"  ({rule.reason})" if rule.reason else "")
 
 
-def _rules_file(loaded: "Settings") -> str:
-    """Return the path of the rules file."""
-    from acpterm.policy.rules import default_rules_file  # noqa: PLC0415  help does not need it
-
+def _rules_file(loaded: Settings) -> str:
     return loaded.rules or default_rules_file()
 
 
-def _profile(loaded: "Settings", name: str | None) -> "Profile":
-    """Return the profile `name`; if `name` is None, that of an agent in the current directory.
+def _rules(path: str) -> tuple[Rule, ...]:
+    try:
+        return load_rules(path)
+    except RulesError as error:
+        fail(str(error))
 
-    If there is no such profile, or the current directory was removed, print an error message and
-    exit with status 1.
-    """
-    from acpterm.host.profiles import Profiles  # noqa: PLC0415  help does not need it
-    from acpterm.jsonrpc import RpcError  # noqa: PLC0415
 
+def _profile(loaded: Settings, name: str | None) -> Profile:
+    """Return the profile `name`, or else that of an agent in the current directory."""
     try:
         return Profiles(loaded).choose(name, "" if name else absolute())
     except RpcError as error:
         fail(error.message)
 
 
-def _as_json(verdict: "Verdict", profile: "Profile") -> dict[str, Any]:
+def _as_json(verdict: Verdict, profile: Profile) -> dict[str, Any]:
     return {
         "profile": profile.name,
         "level": verdict.level,
@@ -305,9 +289,7 @@ def _as_json(verdict: "Verdict", profile: "Profile") -> dict[str, Any]:
     }
 
 
-def _as_text(verdict: "Verdict", profile: "Profile") -> str:
-    from acpterm.client.sanitize import one_line  # noqa: PLC0415  help does not need it
-
+def _as_text(verdict: Verdict, profile: Profile) -> str:
     lines = [f"level     {verdict.level}", f"decision  {verdict.decision} (profile {profile.name})"]
     if verdict.rule is not None:
         lines.append(f"rule      {one_line(verdict.rule)}")

@@ -2,15 +2,15 @@
 
 import click
 
-from acpterm.cli._daemon import call_each
-from acpterm.cli._options import at_daemon
+from acpterm.acp.user_api import UserTerminalRequest
+from acpterm.cli._daemon import Daemon, at_daemon, end, failures
 from acpterm.cli._params import terminal_argument
 
 
 @click.command("promote")
 @terminal_argument(many=True)
 @at_daemon
-def command(terminals: tuple[str, ...], config: str | None, socket: str | None) -> None:
+def command(terminals: tuple[str, ...], daemon: Daemon) -> None:
     """Take each TERMINAL over from its agent. This cannot be undone.
 
     The terminal is then yours. Its agent can still read the output, but can no longer type into the
@@ -20,4 +20,5 @@ def command(terminals: tuple[str, ...], config: str | None, socket: str | None) 
     Exit status: 0 on success, 1 if a terminal could not be taken over, 2 if the command line is
     wrong.
     """
-    call_each(config, socket, "promote", terminals)
+    requests = [UserTerminalRequest(name) for name in dict.fromkeys(terminals)]
+    end(daemon.call(lambda client: failures(client, "terminal/promote", requests)))

@@ -7,9 +7,9 @@ import sys
 
 import click
 
+from acpterm.cli._agent import BeforeAgent, hosted, mcp_options
 from acpterm.cli._async import run
-from acpterm.cli._mcp import mcp_options
-from acpterm.cli._options import BeforeAgent, absolute, common, hosted, settings
+from acpterm.cli._options import absolute, common, settings
 from acpterm.cli._output import is_colour_wanted
 from acpterm.cli._params import Finite
 from acpterm.client.prompt.acp_client import PromptOptions
@@ -92,7 +92,8 @@ def command(
     """
     blocking_io.open_missing()
     prompt = _read_prompt(text)
-    chosen = settings(config, socket=socket, **{"log_level": "warning", **_given(flags)})
+    flags["log_level"] = flags["log_level"] or "warning"
+    chosen = settings(config, socket=socket, **flags)
     logs.configure(chosen.log_level, chosen.log_format)
     options = PromptOptions(
         command=agent,
@@ -118,28 +119,17 @@ def command(
     raise SystemExit(run(run_prompt, chosen, options, expected=expected))
 
 
-def _given(flags: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in flags.items() if value is not None}
-
-
 def _directory(path: str) -> str:
-    """Return a directory's absolute path. Raises `click.UsageError` if it is not UTF-8."""
     return _checked(absolute(path))
 
 
 def _checked(value: str) -> str:
-    """Return `value`. Raises `click.UsageError` if it is not UTF-8, and so cannot be sent."""
     if not is_utf8_encodable(value):
         raise click.UsageError(f"{value!r} cannot be sent to an agent: it is not UTF-8")
     return value
 
 
 def _read_prompt(text: str | None) -> str:
-    """Return the prompt: `text`, or stdin if `text` is None or "-".
-
-    Raises `click.UsageError` if the prompt is empty, or if `text` is None and stdin is a terminal
-    or another character device.
-    """
     if text is None and stat.S_ISCHR(os.fstat(0).st_mode):
         raise click.UsageError("say what is to be done: TEXT, or - to read it from stdin")
     data = sys.stdin.buffer.read() if text in (None, "-") else os.fsencode(text)

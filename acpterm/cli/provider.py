@@ -5,7 +5,7 @@ import os
 import click
 import trio
 
-from acpterm.cli._options import fail, require_user, settings
+from acpterm.cli._options import config_option, fail, json_option, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client import provider_choice
 from acpterm.client.provider_choice import SelectError, Used, provider_rows
@@ -13,9 +13,6 @@ from acpterm.client.user.format import columns
 from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.config import ConfigError
 from acpterm.providers.provider import NAMES, is_place
-
-_config = click.option("--config", metavar="FILE", help="Use the settings in FILE.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("provider")
@@ -29,8 +26,8 @@ def command() -> None:
 
 
 @command.command("list")
-@_json
-@_config
+@json_option
+@config_option
 def _list(as_json: bool, config: str | None) -> None:
     """List the providers, and try each of them.
 
@@ -48,8 +45,8 @@ def _list(as_json: bool, config: str | None) -> None:
 
 
 @command.command("get")
-@_json
-@_config
+@json_option
+@config_option
 def _get(as_json: bool, config: str | None) -> None:
     """Print the name of the provider that `acpterm provider list` marks.
 
@@ -62,8 +59,8 @@ def _get(as_json: bool, config: str | None) -> None:
 
 @command.command("set")
 @click.argument("name")
-@_json
-@_config
+@json_option
+@config_option
 def _set(name: str, as_json: bool, config: str | None) -> None:
     """Select the provider NAME: write it into the settings file.
 
@@ -79,7 +76,7 @@ def _set(name: str, as_json: bool, config: str | None) -> None:
 
 
 @command.command("select")
-@_config
+@config_option
 def _choose(config: str | None) -> None:
     """Select a provider interactively, from a list.
 
@@ -98,7 +95,6 @@ def _choose(config: str | None) -> None:
 
 
 def _select(name: str, config: str | None, *, as_json: bool = False) -> None:
-    """Write the provider `name` into the settings file, and print what has changed."""
     try:
         path = trio.run(provider_choice.select, name, config)
     except SelectError as error:

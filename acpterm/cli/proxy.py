@@ -4,9 +4,9 @@ from typing import Literal
 
 import click
 
+from acpterm.cli._agent import BeforeAgent, hosted, mcp_options
 from acpterm.cli._async import run
-from acpterm.cli._mcp import mcp_options
-from acpterm.cli._options import BeforeAgent, common, fail, hosted, settings
+from acpterm.cli._options import common, fail, settings
 from acpterm.client.proxy.run import ProxyOptions, run_proxy
 from acpterm.client.wirelog import LogError
 from acpterm.keeper.reports import KeeperLostError

@@ -9,8 +9,9 @@ from typing import BinaryIO
 import click
 
 from acpterm.cli._async import call_async, run
-from acpterm.cli._options import at_daemon, fail
-from acpterm.cli._params import Finite, TerminalName
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
+from acpterm.cli._params import Finite, complete_terminal, terminal_name
 from acpterm.client import asciicast
 from acpterm.client.user.export.export import write_cast
 from acpterm.client.user.export.player import Playback, play_here, print_all
@@ -18,7 +19,9 @@ from acpterm.client.user.output.trio_stdout import put
 
 
 @click.command("replay")
-@click.argument("source", metavar="TERMINAL|FILE", type=TerminalName())
+@click.argument(
+    "source", metavar="TERMINAL|FILE", type=terminal_name, shell_complete=complete_terminal
+)
 @click.option(
     "--speed",
     type=Finite(min=0, min_open=True),
@@ -33,9 +36,7 @@ from acpterm.client.user.output.trio_stdout import put
     help="Maximum pause without output, in the recording's time.",
 )
 @at_daemon
-def command(
-    *, source: str, speed: float, idle_limit: float | None, config: str | None, socket: str | None
-) -> None:
+def command(*, source: str, speed: float, idle_limit: float | None, daemon: Daemon) -> None:
     """Replay a terminal's output with its original timing, or a recording (an asciicast).
 
     Space pauses and resumes; the full stop (.) shows the next output, and pauses; Right and Left
@@ -55,7 +56,7 @@ def command(
         if "/" in source or os.path.exists(source):
             file = _open(source)
         else:
-            call_async(config, socket, lambda client: write_cast(client, source, export))
+            call_async(daemon, lambda client: write_cast(client, source, export))
             export.seek(0)
         with file:
             try:
@@ -86,7 +87,6 @@ def _reread(file: BinaryIO) -> asciicast.Cast:
 
 
 def _report(source: str, report: asciicast.Report) -> None:
-    """Print how many lines of `source` were left out, if any; fail if no event could be read."""
     if not report.unread:
         return
     message = f"{source}: {report.summary('left out')}"
@@ -96,7 +96,6 @@ def _report(source: str, report: asciicast.Report) -> None:
 
 
 def _open(path: str) -> BinaryIO:
-    """Open a recording; fail if it cannot be opened."""
     try:
         return open(path, "rb")
     except OSError as error:

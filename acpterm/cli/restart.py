@@ -3,8 +3,8 @@
 import click
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail, json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
 from acpterm.client.user.daemon_control import RestartResult, Worker, restart_worker
@@ -15,16 +15,14 @@ from acpterm.link.daemon import DaemonError
 
 @click.command("restart")
 @terminal_argument(required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @at_daemon
-def command(terminal: str | None, as_json: bool, config: str | None, socket: str | None) -> None:
+def command(terminal: str | None, as_json: bool, daemon: Daemon) -> None:
     """Restart TERMINAL's program; without TERMINAL, replace the daemon's worker.
 
-    TERMINAL must have been created by acpterm run; its program may have ended already. The program
-    is ended as by acpterm kill, and its command is started in a new terminal with the same
-    directory, environment, size and name. The old terminal's output is then discarded. If the new
-    terminal cannot be started, the old one remains, with its program ended. The id of the new
-    terminal is printed.
+    TERMINAL must have been created by acpterm run. Its program is ended as by acpterm kill, and its
+    command is started in a new terminal with the same directory, environment, size and name, whose
+    id is printed. The old terminal is removed, unless the new one cannot be started.
 
     Without TERMINAL, a worker of the installed version replaces the current one and takes over its
     terminals: no program notices, and agents and attached windows see a short pause. The new worker
@@ -40,15 +38,11 @@ def command(terminal: str | None, as_json: bool, config: str | None, socket: str
     runs.
     """
     if terminal is not None:
-        info = call(
-            config,
-            socket,
-            lambda client: client.terminal_request("restart", terminal, TerminalInfo),
-        )
+        info = daemon.terminal_request("restart", terminal, TerminalInfo)
         echo_once(json_text(info) if as_json else info.terminal_id)
         return
     try:
-        result = restart_worker(settings(config, socket=socket))
+        result = restart_worker(daemon.settings())
     except (DaemonError, RpcError) as error:
         fail(str(error))
     echo_once(json_text(_object(result)) if as_json else _text(result))

@@ -3,8 +3,7 @@
 import click
 
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import call_each, call_running, end, failures
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon, end, release
 from acpterm.cli._params import terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.format import background_number
@@ -14,9 +13,7 @@ from acpterm.client.user.format import background_number
 @terminal_argument(many=True, required=False)
 @click.option("--exited", is_flag=True, help="Remove all terminals that have ended.")
 @at_daemon
-def command(
-    terminals: tuple[str, ...], exited: bool, config: str | None, socket: str | None
-) -> None:
+def command(terminals: tuple[str, ...], exited: bool, daemon: Daemon) -> None:
     """Remove each TERMINAL: end its program as acpterm kill does, and discard its output.
 
     With --exited all terminals that have ended are removed: retained terminals that were released,
@@ -28,15 +25,14 @@ def command(
     if exited == bool(terminals):
         raise click.UsageError("say which: TERMINAL…, or --exited, and not both")
     if terminals:
-        call_each(config, socket, "release", terminals)
-    else:
-        end(call_running(config, socket, _remove_all) or [])
+        end(daemon.call(lambda client: release(client, terminals)))
+    end(daemon.call_running(_remove_all) or [])
 
 
 def _remove_all(client: BlockingClient) -> list[str]:
     found = client.call("terminal/list", ListRequest(all=True), ListResponse)
     ended = [terminal.terminal_id for terminal in found.terminals if _is_over(terminal)]
-    messages = failures(client, "release", ended)
+    messages = release(client, ended)
     if not messages:
         return []
     # The daemon itself may have removed terminals since the first list: ignore the errors if none

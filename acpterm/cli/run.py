@@ -1,34 +1,25 @@
 """`acpterm run`: run a command in a terminal of the user's own."""
 
 import os
-from typing import Any
 
 import click
 
 from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
-from acpterm.cli._daemon import call
-from acpterm.cli._options import absolute, at_daemon, fail
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import absolute, check_utf8
 from acpterm.cli._output import echo
-from acpterm.cli._params import Size
+from acpterm.cli._params import as_size
 from acpterm.client.user.output.blocking_stdout import window_size
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.pty import linux
 
 
-class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    name = "variable"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> EnvVariable:
-        """Parse NAME=VALUE; fail for other text and for text that is not UTF-8."""
-        if isinstance(value, EnvVariable):
-            return value
-        name, equals, text = str(value).partition("=")
-        if not name or not equals or not is_utf8_encodable(str(value)):
-            self.fail(f"{value!r} is not a variable: give NAME=VALUE in UTF-8", param, ctx)
-        return EnvVariable(name, text)
+def _variable(text: str) -> EnvVariable:
+    name, equals, value = text.partition("=")
+    if not name or not equals or not is_utf8_encodable(text):
+        raise click.BadParameter(f"{text!r} is not a variable: give NAME=VALUE in UTF-8")
+    return EnvVariable(name, value)
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -44,13 +35,13 @@ class _Variable(click.ParamType):  # type: ignore[type-arg]  # generic since cli
     "-e",
     "--env",
     multiple=True,
-    type=_Variable(),
+    type=_variable,
     metavar="NAME=VALUE",
     help="Set an environment variable. Can be repeated.",
 )
 @click.option(
     "--size",
-    type=Size(),
+    type=as_size,
     metavar="COLSxROWS",
     help="Size while no window is attached.  [default: that of this window]",
 )
@@ -84,15 +75,13 @@ def command(
     interactive: bool,
     no_stdin: bool,
     raw: bool,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """Run COMMAND in a terminal of your own, and attach to it until it ends.
 
     Without COMMAND your shell is run. COMMAND with arguments is run as given. A single word that is
-    not a program is a line for the shell, such as 'make | tail'; like each argument on Linux it has
-    less than 128 KiB, so put a longer one into a file: acpterm run bash FILE. The terminal outlives
-    this window: acpterm attach returns to it, and acpterm rm removes it.
+    not a program is a line for the shell, such as 'make | tail', of less than 128 KiB. The terminal
+    outlives this window: acpterm attach returns to it, and acpterm rm removes it.
 
     If stdin is not a terminal, COMMAND gets a pipe as its stdin, to which the data and the end of
     this command's stdin are passed on, as with ssh. With -n, COMMAND gets the terminal instead. In
@@ -101,71 +90,46 @@ def command(
     If stdout is not a terminal, the output is what a pipe would have received, without escape
     sequences, unless --raw is given.
 
-    If no window is attached, as in a script or the background, the program is ended when its output
-    is no longer read, or when a signal ends this command. If this command is killed (SIGKILL), the
-    program continues.
-
-    What COMMAND leaves in the background runs on until acpterm kill or acpterm rm ends it; a note
-    on stderr names it.
-
-    This command continues when the daemon's worker is replaced; output that was lost meanwhile is
-    reported.
+    If no window is attached, as in a script, the program is ended when its output is no longer
+    read, or when a signal other than SIGKILL ends this command. What COMMAND leaves in the
+    background runs on until acpterm kill or acpterm rm ends it; a note on stderr names it.
 
     Exit status: that of COMMAND; 128 + n if signal n ended COMMAND or this command, so 130 after
     Ctrl-C; 0 if the program was left running.
     """
-    words = _checked(list(command_line) or [os.environ.get("SHELL") or "/bin/sh"], name, cwd)
+    words = list(command_line) or [os.environ.get("SHELL") or "/bin/sh"]
+    check_utf8(*words, name, cwd)
     if interactive and (no_stdin or detached):
         other = "-n" if no_stdin else "-d"
         raise click.UsageError(f"-i passes stdin on, and {other} does not: choose one of them")
     directory = absolute(cwd)
-    _protect(directory)
+    # If the directory's name is not UTF-8, and so cannot be sent, the daemon finds the directory by
+    # inspecting this process. Else forbid that, since the user may type a password.
+    is_sent = is_utf8_encodable(directory)
+    if is_sent:
+        linux.forbid_inspection()
     request = UserCreateRequest(
         command=words[0],
         args=words[1:] or None,
         env=list(env),
-        cwd=directory if is_utf8_encodable(directory) else None,
+        cwd=directory if is_sent else None,
         name=name,
         remove=remove and detached,
         provider=provider,
     )
     if detached:
         request.cols, request.rows = size or (None, None)
-        info = call(
-            config,
-            socket,
-            lambda client: client.call("terminal/create", request, TerminalInfo),
-            start=True,
-        )
+        info = daemon.request("terminal/create", request, TerminalInfo, start=True)
         echo(info.name or info.terminal_id)
         return
     from acpterm.cli._run_attached import run_attached  # noqa: PLC0415  it imports trio
 
     request.cols, request.rows = size or (window_size() if os.isatty(1) else (None, None))
     run_attached(
-        config,
-        socket,
+        daemon,
         request,
         remove=remove,
         interactive=interactive,
         no_stdin=no_stdin,
         raw=raw,
     )
-
-
-def _checked(words: list[str], *others: str | None) -> list[str]:
-    """Return `words`; fail if one of them or of `others` is not UTF-8, and so cannot be sent."""
-    for word in (*words, *others):
-        if word is not None and not is_utf8_encodable(word):
-            fail(f"{word!r} is not UTF-8: it cannot be sent to the daemon")
-    return words
-
-
-def _protect(directory: str) -> None:
-    """Forbid other processes to inspect this one, because the user may type a password.
-
-    Do nothing if the name of the working directory `directory` is not UTF-8, and so cannot be sent
-    to the daemon: the daemon then has to inspect this process to find the directory.
-    """
-    if is_utf8_encodable(directory):
-        linux.forbid_inspection()

@@ -4,14 +4,13 @@ import io
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
 import click
 import msgspec
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.cli._params import terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
@@ -21,20 +20,13 @@ from acpterm.client.user.export.files import write_to
 from acpterm.client.user.output.history import read_history
 
 
-class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    """A number of rows, or ``-`` for all (None)."""
-
-    name = "rows"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | None:
-        """Return the number of rows; fail if `value` is none."""
-        if value == "-":
-            return None
-        if not str(value).isdecimal():
-            self.fail(f"{value!r} is not a number of rows: say one, or - for all", param, ctx)
-        return int(value)
+def _rows(text: str) -> int | None:
+    """Return a number of rows; None for ``-``, which means all."""
+    if text == "-":
+        return None
+    if not text.isdecimal():
+        raise click.BadParameter(f"{text!r} is not a number of rows: say one, or - for all")
+    return int(text)
 
 
 @click.command("screen")
@@ -43,8 +35,8 @@ class HistoryRows(click.ParamType):  # type: ignore[type-arg]  # generic since c
     "-S",
     "--history",
     metavar="N",
-    type=HistoryRows(),
-    default=0,
+    type=_rows,
+    default="0",
     help="Print N rows above the screen as well; - is all that are retained.",
 )
 @click.option("--svg", metavar="FILE", help="Write a picture of the screen to FILE; - is stdout.")
@@ -56,8 +48,7 @@ def command(
     history: int | None,
     svg: str | None,
     as_json: bool,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """Print the current screen of TERMINAL.
 
@@ -77,7 +68,7 @@ def command(
         above = () if history == 0 else read_history(client, terminal, screen).rows
         return screen, info, deque(above, maxlen=history)
 
-    screen, info, above = call(config, socket, read)
+    screen, info, above = daemon.call(read)
     if svg is not None:
         drawn = picture.svg(screen.rows, screen.cols, picture.title_of(screen, info.command))
         try:

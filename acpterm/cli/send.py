@@ -11,8 +11,8 @@ import click
 
 from acpterm.acp.agent_api import WriteResponse
 from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
 from acpterm.cli._params import LAST, terminal_argument
 from acpterm.client.user.blocking_client import BlockingClient, Slow
 from acpterm.client.user.output.blocking_stdout import named, note
@@ -46,7 +46,7 @@ Step: TypeAlias = Text | KeyPress
 def type_steps(
     client: BlockingClient, terminal: str, steps: Sequence[Step], *, paste: bool = False
 ) -> None:
-    """Type the texts and keys `steps`, and wait until they are written to the terminal."""
+    """Type texts and keys, and wait until they are written to the terminal."""
     pastes = paste and any(isinstance(step, Text) for step in steps)
     application = bracketed = False
     keys = [step.name for step in steps if isinstance(step, KeyPress)]
@@ -109,7 +109,6 @@ class _InOrder(click.Command):
     """A command whose function gets TEXTs and --keys as `steps`, in the command line's order."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments, and set `steps` to the texts and keys in their order."""
         given = list(args)
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
@@ -119,7 +118,7 @@ class _InOrder(click.Command):
 
     @staticmethod
     def _check_keys(ctx: click.Context, given: list[str]) -> None:
-        """Raise `click.UsageError` if the last TEXT is a key's name, such as C-c, without `--`."""
+        """Refuse a last TEXT that is a key's name, such as C-c, unless there is a `--`."""
         *text, last = ctx.params["text"] or ("",)
         if "--" in given or not looks_like_key(last):
             return
@@ -212,8 +211,7 @@ def command(
     steps: list[Step],
     enter: bool,
     paste: bool,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """Type TEXT into TERMINAL, and press keys, in the order of the command line.
 
@@ -244,4 +242,4 @@ def command(
             name = client.get_for_input(terminal).terminal_id
         type_steps(client, name, steps, paste=paste)
 
-    call(config, socket, send_steps)
+    daemon.call(send_steps)

@@ -87,10 +87,6 @@ def command(
 
 
 def _worker_command(options: Mapping[str, object], *, when_needed: bool) -> list[str]:
-    """Return the command that starts a worker with these options, from any working directory.
-
-    `options` are the options' values by name; None means not given.
-    """
     command = [sys.executable, "-P", "-m", "acpterm", "serve"]
     for name, value in options.items():
         if value is not None:

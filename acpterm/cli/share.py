@@ -3,10 +3,9 @@
 import click
 
 from acpterm.acp.shares import SHARE_MS_MAX, ShareCreateRequest, ShareCreateResponse
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._output import echo_once
-from acpterm.cli._params import Span, terminal_argument
+from acpterm.cli._params import span_up_to, terminal_argument
 
 
 @click.command("share")
@@ -15,16 +14,14 @@ from acpterm.cli._params import Span, terminal_argument
     "--for",
     "span_s",
     metavar="TIME",
-    type=Span(SHARE_MS_MAX // 1000),
+    type=span_up_to(SHARE_MS_MAX // 1000),
     default="1h",
     show_default=True,
     help="How long the link is valid: such as 10m, 1h30m or 2d, at most 30d.",
 )
 @terminal_argument()
 @at_daemon
-def command(
-    terminal: str, write: bool, span_s: float, config: str | None, socket: str | None
-) -> None:
+def command(terminal: str, write: bool, span_s: float, daemon: Daemon) -> None:
     """Print a link to a page that shows only TERMINAL.
 
     Everyone with the link can watch the terminal, any number of times, until the link expires or
@@ -38,10 +35,4 @@ def command(
     Exit status: 0; 1 if the terminal cannot be shared, or the HTTP server cannot be started.
     """
     request = ShareCreateRequest(terminal, write=write, for_ms=max(1, round(1000 * span_s)))
-    echo_once(
-        call(
-            config,
-            socket,
-            lambda client: client.call("share/create", request, ShareCreateResponse),
-        ).url
-    )
+    echo_once(daemon.request("share/create", request, ShareCreateResponse).url)

@@ -7,16 +7,17 @@ from typing import Final
 import click
 
 from acpterm.acp.shares import ShareInfo, SharesResponse
-from acpterm.cli._daemon import call_running
-from acpterm.cli._options import at_daemon
+from acpterm.acp.user_api import NoParams
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client.user.format import ago, columns, span, summary_line
 
 
 @click.command("shares")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @at_daemon
-def command(*, as_json: bool, config: str | None, socket: str | None) -> None:
+def command(*, as_json: bool, daemon: Daemon) -> None:
     """List the links that acpterm share has made, and that are still valid.
 
     ID is the beginning of the link's id; acpterm unshare accepts it. LEFT is the time until the
@@ -27,9 +28,7 @@ def command(*, as_json: bool, config: str | None, socket: str | None) -> None:
 
     Exit status: 0 on success, 1 if the daemon cannot be reached.
     """
-    response = call_running(
-        config, socket, lambda client: client.request_no_params("share/list", SharesResponse)
-    )
+    response = daemon.request_running("share/list", NoParams(), SharesResponse)
     found: list[ShareInfo] = response.shares if response else []
     echo_once(json_text(found) if as_json else table(found, time.time()))
 
@@ -38,7 +37,6 @@ _HEADER: Final = ("ID", "TERMINAL", "ACCESS", "AGE", "LEFT", "PAGES")
 
 
 def table(shares: Sequence[ShareInfo], now: float) -> str:
-    """Return a table of shares, with ages and time left at `now` (seconds since 1970)."""
     return columns([_HEADER, *(_row(share, now) for share in shares)])
 
 
@@ -54,7 +52,6 @@ def _row(share: ShareInfo, now: float) -> tuple[str, ...]:
 
 
 def description(share: ShareInfo) -> str:
-    """Return a line that describes a share: its terminal, and `read` or `write` access."""
     return f"{_terminal(share)}  {_access(share)}"
 
 

@@ -2,7 +2,8 @@
 
 import click
 
-from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once
 from acpterm.client.user.daemon_control import end_daemon
 from acpterm.jsonrpc import RpcError
@@ -11,7 +12,7 @@ from acpterm.link.daemon import DaemonError, NotRunningError
 
 @click.command("shutdown")
 @at_daemon
-def command(config: str | None, socket: str | None) -> None:
+def command(daemon: Daemon) -> None:
     """Shut down the daemon and all its terminals, including those of agents.
 
     Programs get SIGTERM, and SIGKILL if they still run after kill_grace seconds. The terminals'
@@ -22,7 +23,7 @@ def command(config: str | None, socket: str | None) -> None:
     1 if the daemon still runs after 8 seconds.
     """
     try:
-        ended = end_daemon(settings(config, socket=socket))
+        ended = end_daemon(daemon.settings())
     except NotRunningError:
         echo_once("not running")
         return

@@ -5,7 +5,8 @@ from typing import Final
 import click
 
 from acpterm.acp.user_api import StatusResponse
-from acpterm.cli._options import at_daemon, fail, settings
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail, json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.client.user.daemon_control import NoWorker, daemon_status, source
 from acpterm.client.user.format import duration, memory, summary_line, waiting_questions
@@ -16,10 +17,10 @@ _NAME_WIDTH: Final = 16
 
 
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
+@json_option
 @click.option("--start", is_flag=True, help="Start the daemon if it does not run.")
 @at_daemon
-def command(as_json: bool, start: bool, config: str | None, socket: str | None) -> None:
+def command(as_json: bool, start: bool, daemon: Daemon) -> None:
     """Show daemon status: its version, processes, sockets, terminals, connections and memory.
 
     Kept terminals are those that were released and can still be read. The keeper holds the programs
@@ -32,7 +33,7 @@ def command(as_json: bool, start: bool, config: str | None, socket: str | None) 
     Exit status: 0 if the daemon runs, 1 if it does not or cannot be reached.
     """
     try:
-        found = daemon_status(settings(config, socket=socket), config, start=start)
+        found = daemon_status(daemon.settings(), daemon.config, start=start)
     except (DaemonError, RpcError) as error:
         fail(str(error))
     if found is None:

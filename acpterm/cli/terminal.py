@@ -5,8 +5,8 @@ import time
 
 import click
 
-from acpterm.cli._daemon import call
-from acpterm.cli._options import absolute, at_daemon, fail, settings
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import absolute, check_utf8, settings
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import terminal_argument
 from acpterm.client.chat.actions import Action
@@ -17,13 +17,9 @@ from acpterm.jsonrpc import RpcError, is_utf8_encodable
 
 
 class _Words(click.Group):
-    """A command group with one more subcommand: `provider`, which is `acpterm provider`.
-
-    The module of `acpterm provider` is imported only when this subcommand is used.
-    """
+    """A command group with one more subcommand: `provider`, which is `acpterm provider`."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the subcommand with this name; None if there is none."""
         if cmd_name == "provider":
             from acpterm.cli.provider import command as provider  # noqa: PLC0415  it imports trio
 
@@ -31,7 +27,6 @@ class _Words(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the subcommands, in the order of the help."""
         return [*super().list_commands(ctx), "provider"]
 
 
@@ -46,19 +41,19 @@ def command() -> None:
 
 @command.command("list")
 @at_daemon
-def list_terminals(config: str | None, socket: str | None) -> None:
+def list_terminals(daemon: Daemon) -> None:
     """List all terminal sessions.
 
     A session is a terminal, yours or an agent's. It stays in the list after its program has ended,
     until it is removed.
     """
-    _perform(Action("list"), config, socket)
+    _perform(Action("list"), daemon)
 
 
 @command.command("start", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="COMMAND [ARG]…", nargs=-1, required=True, type=click.UNPROCESSED)
 @at_daemon
-def start(words: tuple[str, ...], config: str | None, socket: str | None) -> None:
+def start(words: tuple[str, ...], daemon: Daemon) -> None:
     """Start a new terminal session, and print its first output.
 
     A single COMMAND is a line for the shell. Several words are a program and its arguments. The
@@ -69,63 +64,51 @@ def start(words: tuple[str, ...], config: str | None, socket: str | None) -> Non
     waits for input, or has printed nothing for 2 seconds. It ends at once when the program ends.
     The settings tool_min_interval, tool_max_interval and tool_settle_interval change these times.
     """
-    _perform(Action("start", text=words[0], args=list(words[1:]) or None), config, socket)
+    _perform(Action("start", text=words[0], args=list(words[1:]) or None), daemon)
 
 
 @command.command("send", context_settings={"ignore_unknown_options": True})
 @terminal_argument()
 @click.argument("words", metavar="INPUT…", nargs=-1, type=click.UNPROCESSED)
 @at_daemon
-def send(terminal: str, words: tuple[str, ...], config: str | None, socket: str | None) -> None:
+def send(terminal: str, words: tuple[str, ...], daemon: Daemon) -> None:
     """Type INPUT and Enter into a terminal session, and print the new output.
 
     If INPUT is the name of a key, such as C-c or Up, that key is pressed instead.
     """
-    _perform(Action("send", terminal, " ".join(words)), config, socket)
+    _perform(Action("send", terminal, " ".join(words)), daemon)
 
 
 @command.command("output")
 @terminal_argument()
 @at_daemon
-def output(terminal: str, config: str | None, socket: str | None) -> None:
+def output(terminal: str, daemon: Daemon) -> None:
     """Print all retained output of a terminal session."""
-    _perform(Action("output", terminal), config, socket)
+    _perform(Action("output", terminal), daemon)
 
 
 @command.command("stop")
 @terminal_argument()
 @at_daemon
-def stop(terminal: str, config: str | None, socket: str | None) -> None:
+def stop(terminal: str, daemon: Daemon) -> None:
     """End a terminal session's program, and remove the session if it is yours."""
-    _perform(Action("stop", terminal), config, socket)
+    _perform(Action("stop", terminal), daemon)
 
 
-def _perform(action: Action, config: str | None, socket: str | None) -> None:
-    for text in (action.target, action.text, *(action.args or ())):
-        if not is_utf8_encodable(text):
-            fail(f"{text!r} is not UTF-8: it cannot be sent to the daemon")
-    loaded = settings(config)
-    work = steps(action, Place(_directory(), loaded.provider), Intervals.of(loaded))
+def _perform(action: Action, daemon: Daemon) -> None:
+    check_utf8(action.target, action.text, *(action.args or ()))
+    loaded = settings(daemon.config)
+    directory = absolute()
+    # If its name is not UTF-8, the daemon finds the directory by inspecting this process.
+    place = Place(directory if is_utf8_encodable(directory) else None, loaded.provider)
+    work = steps(action, place, Intervals.of(loaded))
     starts = action.name == "start"
-    text = call(config, socket, lambda client: _run(client, work), start=starts)
+    text = daemon.call(lambda client: _run(client, work), start=starts)
     echo_once(escape_invisible_text(text) if os.isatty(1) else text)
 
 
-def _directory() -> str | None:
-    """Return the working directory; None if its name is not UTF-8.
-
-    The daemon then finds the directory by inspecting this process.
-    """
-    directory = absolute()
-    return directory if is_utf8_encodable(directory) else None
-
-
 def _run(client: BlockingClient, work: Steps) -> str:
-    """Carry out the steps that the generator `work` yields; return the text that `work` returns.
-
-    A step is a request, which is sent, or a pause. `work` gets the result of each request. If a
-    request fails, its `RpcError` is raised in `work`.
-    """
+    """Send the requests that the generator `work` yields, and pause; return what it returns."""
     try:
         step = next(work)
         while True:

@@ -5,15 +5,17 @@ import time
 import click
 
 from acpterm.acp.terminal import Empty
+from acpterm.acp.user_api import NoParams
 from acpterm.acp.web_api import (
     TokenCreateRequest,
     TokenCreateResponse,
     TokenRemoveRequest,
     TokensResponse,
 )
-from acpterm.cli._daemon import call, call_running
-from acpterm.cli._options import at_daemon
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
+from acpterm.client.user.format import ago, columns, summary_line
 
 
 @click.group("token")
@@ -27,7 +29,7 @@ def command() -> None:
 @command.command("add")
 @click.argument("name")
 @at_daemon
-def _add(name: str, config: str | None, socket: str | None) -> None:
+def _add(name: str, daemon: Daemon) -> None:
     """Make a token for the agent NAME, and print it.
 
     The token is shown only now: only its hash is stored. The daemon is started if it is not
@@ -36,30 +38,20 @@ def _add(name: str, config: str | None, socket: str | None) -> None:
     Exit status: 0; 1 if NAME has a token already, or if the token cannot be stored.
     """
     request = TokenCreateRequest(name)
-    made = call(
-        config,
-        socket,
-        lambda client: client.call("token/create", request, TokenCreateResponse),
-        start=True,
-    )
-    echo_once(made.token)
+    echo_once(daemon.request("token/create", request, TokenCreateResponse, start=True).token)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @at_daemon
-def _list(*, as_json: bool, config: str | None, socket: str | None) -> None:
+def _list(*, as_json: bool, daemon: Daemon) -> None:
     """List the names of the agents that have a token, and the age of each token.
 
     With --json, an array with one object for each token is printed.
 
     Exit status: 0 on success, 1 if the daemon cannot be reached.
     """
-    from acpterm.client.user.format import ago, columns, summary_line  # noqa: PLC0415  as in ls
-
-    response = call_running(
-        config, socket, lambda client: client.request_no_params("token/list", TokensResponse)
-    )
+    response = daemon.request_running("token/list", NoParams(), TokensResponse)
     found = response.tokens if response else []
     rows = [(summary_line(one.name), ago(one.created_at, time.time())) for one in found]
     echo_once(json_text(found) if as_json else columns([("NAME", "AGE"), *rows]))
@@ -68,10 +60,9 @@ def _list(*, as_json: bool, config: str | None, socket: str | None) -> None:
 @command.command("remove")
 @click.argument("name")
 @at_daemon
-def _remove(name: str, config: str | None, socket: str | None) -> None:
+def _remove(name: str, daemon: Daemon) -> None:
     """Remove the token of the agent NAME, and end what uses it: its connections and terminals.
 
     Exit status: 0 on success, 1 if NAME has no token.
     """
-    request = TokenRemoveRequest(name)
-    call(config, socket, lambda client: client.call("token/remove", request, Empty))
+    daemon.request("token/remove", TokenRemoveRequest(name), Empty)

@@ -6,13 +6,13 @@ import signal
 import time
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import click
 
 from acpterm.acp.user_api import ACTIVE, TerminalInfo, UserTerminalRequest
-from acpterm.cli._daemon import call
-from acpterm.cli._options import at_daemon, fail
+from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._options import fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Finite, terminal_argument
 from acpterm.client.sanitize import escape_invisible_text
@@ -36,23 +36,17 @@ _INPUT_PERIOD_S: Final = 0.2
 RETAINED_CHARS: Final = 64 * 1024
 
 
-class _Regex(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4 only
-    name = "regex"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> re.Pattern[str]:
-        """Compile a regular expression; fail if it is invalid."""
-        try:
-            return re.compile(value, re.MULTILINE)
-        except re.error as error:
-            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+def _regex(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.MULTILINE)
+    except re.error as error:
+        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from error
 
 
 @click.command("wait")
 @terminal_argument(many=True)
 @click.option(
-    "--for", "pattern", type=_Regex(), metavar="REGEX", help="Wait for output that matches REGEX."
+    "--for", "pattern", type=_regex, metavar="REGEX", help="Wait for output that matches REGEX."
 )
 @click.option("--input", "for_input", is_flag=True, help="Wait until the program asks for input.")
 @click.option(
@@ -68,8 +62,7 @@ def command(
     pattern: re.Pattern[str] | None,
     for_input: bool,
     timeout: float | None,
-    config: str | None,
-    socket: str | None,
+    daemon: Daemon,
 ) -> None:
     """Wait until the program of each TERMINAL has ended, or until its output matches (--for).
 
@@ -77,9 +70,8 @@ def command(
     password. A shell at its prompt, an editor and a pager ask for nothing.
 
     REGEX is a Python regular expression, in which ^ and $ also match at the beginning and the end
-    of each line. It is searched for in the whole text that the command acpterm logs would print,
-    including the incomplete last line. The line that matches is printed; on a terminal, characters
-    that reorder or hide text are printed as escapes.
+    of each line. It is searched for in the whole text that acpterm logs prints. The line that
+    matches is printed.
 
     If a program has left processes running, a note on stderr names them.
 
@@ -118,7 +110,7 @@ def command(
             return _TIMED_OUT, f"{which} {event} within {timeout:g} s"
 
     _start_timer(timeout, pattern)
-    status, message = call(config, socket, wait)
+    status, message = daemon.call(wait)
     if message:
         fail(message, status)
     raise SystemExit(status)
@@ -132,19 +124,12 @@ def _start_timer(timeout: float | None, pattern: re.Pattern[str] | None) -> None
 
 
 def _give_up(pattern: object, *_: object) -> NoReturn:
-    """Exit at once with the status for a timeout. This is the handler of the timer's signal."""
     event = b"the daemon was waited for" if pattern is None else b"the expression was looked for"
     os.write(2, b"acpterm: timed out, while %b\n" % event)
     os._exit(_TIMED_OUT)
 
 
 def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
-    """Wait for the programs of all terminals to end; remove each ended terminal's name from `left`.
-
-    `ids` has the terminals' ids by name. Return the exit status of `acpterm wait`, and "" (no error
-    message), so that the result has the same form as that of `_wait_printed`. Raises
-    `DeadlineError` at the timeout, and `RpcError` if a request fails.
-    """
     codes: dict[str, int] = {}
     order = list(ids)
     requests = [UserTerminalRequest(ids[name]) for name in order]
@@ -160,10 +145,6 @@ def _wait_ended(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 
 
 def _wait_asked(client: BlockingClient, ids: dict[str, str], left: list[str]) -> tuple[int, str]:
-    """Wait until each terminal's program asks for input, one terminal after the other.
-
-    The parameters, the result and the errors are those of `_wait_printed`.
-    """
     for name, identifier in ids.items():
         while True:
             info = client.terminal_request("get", identifier, TerminalInfo)
@@ -183,12 +164,7 @@ def _wait_asked(client: BlockingClient, ids: dict[str, str], left: list[str]) ->
 def _take_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> None:
-    """Search the terminals that `_wait_printed` had not begun to search at the timeout.
-
-    These are all terminals of `left` except the first one, since `_wait_printed` searches one
-    terminal after the other. Search the current output of each. Print the matches, and remove the
-    names of the terminals with a match from `left`. `ids` has the terminals' ids by name.
-    """
+    # `_wait_printed` searches one terminal after the other: it was still in `left[0]`.
     client.deadline = time.monotonic() + _LAST_READ_TIMEOUT_S
     # An error now is irrelevant: the timeout has passed already.
     printed: list[str] = []
@@ -206,12 +182,6 @@ def _take_printed(
 def _wait_printed(
     client: BlockingClient, ids: dict[str, str], left: list[str], pattern: re.Pattern[str]
 ) -> tuple[int, str]:
-    """Wait for a match of `pattern` in the output of each terminal, one terminal after the other.
-
-    Return the exit status of `acpterm wait`, and an error message or "". `ids` has the terminals'
-    ids by name. Output is searched from its beginning. The names of terminals with a match are
-    removed from `left`. Raises `DeadlineError` at the timeout.
-    """
     for name, identifier in ids.items():
         search = LineSearch(pattern)
         found: str | None = None
@@ -229,11 +199,7 @@ def _wait_printed(
 
 
 class LineSearch:
-    """A search for `pattern` in a terminal's text, which is passed to `find` in pieces.
-
-    The last `RETAINED_CHARS` characters of the complete lines in earlier pieces are retained and
-    searched again, so a match may span pieces.
-    """
+    """A search in text that comes in pieces; a match may span the last `RETAINED_CHARS` of them."""
 
     def __init__(self, pattern: re.Pattern[str]) -> None:
         self._pattern: Final = pattern
@@ -242,12 +208,7 @@ class LineSearch:
         self._begin = 0
 
     def find(self, over: str, line: str) -> str | None:
-        """Search for the pattern in the retained text, followed by `over` and `line`.
-
-        Return the lines that the first match spans; None if there is no match. `over` are the lines
-        completed since the last call; they are retained for the next call. `line` is the incomplete
-        last line.
-        """
+        """Return the lines of a match in retained text, newly completed lines and the last line."""
         text = self._retained + over + line
         if found := self._pattern.search(text, self._begin):
             begin = text.rfind("\n", 0, found.start()) + 1
@@ -261,10 +222,6 @@ class LineSearch:
         self._retained, self._begin = "", 0
 
     def _keep(self, text: str) -> None:
-        """Retain the end of `text`: at most `RETAINED_CHARS` characters.
-
-        If possible, the retained text begins at the start of a line.
-        """
         if len(text) <= RETAINED_CHARS:
             self._retained = text
             return

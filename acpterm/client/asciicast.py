@@ -22,7 +22,7 @@ _TOO_LONG: Final = b""
 
 
 class CastError(Exception):
-    """The input is not an asciicast; the message says why."""
+    pass
 
 
 class Event(NamedTuple):
@@ -41,25 +41,16 @@ class Report:
 
     def __init__(self) -> None:
         self.events = 0
-        """Number of events that were read."""
         self.unread = 0
-        """Number of lines that were skipped."""
         self._first = ""
 
     def add_unread(self, line: int, why: str) -> None:
-        """Count the line with the number `line` (from 1) as skipped.
-
-        `why` completes the sentence "line N …" for error messages: `is no JSON`, for example.
-        """
+        """Count a skipped line; `why` completes "line N …"."""
         self.unread += 1
         self._first = self._first or f"line {line}, which {why}"
 
     def summary(self, what: str) -> str:
-        """Return a text: how many lines were skipped, and what is wrong with the first of them.
-
-        `what` completes "N lines …" in the text: `left out`, for example. Call this only if at
-        least one line was skipped.
-        """
+        """Say how many lines were skipped (`what`: "left out"), and why the first was."""
         if self.unread == 1:
             return f"1 line {what}: it is {self._first}"
         return f"{self.unread} lines {what}: the first is {self._first}"
@@ -90,11 +81,7 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def read(lines: Iterable[bytes]) -> Cast:
-    """Return the cast that consists of `lines`; read only the header, which is the first line.
-
-    The other lines are read when `events` of the returned cast is iterated over. Raises `CastError`
-    if the header is invalid.
-    """
+    """Return the cast that consists of `lines`; read only the header, which is the first line."""
     rest = iter(lines)
     first = next(rest, None)
     if first is None:
@@ -156,11 +143,6 @@ class _BadLineError(Exception):
 
 
 def _event(line: bytes) -> Event:
-    """Parse a line as an event.
-
-    The event's time is as in the line: in version 3, relative to the previous event. Raises
-    `_BadLineError` if the line is not an event.
-    """
     if line == _TOO_LONG:
         raise _BadLineError(f"has {_LINE_BYTES_MAX} bytes or more")
     try:

@@ -25,8 +25,8 @@ import msgspec
 import trio
 from msgspec import Raw, UnsetType
 
-from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS, ReadRequest
-from acpterm.acp.agent_meta import OWN, CancelMeta
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, ReadRequest
+from acpterm.acp.agent_meta import EXTENSIONS, OWN, CancelMeta
 from acpterm.acp.approvals import SESSION_OPEN
 from acpterm.acp.base import Wire
 from acpterm.acp.raw_json import items, members, text

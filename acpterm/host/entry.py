@@ -87,6 +87,7 @@ class TerminalEntry:
         launch: LaunchRecord | None = None,
     ) -> None:
         self.terminal: Final = terminal
+        self.id: Final = terminal.id
         self.record: Final = record
         self.session: Final = session
         self.cwd: Final = unpack_text(record.cwd)
@@ -106,15 +107,13 @@ class TerminalEntry:
         """What the user created the terminal with; None for an agent's, or if too large."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
         """The `follow` request of each named reader, which its next request cancels."""
+        self.is_beginning_sent = False
+        """Whether a result has had the beginning of the output, which is then dropped."""
         self.is_restarting = False
         """Whether the program ends only to start again: its end removes nothing then."""
         self._writer: Final = writer
         self._key: Final = terminal_key(terminal.id)
         self._is_forgotten = False
-
-    @property
-    def id(self) -> str:
-        return self.terminal.id
 
     @property
     def command(self) -> str:
@@ -129,46 +128,22 @@ class TerminalEntry:
         return self.record.is_users
 
     @property
-    def is_given(self) -> bool:
-        return self.record.is_given
-
-    @property
     def is_trusted(self) -> bool:
         """Whether the user created it or took it over; False for what an agent gave."""
-        return self.is_users and not self.is_given
+        return self.is_users and not self.record.is_given
 
     @property
     def is_created_by_user(self) -> bool:
-        return self.connection_id is None
-
-    @property
-    def connection_id(self) -> str | None:
-        return self.record.connection
-
-    @property
-    def retained_bytes(self) -> int:
-        return self.terminal.retained_bytes
-
-    @property
-    def created_at(self) -> float:
-        return self.record.created_time
+        return self.record.connection is None
 
     @property
     def released_at(self) -> float | None:
         return self.record.released_time
 
     @property
-    def is_ending(self) -> bool:
-        return self.record.killed_at is not None and self.terminal.exit is None
-
-    @property
     def may_have_background(self) -> bool:
         """Whether the program has exited, and something that it has started may run on."""
         return self.terminal.exit is not None and self.background_end is None
-
-    @property
-    def recording(self) -> str | None:
-        return self.record.recording
 
     @property
     def tool_calls(self) -> list[str]:

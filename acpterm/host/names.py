@@ -65,7 +65,9 @@ def find(entries: Sequence[TerminalEntry], name: str, *, own: bool = False) -> T
 def named(entries: Iterable[TerminalEntry], name: str) -> TerminalEntry | None:
     """Return the entry with this name: the one that is not over, or else the newest."""
     found = [entry for entry in entries if entry.name == name]
-    return max(found, key=lambda entry: (not entry.is_over, entry.created_at), default=None)
+    return max(
+        found, key=lambda entry: (not entry.is_over, entry.record.created_time), default=None
+    )
 
 
 class Numbers:

@@ -138,7 +138,7 @@ class Quotas:
 
     def _running(self) -> Iterator[Key]:
         for entry in filter(_is_counted, self._registry.occupied):
-            session_id, identifier = entry.record.session or "", entry.connection_id or ""
+            session_id, identifier = entry.record.session or "", entry.record.connection or ""
             if entry.session is None:
                 yield Key(identifier, identifier, session_id)
             else:
@@ -153,7 +153,7 @@ class Quotas:
 
 
 def _is_counted(entry: TerminalEntry) -> bool:
-    return entry.connection_id is not None and not entry.is_trusted
+    return entry.record.connection is not None and not entry.is_trusted
 
 
 def _key(agent: AgentInfo, session_id: str) -> Key:

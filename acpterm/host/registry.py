@@ -139,7 +139,7 @@ class TerminalRegistry:
         if entry is None or terminal.exit is None:
             return
         # The program may have exited earlier, while no worker was running.
-        entry.exited_at = min(time.time(), entry.created_at + terminal.exit.wall)
+        entry.exited_at = min(time.time(), entry.record.created_time + terminal.exit.wall)
         entry.waiting = InputWait(False)
         if entry.id not in self._entries:
             # Clients do not know a forgotten terminal, but the audit log has each program's end.
@@ -190,7 +190,7 @@ class TerminalRegistry:
             entry
             for entry in self._entries.values()
             if entry.record.is_left
-            and entry.connection_id == connection
+            and entry.record.connection == connection
             and session in (None, entry.record.session)
             and entry.released_at is None
             and not entry.is_users

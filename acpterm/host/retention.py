@@ -36,7 +36,7 @@ def surplus(
     agents: defaultdict[str | None, list[TerminalEntry]] = defaultdict(list)
     for entry in left:
         if not entry.is_trusted:
-            agents[entry.connection_id].append(entry)
+            agents[entry.record.connection].append(entry)
     return [*found, *_above(users, limits), *_above(agents, limits)]
 
 
@@ -46,12 +46,15 @@ def _above(
     """Remove entries, oldest of the largest owner first, until all are within limits."""
     found: list[TerminalEntry] = []
     numbers = {owner: len(queue) for owner, queue in queues.items()}
-    sizes = {owner: sum(entry.retained_bytes for entry in queue) for owner, queue in queues.items()}
+    sizes = {
+        owner: sum(entry.terminal.retained_bytes for entry in queue)
+        for owner, queue in queues.items()
+    }
     while sum(numbers.values()) > limits.number or sum(sizes.values()) > limits.size:
         most = numbers if sum(numbers.values()) > limits.number else sizes
         owner = max(most, key=most.__getitem__)
         entry = queues[owner].pop(0)
         numbers[owner] -= 1
-        sizes[owner] -= entry.retained_bytes
+        sizes[owner] -= entry.terminal.retained_bytes
         found.append(entry)
     return found

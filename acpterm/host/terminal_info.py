@@ -51,7 +51,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         pid=terminal.pid,
         cols=terminal.cols,
         rows=terminal.rows,
-        created_at=round(1000 * entry.created_at),
+        created_at=round(1000 * entry.record.created_time),
         last_output_at=None if last is None else round(1000 * _unix_time(entry, last)),
         exited_at=None if entry.exited_at is None else round(1000 * entry.exited_at),
         position=terminal.ring.end,
@@ -59,9 +59,9 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         waiting_for_input=waiting.asks,
         waiting_program=_waiting_program(waiting, terminal),
         cwd_gone=cwd_gone(entry),
-        recording=entry.recording,
+        recording=entry.record.recording,
         exit_status=exit_info(terminal.exit),
-        ending=entry.is_ending,
+        ending=entry.record.killed_at is not None and terminal.exit is None,
         released_at=None if entry.released_at is None else round(1000 * entry.released_at),
         provider=entry.record.provider,
         isolation=entry.record.isolation,
@@ -117,7 +117,7 @@ def background_processes(found: Background) -> list[BackgroundProcess] | UnsetTy
 def _promoted_by(entry: TerminalEntry) -> Literal["agent", "user"] | UnsetType:
     if entry.is_created_by_user or not entry.is_users:
         return UNSET
-    return "agent" if entry.is_given else "user"
+    return "agent" if entry.record.is_given else "user"
 
 
 def _state(entry: TerminalEntry) -> State:
@@ -130,7 +130,7 @@ def _state(entry: TerminalEntry) -> State:
 
 def _unix_time(entry: TerminalEntry, moment: float) -> float:
     """Convert a monotonic time to Unix time, by the start, known on both clocks."""
-    return entry.created_at + moment - entry.terminal.timeline.start
+    return entry.record.created_time + moment - entry.terminal.timeline.start
 
 
 def exit_info(status: ExitStatus | None) -> ExitInfo | None:

@@ -1,11 +1,4 @@
-"""JSON-RPC 2.0 without I/O: framing, messages, matching of responses, cancellation.
-
-- `peer`: one end of a connection; matches requests and responses, and uses the modules below;
-- `framing`: splits a stream of bytes into lines;
-- `messages`: the types of messages;
-- `decoder`, `encoder`: convert between a line of JSON and a message;
-- `errors`: errors that are sent to the other side.
-"""
+"""JSON-RPC 2.0 without I/O: framing, messages, matching of responses, cancellation (`peer`)."""
 
 from acpterm.jsonrpc.decoder import decode, replace_lone_surrogates
 from acpterm.jsonrpc.encoder import (

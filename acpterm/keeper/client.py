@@ -59,16 +59,14 @@ class KeeperClient:
         self._watched: dict[str, TerminalEvents] = {}
         # Reports about terminals that were found and are not watched yet.
         self._pending_reports: dict[str, list[Callable[[TerminalEvents], None]]] = {}
-        self._state_complete = False
-        self._go_received = False
+        # The kinds of messages received so far.
+        self._received: set[str] = set()
         self._terminated = False
         self._on_terminate: Callable[[], None] | None = None
         self._handlers: Final[dict[str, Callable[[Message], None]]] = {
             "welcome": self._welcome,
             "terminal": self._terminal,
             "entry": self._entry,
-            "state_end": self._state_end,
-            "go": self._go,
             "spawned": self._spawned,
             "refused": self._refused,
             "exited": self._exited,
@@ -84,14 +82,14 @@ class KeeperClient:
         state.
         """
         self._socket.send("hello", __version__)
-        await self._socket.receive_until(lambda: self._state_complete, self._dispatch)
+        await self._socket.receive_until(lambda: "state_end" in self._received, self._dispatch)
         for pid in (0, self.pid):
             request_short_slices(pid)
 
     async def ready(self) -> None:
         """Wait, with the state restored, until this worker may serve. Raises `KeeperLostError`."""
         self._socket.send("ready")
-        await self._socket.receive_until(lambda: self._go_received, self._dispatch)
+        await self._socket.receive_until(lambda: "go" in self._received, self._dispatch)
 
     async def run(self, *, on_terminate: Callable[[], None]) -> None:
         """Send queued messages, and handle received ones, until cancelled.
@@ -259,10 +257,11 @@ class KeeperClient:
             self._watched[name].wake()
 
     def _dispatch(self, message: Message) -> None:
-        if message.cut and not self._state_complete:
+        if message.cut and "state_end" not in self._received:
             reason = "has no descriptor left for the state of the daemon"
             self.refuse(reason)
             raise OSError(errno.EMFILE, f"the worker {reason}")
+        self._received.add(message.kind)
         handler = self._handlers.get(message.kind)
         if handler is not None:
             handler(message)
@@ -281,12 +280,6 @@ class KeeperClient:
     def _entry(self, message: Message) -> None:
         key, value = message.fields[:2]
         self.entries[key] = Entry(value, tuple(message.take_fds()))
-
-    def _state_end(self, _message: Message) -> None:
-        self._state_complete = True
-
-    def _go(self, _message: Message) -> None:
-        self._go_received = True
 
     def _spawned(self, message: Message) -> None:
         request, name, pid, started, way, session = (*message.fields, None)[:6]

@@ -39,9 +39,6 @@ it. But if a worker was killed while `EMULATOR` was set, the keeper first increm
 
 The keeper maintains `RESERVED <= CONSUMED + capacity`: unconsumed output is never overwritten.
 
-The keeper may overwrite consumed bytes while a reader copies them. So a reader first copies, and
-then reads `RESERVED`: only the copied bytes from position `RESERVED - capacity` on are valid.
-
 The *record* is the terminal's state for the next worker. A new record is written beside the current
 record; then a single store sets `RECORD`. A keeper that dies while it writes leaves the current
 record intact.
@@ -160,22 +157,6 @@ class RingFile:
                     self._map.madvise(mmap.MADV_REMOVE, start, stop - start)
                 except OSError:
                     return
-
-    def read(self, since: int, max_bytes: int) -> tuple[int, bytes]:
-        """Return a position and what follows it: from `since`, or the oldest byte, on."""
-        header, data, capacity = self.header, self.data, self.capacity
-        end = header[HEAD]
-        start = min(max(since, end - capacity, 0), end)
-        stop = min(start + max_bytes, end)
-        at, size = start % capacity, stop - start
-        copy = bytes(data[at : at + size])
-        if len(copy) < size:
-            copy += bytes(data[: size - len(copy)])
-        valid = header[RESERVED] - capacity
-        if valid > start:
-            copy = copy[valid - start :]
-            start = min(valid, end)
-        return start, copy
 
     def mark_unread(self, head: int, end: int) -> None:
         """Fill the space for the next read of the PTY with 0xff bytes, for `recover`."""

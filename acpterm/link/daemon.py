@@ -1,12 +1,8 @@
 """Connects to the daemon with blocking sockets, and starts the daemon if it is not running.
 
-There is one daemon per user, as with tmux. The first command that needs the daemon starts it (see
-`daemon_process`).
-
-Two commands may start a daemon at the same time: the second daemon finds the lock of the first and
-exits, and both commands connect to the first.
-
-These functions block. `daemon_stream` has the equivalents for trio.
+There is one daemon per user, as with tmux. The first command that needs the daemon starts it
+(`daemon_process`). Two commands may start a daemon at the same time: the second daemon finds the
+lock of the first and exits, and both commands connect to the first.
 """
 
 import contextlib
@@ -68,14 +64,12 @@ def connect(
 ) -> socket.socket:
     """Connect to the daemon, and start it if it is not running; return a blocking socket.
 
-    Connects to the agents' socket, or to the user's socket if `user` is true. `config` is the path
-    of the settings file given on the command line, if any; a daemon that is started here reads this
-    file too. Call `connect` before this process becomes a subreaper (`Trees`): otherwise the new
-    daemon would become a child of this process.
+    Connects to the agents' socket, or to the user's socket if `user` is true. A daemon that is
+    started reads the settings file `config`, if given. Call this before this process becomes a
+    subreaper (`Trees`): otherwise the new daemon would become a child of this process.
 
-    Raises `DaemonError` if the daemon cannot be started, does not listen within `start_timeout_s`
-    seconds, or belongs to another user. Raises `NoAnswerError`, a subclass of `DaemonError`, if the
-    daemon's queue of connections is full for `start_timeout_s` seconds.
+    Raises `DaemonError` if the daemon cannot be started, does not listen within `start_timeout_s`,
+    or belongs to another user; `NoAnswerError` if its queue of connections is full for as long.
     """
     path = user_socket(settings) if user else agent_socket(settings)
     deadline = time.monotonic() + start_timeout_s
@@ -92,12 +86,7 @@ def connect(
 def _start_and_connect(
     settings: Settings, config: str | None, path: str, deadline: float, *, start: bool
 ) -> socket.socket:
-    """Start a daemon if `start` is true, and connect to `path` once a daemon listens there.
-
-    `start` is false if a service manager is starting the daemon. `config` is as in `connect`.
-    `deadline` is a time of `time.monotonic()`. Raises `DaemonError` if the daemon cannot be
-    started, or does not listen by the deadline.
-    """
+    """Connect to `path` once a daemon listens there; `start` one unless a service manager does."""
     # This is slow to import, and most commands find a running daemon.
     from acpterm.link.daemon_process import ALREADY_LISTENS  # noqa: PLC0415
 
@@ -144,15 +133,12 @@ def _start(settings: Settings, config: str | None) -> "DaemonProcess":
 
 
 def _open_existing(path: str, deadline: float) -> socket.socket | None:
-    """Connect to the socket at `path`; return None if no process listens there.
-
-    While the listener's queue of connections is full, wait: another daemon could not start then.
-    Raises `NoAnswerError` if the queue is still full at `deadline`, a time of `time.monotonic()`.
-    """
+    """Connect to the socket at `path`; return None if no process listens there."""
     while True:
         try:
             return open_socket(path)
         except BlockingIOError as error:
+            # The queue of connections is full: another daemon could not start either.
             if time.monotonic() >= deadline:
                 why = error.strerror
                 raise NoAnswerError(f"the daemon at {path} does not answer: {why}") from error
@@ -173,10 +159,8 @@ def _open_within(seconds: float, path: str, deadline: float) -> socket.socket | 
 def open_socket(path: str) -> socket.socket:
     """Connect to the Unix socket at `path` without waiting; return a blocking socket.
 
-    Raises `OSError` if no process listens there, and its subclass `BlockingIOError` if the
-    listener's queue of connections is full. Raises `DaemonError` if the listener belongs to another
-    user: clients send their environment, and in a shared directory such as `/tmp`, a program of any
-    user can listen at the path.
+    Raises `OSError` if no process listens there, its subclass `BlockingIOError` if the listener's
+    queue of connections is full, and `DaemonError` if the listener belongs to another user.
     """
     sock = socket.socket(socket.AF_UNIX)
     try:
@@ -195,6 +179,7 @@ def open_socket(path: str) -> socket.socket:
 
 
 def _check_owner(sock: socket.socket, path: str) -> None:
+    # Clients send their environment, and in a directory such as /tmp, anyone can listen.
     uid = peer_of(sock).uid
     if uid not in (os.geteuid(), 0):
         raise DaemonError(
@@ -206,9 +191,8 @@ def _check_owner(sock: socket.socket, path: str) -> None:
 def connect_running(settings: Settings) -> socket.socket | None:
     """Connect to the user's socket of a running daemon; return None if no daemon is running.
 
-    Raises subclasses of `DaemonError`: `NoAnswerError` if the daemon's queue of connections is
-    full, and `SocketPathError` if no daemon can listen at the configured paths. Raises
-    `DaemonError` if the daemon is another user's.
+    Raises `NoAnswerError` if the daemon's queue of connections is full, `SocketPathError` if no
+    daemon can listen at the configured paths, and `DaemonError` if the daemon is another user's.
     """
     sock = _open_existing(user_socket(settings), deadline=0.0)
     if sock is None:
@@ -218,11 +202,7 @@ def connect_running(settings: Settings) -> socket.socket | None:
 
 @functools.cache
 def note_other_daemon(socket: str | None) -> None:
-    """Print a note on stderr if this user has a second daemon, which the command does not use.
-
-    `socket` is the path of the agents' socket in the settings; if there is one, the user has chosen
-    the daemon, and there is no note.
-    """
+    """Print a note on stderr if this user has a second daemon, unless `socket` chooses one."""
     used = os.path.dirname(default_socket())
     for directory in default_dirs():
         path = os.path.join(directory, "agent.sock")
@@ -247,10 +227,7 @@ class Lock(NamedTuple):
 
 
 def read_lock(settings: Settings) -> Lock:
-    """Read the lock file of the agents' socket.
-
-    If the file cannot be read, all fields of the returned `Lock` are None.
-    """
+    """Read the lock file of the agents' socket, if it can be read."""
     try:
         with open(f"{agent_socket(settings)}.lock", errors="replace") as file:
             lines = file.read(_LOCK_BYTES_MAX).splitlines()
@@ -283,10 +260,7 @@ def signal_keeper(settings: Settings, number: int) -> int:
 
 
 def _check_paths(settings: Settings, alternative: str = "") -> None:
-    """Raise `SocketPathError` if the agents' or the user's socket cannot be created at its path.
-
-    `alternative` is a hint that is appended to the message, such as ", or use --embedded".
-    """
+    """Raise `SocketPathError` if a socket cannot be created at its path."""
     for path in (agent_socket(settings), user_socket(settings)):
         if (size := len(os.fsencode(path))) > PATH_BYTES_MAX:
             raise SocketPathError(
@@ -307,12 +281,7 @@ def log_file(settings: Settings) -> str:
 
 
 def _wait_for_lock_holder(settings: Settings, path: str, deadline: float) -> socket.socket | None:
-    """Wait until the daemon that holds the lock listens at `path`, and connect to the daemon.
-
-    Return None if the daemon does not listen within `_REBIND_TIMEOUT_S`, or before `deadline` (a
-    time of `time.monotonic()`) if that is sooner. If the socket file is missing, report the wait on
-    stderr.
-    """
+    """Connect to the daemon that holds the lock; return None if it does not listen in time."""
     pid = read_lock(settings).pid
     if pid is not None and not os.path.lexists(path):
         with contextlib.suppress(OSError):

@@ -41,7 +41,7 @@ class StartError(Exception):
 
 
 class DaemonProcess:
-    """A daemon that this process started; the first line of the file `log` is the daemon's pid."""
+    """A daemon that this process started; the first line of the file `log` is its pid."""
 
     def __init__(self, log: str) -> None:
         self._log: Final = log
@@ -74,8 +74,7 @@ def is_in_a_terminal() -> bool:
 def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     """Start a daemon whose log is the file `log`; do not wait until the daemon listens.
 
-    `config` is the path of the settings file given on the command line, if any. Raises `StartError`
-    if this process runs in a terminal of acpterm, or if no process can be started.
+    Raises `StartError` if this process runs in a terminal of acpterm, or if it cannot be started.
     """
     if is_in_a_terminal():
         raise StartError(
@@ -131,11 +130,8 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
 
 
 def _use_own_home(env: dict[str, str], config: str | None) -> None:
-    """Make the daemon of all agents read the settings and rules in the user's own home.
-
-    The environment `env` may be that of one agent, which must not choose the policy of the others.
-    Raises `StartError` if it has another settings file, unless `config` names one.
-    """
+    """Make the daemon of all agents read the settings and rules in the user's own home."""
+    # `env` may be that of one agent, which must not choose the policy of the others.
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:

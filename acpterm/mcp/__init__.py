@@ -3,11 +3,11 @@
 - `run`: the command; `connection`: requests, responses and notifications; `types`: the values in
   them; `server`: lists the tools and calls them;
 - `tool_sets`, `tool_set_names`: the sets of tools, of which a client gets one; `session_tools`
-  (acpterm's own set), `pool_tools`, `codex_tools`, `claude_tools` (like those of other products):
-  the tools of each set, one module each;
+  (acpterm's own set), `pool_tools`, `codex_tools`, `claude_tools`, `inspect_tools` (like those of
+  other products): the tools of each set;
 - `tool`: one tool with its schemas; `arguments`: names under which models pass a parameter;
   `tool_error`: errors for the model; `patterns`: regular expressions of the model;
-- `host_link`: the connection to the host; `sessions`: the terminals that the client has started;
+- `sessions`: the connection to the host, and the terminals that the client has started;
   `starting`: starts that may need the user's approval; `questions`: questions to the user;
 - `shells`, `named_shell`: persistent shells; `shell_replies`: results of their commands;
 - `call`: one call with its deadline and progress; `waiting`: waiting for output and reading it;

@@ -68,11 +68,7 @@ def _group(name: str) -> tuple[str, ...]:
 
 
 def decode(tool: str, arguments: Any, params: type[P]) -> P:
-    """Return the arguments of a call as the params of the tool `tool`.
-
-    Raises `ToolError` if an argument is wrong or missing; the message says which, and what the tool
-    takes.
-    """
+    """Return the arguments of a call as the tool's params. Raises `ToolError`."""
     given = _object(tool, arguments, params)
     plain = {_plain(name): value for name, value in reversed(given.items())}
     names = [field.encode_name for field in fields(params)]
@@ -106,7 +102,6 @@ def decode(tool: str, arguments: Any, params: type[P]) -> P:
 
 
 def _object(tool: str, arguments: Any, params: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the arguments that are not null. Raises `ToolError` if they are no object."""
     if isinstance(arguments, str):
         with suppress(ValueError):
             arguments = msgspec.json.decode(arguments or "{}")
@@ -118,7 +113,6 @@ def _object(tool: str, arguments: Any, params: type[msgspec.Struct]) -> dict[str
 
 
 def _kinds(kind: Type) -> list[Type]:
-    """Return the types of a union, except null; of another type, a list with the type itself."""
     kind = kind.type if isinstance(kind, Metadata) else kind
     kinds = kind.types if isinstance(kind, UnionType) else (kind,)
     plain = (each.type if isinstance(each, Metadata) else each for each in kinds)
@@ -130,11 +124,7 @@ def _has(kinds: list[Type], kind: type[Type]) -> bool:
 
 
 def _meant(value: Any, kinds: list[Type]) -> Any:
-    """Return `value` as one of the types `kinds`, if it can be meant so; else unchanged.
-
-    A string may contain an array, an object or the name of a session for its number; a number or
-    boolean may stand for a string.
-    """
+    """Return `value` as one of the types `kinds`, if it can be meant so; else unchanged."""
     if isinstance(value, str):
         is_array, is_object = value.lstrip().startswith("["), value.lstrip().startswith("{")
         if (is_array and _has(kinds, ListType)) or (is_object and _has(kinds, DictType)):
@@ -201,11 +191,7 @@ def _words(kind: Type) -> str:
 
 
 def _synonym(name: str, free: Mapping[str, Any]) -> Any:
-    """Return the value that was passed under another name of the parameter `name`.
-
-    Return None if there is no such value. `free` has the arguments whose names the tool does not
-    declare.
-    """
+    """Return the value that was passed under another name of the parameter; None if none was."""
     plain = _plain(name)
     if plain in (*_SECONDS, *_MILLISECONDS, _ANY_UNIT):
         return _duration(free, in_seconds=plain in _SECONDS)
@@ -213,11 +199,6 @@ def _synonym(name: str, free: Mapping[str, Any]) -> Any:
 
 
 def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
-    """Return the time limit that was passed, under whatever name; None if there is none.
-
-    `free` is as in `_synonym`. The result is in seconds if `in_seconds` is true, else in
-    milliseconds. A value that is no number is returned unchanged; it is refused later.
-    """
     own, other = (_SECONDS, _MILLISECONDS) if in_seconds else (_MILLISECONDS, _SECONDS)
     for name in own:
         if name in free:
@@ -235,7 +216,6 @@ def _duration(free: Mapping[str, Any], *, in_seconds: bool) -> Any:
 
 
 def _summary(params: type[msgspec.Struct]) -> str:
-    """Return the parameters of a tool as text: `command (required), cwd, env`."""
     return ", ".join(
         f"{field.encode_name}{' (required)' if field.required else ''}" for field in fields(params)
     )

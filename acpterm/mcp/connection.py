@@ -55,7 +55,6 @@ class Question(NamedTuple):
     schema: dict[str, Any]
 
     def params(self) -> dict[str, Any]:
-        """Return the params of `elicitation/create`."""
         return {"mode": "form", "message": self.message, "requestedSchema": self.schema}
 
 
@@ -69,15 +68,12 @@ class ClientInfo(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """What the server says about itself."""
-
     name: str
     version: str
     title: str
     instructions: str
 
     def info(self) -> dict[str, str]:
-        """Return the member `serverInfo`."""
         return {"name": self.name, "version": self.version, "title": self.title}
 
 
@@ -97,26 +93,20 @@ class Request:
         )
 
     def text(self, name: str) -> str:
-        """Return a parameter that must be a string. Raises `RpcError` if it is not."""
         value = self.params.get(name)
         if not isinstance(value, str):
             raise RpcError(INVALID_PARAMS, f"{name} must be a string")
         return value
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification that belongs to this request."""
         await self.connection.notify(method, params, about=self.id)
 
     async def report_progress(self, progress: float, message: str) -> None:
-        """Send progress; the request must have a `progress_token`."""
         params = {"progressToken": self.progress_token, "progress": progress, "message": message}
         await self.notify("notifications/progress", params)
 
     async def ask(self, question: Question) -> ElicitResult | None:
-        """Ask the user by a request to the client; return None if there is no answer.
-
-        If this call is cancelled, the question is withdrawn.
-        """
+        """Ask the user by a request to the client; return None if there is no answer."""
         try:
             answer = await self.connection.request(
                 "elicitation/create", question.params(), about=self.id
@@ -131,19 +121,13 @@ Handler: TypeAlias = Callable[[Request], Awaitable[Any]]
 
 
 class _Answer:
-    """The awaited response to a request of this side."""
-
     def __init__(self) -> None:
         self.came: Final = anyio.Event()
         self.value: Raw | RpcError = RpcError(INTERNAL_ERROR, "there is no answer")
 
 
 class Connection:
-    """The connection to one client. Requests are served by `handlers`, in tasks of `group`.
-
-    `send` sends a line. `on_error` is called with an unexpected error of a handler; the client only
-    learns that there was one.
-    """
+    """The connection to one client. Requests are served by `handlers`, in tasks of `group`."""
 
     def __init__(
         self,
@@ -166,10 +150,7 @@ class Connection:
     async def receive(
         self, data: bytes, unanswered: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Process the next bytes from the client.
-
-        `unanswered` is called if `data` is a request that gets no response.
-        """
+        """Process bytes; `unanswered` is called if they are a request without a response."""
         for event in self._peer.receive_data(data):
             match event:
                 case RequestReceived():
@@ -192,14 +173,10 @@ class Connection:
                 scope.cancel()
 
     async def notify(self, method: str, params: Mapping[str, Any], about: Id = None) -> None:
-        """Send a notification, which belongs to the client's request `about`, if any."""
         await self._send(self._peer.notify(method, params), about)
 
     async def request(self, method: str, params: Mapping[str, Any], about: Id) -> Raw:
-        """Send a request; return the result. Raises `RpcError` if the client answers with an error.
-
-        If this call is cancelled, the request is cancelled.
-        """
+        """Send a request; return the result or raise `RpcError`. Can be cancelled."""
         id_, line = self._peer.request(method, params)
         answer = self._answers[id_] = _Answer()
         try:
@@ -293,7 +270,6 @@ class Connection:
         }
 
     def _identify(self, method: str, params: dict[str, Any]) -> ClientInfo:
-        """Return who sends a request. Raises `RpcError` if that is not known."""
         meta = params.get("_meta")
         if isinstance(meta, dict) and (version := meta.get(f"{_META}protocolVersion")) is not None:
             if version != MODERN_VERSION:

@@ -6,20 +6,17 @@ that would lose too much because of a long line.
 
 from typing import Final, NamedTuple
 
+REST: Final = "run the command again with its output in a file, and read the file"
+"""How to read what was left out, for sets without a tool that returns earlier output."""
 HEAD_SHARE: Final = 0.2
+# The share of the beginning or end that may be dropped to cut at the end of a line.
 _LINE_SEARCH_SHARE: Final = 0.5
-"""The share of the beginning or end that may be dropped to cut at the end of a line."""
-
-
 # Room for the line between the beginning and the end.
 _NOTE_CHARS: Final = 160
 
 
 class Lost(NamedTuple):
-    """What came before a text, and is no longer retained, except its `beginning`.
-
-    `lines` is None if their number is not known.
-    """
+    """What came before a text, and is no longer retained, except its `beginning`."""
 
     bytes: int
     lines: int | None = None
@@ -37,10 +34,7 @@ def lost_before(text: str, size: int, beginning: str | None, total_lines: int | 
 
 
 class Cropped(NamedTuple):
-    """The beginning and end of an output, and how many lines and bytes between them were left out.
-
-    If nothing was left out, `head` is the whole output.
-    """
+    """The beginning and end of an output, and how much between them was left out."""
 
     head: str
     tail: str
@@ -51,7 +45,6 @@ class Cropped(NamedTuple):
 
     @property
     def is_cropped(self) -> bool:
-        """Whether output was left out."""
         return self.bytes > 0
 
     @property
@@ -79,8 +72,7 @@ class Cropped(NamedTuple):
 def crop(text: str, limit: int, lost: Lost | None = None) -> Cropped:
     """Return `text`, or its beginning and end if it has more than `limit` characters.
 
-    With the line between them, they have at most `limit` characters, unless that is less than 320.
-    If something was `lost` before `text`, return the beginning of that, and the end of `text`.
+    If something was `lost` before, return the beginning of that, and the end of `text`.
     """
     if lost is None and len(text) <= limit:
         return Cropped(text, "")
@@ -106,7 +98,6 @@ def crop(text: str, limit: int, lost: Lost | None = None) -> Cropped:
 
 
 def _size(count: int) -> str:
-    """Return a number of bytes as text: `612 kB`."""
     if count < 1000:
         return f"{count} B"
     return f"{count / 1000:.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from acpterm.api.waiting import collect
 from acpterm.mcp.call import Call
+from acpterm.mcp.cropping import REST
 from acpterm.mcp.named_shell import turn
 from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.tool import Reply, Tool
@@ -18,12 +19,9 @@ from acpterm.mcp.waiting import read_new, removed_on_failure, type_into, wait_un
 OUTPUT_WAIT_S: Final = 30.0
 IDLE_S: Final = 0.5
 _PROMPT_WAIT_S: Final = 5.0
-_REST: Final = "run the command again with its output in a file, and read the file"
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `bash_session`."""
-
     action: Annotated[
         Literal["type", "type_submit", "restart", "read", "interrupt"],
         Meta(
@@ -68,7 +66,7 @@ async def _act(call: Call, action: str, text: str | None) -> Reply:
     longest = call.limited(OUTPUT_WAIT_S)
     await collect(session.terminal, session.position, min(IDLE_S, longest), IDLE_S, longest)
     view = await read_new(call, session)
-    output = view.cropped.with_note(_REST)
+    output = view.cropped.with_note(REST)
     if view.exit is not None:
         await call.sessions.remove(session)
         output += "\n[The shell has ended. The next call starts another one.]"

@@ -19,19 +19,10 @@ if TYPE_CHECKING:
 
 
 def has_ended(completed: Completed) -> bool:
-    """Return whether a command or its shell has ended."""
     return completed.state in ("done", "shell_ended")
 
 
 class NamedShell:
-    """A persistent shell, and the session of its terminal.
-
-    `session` is that session; None until `record` has recorded the first command, and after the
-    shell has ended. `client` is the connection to the host on which the shell runs. `cwd` is the
-    directory of the shell, as far as it is known. A task must hold `lock` while it runs or waits
-    for a command.
-    """
-
     def __init__(self, name: str, shell: Shell, client: Client, cwd: str) -> None:
         self.name: Final = name
         self.shell: Final = shell
@@ -58,10 +49,7 @@ class NamedShell:
         return self.shell.busy or self.unreported is not None
 
     def record(self, sessions: Sessions, command: str, completed: Completed) -> Session:
-        """Record a command that has begun; return the session of the shell.
-
-        If the shell has a new terminal, add a session for this terminal to `sessions`.
-        """
+        """Record a command that has begun; return the session of the shell."""
         # The command may have ended its shell: `terminal` is None then.
         terminal = self.shell.last_terminal
         assert terminal is not None  # noqa: S101  a command has run
@@ -101,10 +89,7 @@ class NamedShell:
 
 @asynccontextmanager
 async def turn(lock: anyio.Lock, seconds: float, otherwise: str) -> AsyncIterator[None]:
-    """Hold `lock` in the block.
-
-    Raises `ToolError`, with the message `otherwise`, if the lock is not free after `seconds`.
-    """
+    """Hold `lock` in the block. Raises `ToolError(otherwise)` if it is not free in time."""
     with anyio.move_on_after(seconds) as scope:
         await lock.acquire()
     if scope.cancelled_caught:

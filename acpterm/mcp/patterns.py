@@ -48,10 +48,7 @@ class ModelPattern:
             ) from error
 
     async def matching(self, lines: Iterable[str]) -> list[tuple[int, str]]:
-        """Return the lines that match, each with its number, from 0.
-
-        Raises `ToolError` if the searches of all lines take longer than `TIMEOUT_S` together.
-        """
+        """Return the lines that match, each with its number. Raises `ToolError` if slow."""
         return await to_thread.run_sync(self._matching, lines)
 
     def _matching(self, lines: Iterable[str]) -> list[tuple[int, str]]:
@@ -63,10 +60,7 @@ class ModelPattern:
         ]
 
     def search(self, text: str, pos: int, timeout: float) -> re.Match[str] | None:
-        """Return the first match at index `pos` or later; None if there is none.
-
-        Raises `ToolError` if that takes longer than `timeout` seconds: call it in a thread.
-        """
+        """Return the first match from `pos` on. In a thread: it may take `timeout` seconds."""
         try:
             # The timeout must be more than 0.
             found = self._compiled.search(
@@ -82,12 +76,10 @@ class ModelPattern:
 
 
 class NewOutput:
-    """Searches for a pattern in the output since the last input, except in the echo of that input.
+    """Searches for a pattern in the output since the last input, except in the input's echo.
 
-    `shown` is how many characters of that output results have shown, and `matched` how many of
-    these reported matches have covered. A match in later output is preferred; if there is none, but
-    one between `matched` and `shown`, `was_shown` is true after the search. `typed` is the last
-    input; empty if it was not echoed.
+    A match after the first `shown` characters is preferred. If there is none, but one between
+    `matched` and `shown`, `was_shown` is true after the search.
     """
 
     def __init__(
@@ -100,10 +92,7 @@ class NewOutput:
         self.was_shown = False
 
     async def search(self, text: str, pos: int = 0) -> re.Match[str] | None:
-        """Return the first match at index `pos` of `text` or later; None if there is none.
-
-        Raises `ToolError` if that takes longer than `TIMEOUT_S`.
-        """
+        """Return the first match from `pos` on. Raises `ToolError` if it is too slow."""
         # A result may have shown only the beginning of the line that matches.
         line = text.rfind("\n", 0, self._shown) + 1
         match = await to_thread.run_sync(self._search, text, max(pos, line), self._shown)
@@ -150,10 +139,8 @@ def _printable(text: str) -> str:
 def _length(pattern: str) -> int:
     """Return an estimate of the length of the shortest match, in characters.
 
-    Repetitions are multiplied out. Alternatives are added up, so the result may be too large. The
-    result is too small if a comment of the verbose syntax (`(?x)`) stands before a repetition
-    count. A backreference or a call of a group, such as `(?1)`, counts at most as many characters
-    as its notation in the pattern has. If it matches more characters, the result is too small.
+    Alternatives are added up, so it may be too large. It is too small with a comment of the
+    verbose syntax before a count, and for backreferences and calls of groups.
     """
     groups = [0]
     last = 0

@@ -33,10 +33,7 @@ Ask: TypeAlias = Callable[[Question], Awaitable[types.ElicitResult | None]]
 
 
 class Job:
-    """The work of one call, which may ask the user.
-
-    While the user is asked, the client has no request open: so the work has a task of its own.
-    """
+    """The work of one call, which may ask the user while the client has no request open."""
 
     def __init__(self) -> None:
         self.scope: Final = anyio.CancelScope()
@@ -50,11 +47,9 @@ class Job:
 
     @property
     def is_done(self) -> bool:
-        """Whether the work has ended."""
         return self.result is not None or self.error is not None
 
     async def run(self, work: Callable[[Ask], Awaitable[types.CallToolResult]]) -> None:
-        """Do the work, and store its result or error for `wait`."""
         with self.scope:
             try:
                 self.result = await work(self.ask)
@@ -63,12 +58,7 @@ class Job:
             self._changed.set()
 
     async def ask(self, question: Question) -> types.ElicitResult | None:
-        """Ask the user `question`, and return the answer; None if there is none in time.
-
-        `wait` returns the question, to be sent to the client. The time limit for the answer is
-        `ANSWER_TIMEOUT_S`. If this method is called several times at once, the calls ask one after
-        another.
-        """
+        """Ask the user, one question after another; return None if there is no answer in time."""
         async with self._one_question:
             self.question, self._answer, self._answered = question, None, anyio.Event()
             self._changed.set()
@@ -80,11 +70,7 @@ class Job:
                 self.question = None
 
     def answer(self, responses: Any) -> None:
-        """End the waiting call of `ask`, which then returns the client's answer.
-
-        `responses` are the `inputResponses` of the request in which the client answers. If they are
-        malformed, there is no answer.
-        """
+        """Pass the client's `inputResponses` to the waiting call of `ask`, as None if malformed."""
         found = responses.get(_KEY) if isinstance(responses, dict) else None
         try:
             self._answer = msgspec.convert(found, types.ElicitResult)
@@ -94,10 +80,7 @@ class Job:
         self.question = None
 
     async def wait(self) -> types.CallToolResult | Question:
-        """Wait for the end of the work or its next question; return the result or the question.
-
-        Raises the error that the work has raised.
-        """
+        """Wait for the end of the work or its next question. Raises the error of the work."""
         while True:
             if self.error is not None:
                 raise self.error
@@ -110,8 +93,6 @@ class Job:
 
 
 class Jobs:
-    """The jobs of one client. Their tasks run in `group`."""
-
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
         self._asking: Final[dict[str, Job]] = {}
@@ -121,12 +102,7 @@ class Jobs:
         params: dict[str, Any],
         work: Callable[[Ask], Awaitable[types.CallToolResult]],
     ) -> types.CallToolResult | dict[str, Any]:
-        """Begin or continue a job; return the result of the job, or its next question.
-
-        `params` are the params of a request. If they have no `requestState`, a new job does
-        `work`. Otherwise the request answers the question of the job that has this state, and the
-        job continues. Raises `RpcError` if no job has the state in `params`.
-        """
+        """Begin a job, or continue that of `requestState`; return its result or next question."""
         state = params.get("requestState")
         if state is None:
             job = Job()

@@ -34,10 +34,7 @@ _SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 
 
 class Resources:
-    """The resources of one client. The tasks that watch the resources run in `group`.
-
-    The client is notified of changes only once `start` was called.
-    """
+    """The resources of one client. The tasks that watch the resources run in `group`."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group: Final = group
@@ -47,7 +44,6 @@ class Resources:
         self._subscribed: Final[dict[str, _Watch]] = {}
 
     def listed(self, sessions: Sessions) -> dict[str, Any]:
-        """Return the list of resources: the output of each session."""
         return {
             "resources": [
                 {
@@ -61,7 +57,6 @@ class Resources:
         }
 
     def templates(self) -> dict[str, Any]:
-        """Return the templates of the URIs of output and screen."""
         return {
             "resourceTemplates": [
                 {"uriTemplate": f"{PREFIX}{{id}}{end}", "name": name, "mimeType": _TEXT}
@@ -70,10 +65,6 @@ class Resources:
         }
 
     async def read(self, sessions: Sessions, uri: str) -> dict[str, Any]:
-        """Return the contents of a resource.
-
-        Raises `RpcError` if there is no such resource, or if it cannot be read.
-        """
         session, is_screen = await _find(sessions, uri)
         try:
             if is_screen:
@@ -85,12 +76,7 @@ class Resources:
         return {"contents": [{"uri": uri, "mimeType": _TEXT, "text": text}]}
 
     def start(self, sessions: Sessions, request: Request) -> None:
-        """Begin to notify the client of added and removed sessions, and of changes of resources.
-
-        The client is notified of changes of a resource only if it has subscribed to the resource. A
-        client of the protocol of 2026 is notified only on its streams (`listen`). `request` is any
-        request of the client.
-        """
+        """Begin to notify the client of sessions and subscribed resources."""
         if not request.client.is_modern:
             listener = _Listener(request.connection.notify, self._subscribed, lists=True)
             self._listeners.add(listener)
@@ -98,10 +84,7 @@ class Resources:
         self._group.start_soon(self._notify_of_sessions, sessions)
 
     async def subscribe(self, sessions: Sessions, uri: str) -> None:
-        """Notify the client of changes of a resource from now on (protocol of 2025).
-
-        Raises `RpcError` if there is no such resource.
-        """
+        """Notify the client of changes from now on (2025). Raises `RpcError` if none."""
         watch = await self._watch(sessions, uri)
         self.unsubscribe(uri)  # an earlier subscription
         self._subscribed[uri] = watch
@@ -112,10 +95,7 @@ class Resources:
             self._unwatch(watch)
 
     async def listen(self, sessions: Sessions, request: Request) -> None:
-        """Serve one stream of notifications until it is cancelled (protocol of 2026).
-
-        Raises `RpcError` if the client subscribes to a resource that does not exist.
-        """
+        """Serve one stream of notifications until it is cancelled (2026)."""
         wanted = request.params.get("notifications")
         try:
             kinds = msgspec.convert(wanted, _Kinds)
@@ -141,7 +121,6 @@ class Resources:
                 self._listeners.discard(listener)
 
     async def _notify_of_sessions(self, sessions: Sessions) -> None:
-        """Notify the client each time that sessions are added or removed, until cancelled."""
         changed = sessions.changed
         while True:
             await changed.wait()
@@ -161,10 +140,7 @@ class Resources:
                 self._unwatch(each)
 
     async def _watch(self, sessions: Sessions, uri: str) -> "_Watch":
-        """Count one more subscriber of a URI. If no task watches the URI yet, start one.
-
-        Returns what `_unwatch` needs. Raises `RpcError` if there is no such resource.
-        """
+        """Count one more subscriber of a URI; return what `_unwatch` needs."""
         if uri not in self._watches:
             session, _ = await _find(sessions, uri)
             if uri not in self._watches:  # another request may have added it meanwhile
@@ -185,11 +161,7 @@ class Resources:
             del self._watches[watch.uri]
 
     async def _follow(self, session: Session, watch: "_Watch") -> None:
-        """Notify the client of changes of the watched resource.
-
-        `session` is the session of the resource. Return when the session's program has ended or
-        the session is removed. `_unwatch` cancels this call when the last subscriber leaves.
-        """
+        """Notify the client of changes until the program has ended or the session is gone."""
         with watch.scope:
             try:
                 position = (await session.terminal.info()).position
@@ -215,17 +187,12 @@ class Resources:
 
 
 class _Kinds(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The notifications that a stream is for."""
-
     resource_subscriptions: list[str] = []
     resources_list_changed: bool = False
 
 
 class _Listener:
-    """Gets notifications by `notify`: about `uris`, and if `lists`, about the list of resources.
-
-    A slow client must not hold up the others, so `run` sends them: each is queued once at most.
-    """
+    """Gets notifications by `notify`: about `uris`, and if `lists`, about the list of resources."""
 
     def __init__(
         self,
@@ -237,6 +204,7 @@ class _Listener:
         self.uris: Final = uris
         self.lists: Final = lists
         self._notify: Final = notify
+        # A slow client must not hold up the others: `run` sends what is queued, each once at most.
         self._queued: Final[dict[str | None, None]] = {}
         self._came = anyio.Event()
 
@@ -265,10 +233,6 @@ class _Watch:
 
 
 async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
-    """Return the session of a URI, and whether the URI is that of its screen.
-
-    Raises `RpcError` if there is no such resource, or if the host cannot be reached.
-    """
     identifier = uri.removeprefix(PREFIX)
     is_screen = identifier.endswith(SCREEN)
     try:

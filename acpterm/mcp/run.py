@@ -30,8 +30,6 @@ _ANSWERS_QUEUE_MAX = 64
 
 
 class Options(Struct, kw_only=True):
-    """The options of `acpterm mcp`: a set of tools, and an additional policy profile, if any."""
-
     tools: ToolSetName = "session"
     profile: str | None = None
 

@@ -23,11 +23,10 @@ from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.mcp import types
 from acpterm.mcp.call import Call, Report
 from acpterm.mcp.connection import Connection, Handler, Identity, Request, Send
-from acpterm.mcp.host_link import Connect, HostLink
 from acpterm.mcp.questions import Ask, Jobs
 from acpterm.mcp.resources import Resources
-from acpterm.mcp.sessions import Sessions
-from acpterm.mcp.shells import Shells, closing
+from acpterm.mcp.sessions import Connect, Sessions
+from acpterm.mcp.shells import Shells
 from acpterm.mcp.starting import ApprovalPendingError, Starts
 from acpterm.mcp.states import SessionResult, call_text
 from acpterm.mcp.tool import Reply, Tool
@@ -35,23 +34,19 @@ from acpterm.mcp.tool_error import ToolError, shortened
 from acpterm.mcp.tool_set_names import ToolSetName
 from acpterm.mcp.tool_sets import INSTRUCTIONS, TOOL_SETS
 
+_CLOSE_TIMEOUT_S: Final = 5.0
 DEFAULT_AGENT: Final = "mcp"
 """The name of a client that sends no name."""
 
 
 class TerminalServer:
-    """Executes the calls of one client. Its background tasks run in `group`.
-
-    `tools` is the name of the client's set of tools. `link` opens the connection to the host, and
-    `shells` has the client's persistent shells. A program runs in the directory `cwd` if the client
-    names no directory for it. `on_error` is called with an unexpected error of a request.
-    """
+    """Executes the calls of one client. Its background tasks run in `group`."""
 
     def __init__(
         self,
         tools: ToolSetName,
         settings: Settings,
-        link: HostLink,
+        connect: Connect,
         group: TaskGroup,
         shells: Shells,
         *,
@@ -67,17 +62,15 @@ class TerminalServer:
         self._resources: Final = Resources(group)
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in TOOL_SETS[tools]}
         self._settings: Final = settings
-        self._link: Final = link
+        self._connect: Final = connect
+        self._group: Final = group
         self._starts: Final = Starts(group)
         self._jobs: Final = Jobs(group)
         self._sessions: Sessions | None = None
 
     @asynccontextmanager
     async def connection(self, send: Send) -> AsyncIterator[Connection]:
-        """Serve a connection of the client, which gets its lines by `send`, during the block.
-
-        At the end of the block, requests that are not done are cancelled.
-        """
+        """Serve a connection of the client during the block; then cancel its requests."""
         async with anyio.create_task_group() as requests:
             yield Connection(self._identity, self._handlers(), send, self._on_error, requests)
             requests.cancel_scope.cancel()
@@ -95,11 +88,12 @@ class TerminalServer:
         }
 
     def _sessions_of(self, request: Request) -> Sessions:
-        """Return the client's `Sessions` object, which the first call of this method creates."""
         if self._sessions is None:
             agent, provider = _agent_of(request), self._settings_for(request).provider
             asks = self._starts.decide if request.client.can_ask else None
-            self._sessions = Sessions(self._link, agent, self._cwd, provider=provider, asks=asks)
+            self._sessions = Sessions(
+                self._connect, self._group, agent, self._cwd, provider=provider, asks=asks
+            )
             self._resources.start(self._sessions, request)
         return self._sessions
 
@@ -174,21 +168,11 @@ class TerminalServer:
 
 
 async def _execute(tool: Tool[Any], call: Call, arguments: Any) -> types.CallToolResult:
-    """Execute a call; return its result, or a result with the error that the model should see."""
     try:
-        try:
-            reply = await tool.run(call, arguments)
-        except ApprovalPendingError as error:
-            if error.start.id is None:
-                return await _pending(tool, call, error)
-            # The call names the id of an earlier start: wait for the user again.
-            call.doing = "waiting for the user's approval"
-            with anyio.move_on_after(call.remaining_approval):
-                await error.start.done.wait()
-            if not error.start.done.is_set():
-                return await _pending(tool, call, error)
-            reply = await tool.run(call, arguments)
+        reply = await tool.run(call, arguments)
         return _to_result(reply, structured=call.settings.structured)
+    except ApprovalPendingError as error:
+        return await _pending(tool, call, error)
     except ClosedError as error:
         return _failure(call.sessions.disconnected(error))
     except (ToolError, AcptermError) as error:
@@ -200,12 +184,10 @@ async def _pending(
 ) -> types.CallToolResult:
     """Return the result of a call that has to return while its program waits for approval.
 
-    The start of the program becomes pending, and the result contains the id of the start. Some
-    tools have results that cannot describe a pending start. For these, return `error` as the
-    result, and cancel the start if this call began it; this also withdraws the question to the
-    user.
+    The start of the program becomes pending, and the result contains the id of the start.
     """
     if tool.result is not SessionResult:
+        # The tool's result cannot describe a pending start.
         if error.start.id is None:
             await error.start.discard()
         return _failure(error)
@@ -228,7 +210,6 @@ def _agent_of(request: Request) -> str:
 
 
 def _report(request: Request) -> Report | None:
-    """Return the function that sends progress; None if the client has not requested progress."""
     return None if request.progress_token is None else request.report_progress
 
 
@@ -257,12 +238,14 @@ async def open_server(
     *,
     on_error: Callable[[Exception], None],
 ) -> AsyncIterator[TerminalServer]:
-    """Open the server of one client during the block; its parameters are those of the server.
-
-    The server opens its connection to the host with `connect`.
-    """
+    """Open the server of one client during the block. It opens its host with `connect`."""
     async with anyio.create_task_group() as group:
-        async with closing(Shells()) as shells:
-            link = HostLink(connect, group)
-            yield TerminalServer(tools, settings, link, group, shells, cwd=cwd, on_error=on_error)
-        group.cancel_scope.cancel()
+        shells = Shells(group)
+        try:
+            yield TerminalServer(
+                tools, settings, connect, group, shells, cwd=cwd, on_error=on_error
+            )
+        finally:
+            with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
+                await shells.close()
+            group.cancel_scope.cancel()

@@ -8,15 +8,19 @@ these is removed, too.
 The id of a session is the name of its terminal on the host: `term-1`, `term-2`, … The id of a
 terminal is accepted as well. If this process has no session for the terminal, for example after a
 restart, a session is added.
+
+On the connection to the host, the MCP client is an agent. The first call that needs it opens it. If
+it was lost, the next call opens another one; the terminals of the earlier one have ended by then.
 """
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import anyio
+from anyio.abc import TaskGroup, TaskStatus
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.api.client import Client
@@ -25,7 +29,6 @@ from acpterm.api.questions import Asks
 from acpterm.api.results import Exit, Screen
 from acpterm.api.terminal import Terminal
 from acpterm.jsonrpc import readable
-from acpterm.mcp.host_link import HostLink
 from acpterm.mcp.tool_error import ToolError, shortened
 from acpterm.shell.kind import without_typed_lines
 
@@ -38,6 +41,9 @@ _DRAWN_CHECK_MAX_S: Final = 8.0
 _DRAWN_GRACE_S: Final = 0.5
 
 T = TypeVar("T")
+
+Connect: TypeAlias = Callable[[str, Asks | None], AbstractAsyncContextManager[Client]]
+"""Opens a connection for the agent with the given name, whose user is asked by the function."""
 
 
 class Launch(NamedTuple):
@@ -56,44 +62,30 @@ class Launch(NamedTuple):
 
 @dataclass(eq=False)
 class Session:
-    """A session of an MCP client: one terminal, and how far the client has read its output.
-
-    `position` is the position in the output, in bytes, at which the next read begins.
-    Patterns are searched in the output from `search_position` on: since the last input, `typed`,
-    which is empty if it was not echoed. Matches that results have reported end before the index
-    `matched` of this output.
-    `began` is the time of the start (`anyio.current_time`). `exit` is set once a
-    read has seen the end of the program, `is_reported` once a result has reported the end. `prompt`
-    is the last line of output. `argv` is the command as words, if it was given as words. `unread`
-    is the incomplete last line that was read, but not returned yet: the next result begins with it.
-    `reported_waiting` is the position at which the last result has reported that the program waits
-    for input, or is stopped; -1 if it has not, or if input was typed since. `is_idle` says that it
-    was a shell at its prompt, an editor or a pager. `is_full_screen` says that a program drew the
-    whole screen when the screen was last read. `is_shell` says that it is a persistent
-    shell. `cwd_gone` is the directory in which the program would have started, if that is gone.
-    """
+    """A terminal of an MCP client, and how far the client has read its output."""
 
     id: str
     terminal: Terminal
     command: str
     cwd: str
     began: float = field(default_factory=anyio.current_time)
-    position: int = 0
-    search_position: int = 0
-    matched: int = 0
-    typed: str = ""
-    exit: Exit | None = None
-    is_reported: bool = False
-    prompt: str = ""
-    argv: list[str] | None = None
-    unread: str = ""
-    cwd_gone: str | None = None
+    position: int = 0  # where the next read begins, in bytes of output
+    search_position: int = 0  # where the output since the last input begins
+    matched: int = 0  # the index in that output up to which results have reported matches
+    typed: str = ""  # the last input; empty if it was not echoed
+    exit: Exit | None = None  # set by the read that has seen the end
+    is_reported: bool = False  # whether a result has reported the end
+    prompt: str = ""  # the last line of output
+    argv: list[str] | None = None  # the command, if it was given as words
+    unread: str = ""  # the incomplete last line, which the next result begins with
+    cwd_gone: str | None = None  # where the program would have started if that were not gone
+    # The position at which a result has reported that the program waits or is stopped; -1 if none.
     reported_waiting: int = -1
-    is_idle: bool = False
-    is_full_screen: bool = False
-    is_shell: bool = False
+    is_idle: bool = False  # whether that was a shell at its prompt, an editor or a pager
+    is_full_screen: bool = False  # whether a program drew the whole screen at the last look
+    is_shell: bool = False  # whether this is a persistent shell
+    # Held by a call that types and reads, so that another call gets none of its output.
     turn: anyio.Lock = field(default_factory=anyio.Lock)
-    """Held by a call that types and reads, so that another call gets none of its output."""
 
     def report_waiting(self, *, waits: bool, is_idle: bool = False) -> None:
         """Record what a result reports of the program at `position`: whether it waits."""
@@ -113,7 +105,6 @@ class Session:
         return None
 
     async def wait_drawn(self) -> None:
-        """Wait until a program has drawn the whole screen."""
         pause = _DRAWN_CHECK_MIN_S
         while (screen := await self._full_screen()) is None or not screen.text().strip():
             await anyio.sleep(pause)
@@ -134,17 +125,13 @@ class Session:
 
     @property
     def runs_on(self) -> bool:
-        """Whether the last read has seen that the ended program had left something running."""
         return self.exit is not None and bool(self.exit.background)
 
 
 async def unless_drawn(
     session: Session, least_s: float, wait: Callable[[], Awaitable[T]]
 ) -> T | None:
-    """Return the result of `wait`; None if a program has drawn the whole screen before.
-
-    That does not count in the first `least_s` seconds.
-    """
+    """Return the result of `wait`; None if the whole screen is drawn before, after `least_s`."""
     result: T | None = None
     failure: Exception | None = None
 
@@ -169,14 +156,13 @@ async def unless_drawn(
 class Sessions:
     """The sessions of one MCP client, which is the agent `agent` to the host.
 
-    `link` opens the connection to the host. `cwd` is a program's directory if the client names
-    no other one. `provider` is the provider of the terminals; None if the host chooses. `asks` asks
-    the user the host's questions about commands; None if the client cannot ask.
+    A task of `group` holds the connection, which `connect` opens.
     """
 
     def __init__(
         self,
-        link: HostLink,
+        connect: Connect,
+        group: TaskGroup,
         agent: str,
         cwd: str,
         *,
@@ -186,10 +172,13 @@ class Sessions:
         self.agent: Final = agent
         self._asks: Final = asks
         self.cwd: Final = cwd
-        self._link: Final = link
+        self._connect: Final = connect
+        self._group: Final = group
         self._provider: Final = provider
         self._sessions: Final[dict[str, Session]] = {}
         self._client: Client | None = None
+        self._opening: Final = anyio.Lock()
+        self._closing = anyio.Event()
         self.turn: Final = anyio.Lock()
         """Held by calls of a set whose tools use one session."""
         self.changed = anyio.Event()
@@ -197,32 +186,45 @@ class Sessions:
 
     async def client(self) -> Client:
         """Return the connection to the host. Raises `ToolError` if the host cannot be reached."""
+        async with self._opening:
+            if self._client is None:
+                try:
+                    self._client = await self._group.start(self._hold_connection)
+                except AcptermError as error:
+                    why = f"the host of the terminals cannot be reached: {error}"
+                    raise ToolError(why) from error
+                # The terminals of an earlier connection ended with it.
+                self._sessions.clear()
+                self._notify()
+            return self._client
+
+    async def _hold_connection(
+        self, *, task_status: TaskStatus[Client] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        # A connection must be closed in the task that has opened it.
+        closing = self._closing = anyio.Event()
+        started = False
         try:
-            client = await self._link.client(self.agent, self._asks)
-        except AcptermError as error:
-            raise ToolError(f"the host of the terminals cannot be reached: {error}") from error
-        if client is not self._client:
-            # The terminals of an earlier connection ended with it.
-            self._client = client
-            self._sessions.clear()
-            self._notify()
-        return client
+            async with self._connect(self.agent, self._asks) as client:
+                started = True
+                task_status.started(client)
+                await closing.wait()
+        except Exception:
+            # The next call that uses the connection fails with the reason (`disconnected`).
+            if not started:
+                raise
 
     def disconnected(self, error: ClosedError) -> ToolError:
-        """Return the error that tells the model that the connection was lost; `error` is the cause.
-
-        If the current connection is closed, forget it, so that the next call opens another one. If
-        another call has already opened a new connection, keep the new one.
-        """
+        # Another call may have opened the next connection already.
         if self._client is not None and self._client.is_closed:
-            self._link.close(self._client)
+            self._client = None
+            self._closing.set()
         return ToolError(
             f"the connection to the host of the terminals was lost, and its terminals have ended: "
             f"{error}; call the tool again to start over"
         )
 
     async def start(self, launch: Launch) -> Session:
-        """Start a program in a new session. Raises `ToolError` if it is refused or cannot start."""
         client = await self.client()
         if not launch.command.strip():
             raise ToolError("command is empty: it must be the command to execute")
@@ -244,11 +246,7 @@ class Sessions:
         return self.add(terminal, launch.command, os.path.join(self.cwd, launch.cwd or self.cwd))
 
     def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
-        """Add a session for a terminal that exists, and return the session.
-
-        `command` is the command that runs in the terminal, and `cwd` its directory, unless the host
-        has chosen another one.
-        """
+        """Add a session for a terminal that exists, and return the session."""
         cwd = readable(terminal.cwd or cwd)
         session = Session(terminal.name or terminal.id, terminal, command, cwd)
         session.cwd_gone = terminal.cwd_gone
@@ -259,21 +257,14 @@ class Sessions:
         return session
 
     async def get(self, identifier: str) -> Session:
-        """Return the session with this id, or the session of the terminal with this id on the host.
-
-        Raises `ToolError` if there is neither, or if the host cannot be reached.
-        """
+        """Return the session or the host's terminal with this id; `ToolError` if there is none."""
         session = await self.find(identifier)
         if session is None:
             raise self.unknown(identifier)
         return session
 
     async def find(self, identifier: str) -> Session | None:
-        """Return the session that `identifier` names; None if there is none.
-
-        `identifier` is the id of a session, or the id of a terminal on the host. If the terminal
-        has no session yet, add a session for it. Raises `ToolError` if the host cannot be reached.
-        """
+        """Return the session that `identifier` names; None if there is none."""
         client = await self.client()
         session = self._find(identifier)
         if session is not None:
@@ -302,38 +293,27 @@ class Sessions:
         return session
 
     def unknown(self, identifier: str) -> ToolError:
-        """Return the error for the model about an id that no session has."""
         known = f"the last is {[*self._sessions][-1]}" if self._sessions else "there are none"
         return ToolError(f"there is no session {shortened(identifier)!r}; {known}")
 
     def all(self) -> list[Session]:
-        """Return all sessions that can be read, in the order in which they were added."""
         return list(self._sessions.values())
 
     def active(self) -> list[Session]:
-        """Return the sessions whose end no result has reported yet."""
         return [each for each in self._sessions.values() if not each.is_reported]
 
     def listed(self) -> list[Session]:
-        """Return the active sessions, and those in whose background something runs."""
         return [each for each in self._sessions.values() if not each.is_reported or each.runs_on]
 
     async def mark_reported(self, session: Session) -> None:
-        """Record that the end of `session` was reported to the client, in the result of a tool.
-
-        If there are more than `ENDED_MAX` sessions whose end was reported, remove the oldest. Keep
-        those in whose background something runs.
-        """
+        """Record that a result has reported the end; remove the oldest beyond `ENDED_MAX`."""
         session.is_reported = True
         ended = [each for each in self._sessions.values() if each.is_reported and not each.runs_on]
         for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:
             await self.remove(oldest)
 
     def forget(self, session: Session) -> None:
-        """Remove a session, but do not release its terminal.
-
-        This is for a terminal that the host no longer has, or that the caller releases itself.
-        """
+        """Remove a session whose terminal the host no longer has, or the caller releases."""
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._notify()

@@ -22,7 +22,6 @@ from acpterm.mcp.tool import Reply
 
 
 def crop_command(completed: Completed, limit: int) -> Cropped:
-    """Return all output of a command, cropped to `limit` characters."""
     lost = None
     if completed.truncated:
         size = completed.position - completed.begin
@@ -43,16 +42,11 @@ def command_reply(
     shows_id: bool = False,
     is_short: bool = False,
 ) -> Reply:
-    """Return the reply about a command in a shell.
+    """Return the reply about a command in a shell: `text`, or else `heading` and `output`.
 
-    While the command runs, the first line of the reply suggests `next_calls`; `stop` is the call
-    that ends the shell. `shows_id` says whether the line has the id of the session then. If
-    `is_short`, the line is left out unless it says more than that the command runs, or its exit
-    code.
-
-    Then follows `text`. If `text` is None, `heading` and `output` follow instead. If a part of
-    `output` was left out, `note` says how to read that part. If `note` is None, the reply says to
-    read it with `terminal_output`. `matched` is as in `View`.
+    `stop` is the call that ends the shell. `note` says how to read what `output` leaves out; by
+    default with `terminal_output`. If `is_short`, the first line is left out unless it says more
+    than that the command runs, or its exit code.
     """
     session, completed = ran.session, ran.completed
     total = completed.output_begin + len(completed.output.encode())
@@ -98,7 +92,6 @@ def command_reply(
 
 
 def _view(ran: Ran, output: Cropped, matched: str | None) -> View:
-    """Return the view of a command that has not ended."""
     completed, info = ran.completed, ran.info
     return View(
         text=ran.new,
@@ -125,7 +118,6 @@ def _ended_by(ran: Ran) -> str | None:
 
 
 def _is_plain(ran: Ran) -> bool:
-    """Return whether there is nothing to say of an ended command but its exit code."""
     completed = ran.completed
     is_usual = completed.state == "done" and completed.boundary != "unknown"
     has_more = completed.started_new or ran.session.cwd_gone is not None or ran.is_cwd_new

@@ -18,12 +18,12 @@ another shell.
 """
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import anyio
+from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from acpterm.acp.agent_meta import BackgroundProcess
@@ -36,12 +36,10 @@ from acpterm.api.shell_process import ShellOptions, in_thread
 from acpterm.mcp.cropping import Lost
 from acpterm.mcp.named_shell import NamedShell, has_ended, turn
 from acpterm.mcp.sessions import NAME, Launch, Session, Sessions, unless_drawn
-from acpterm.mcp.starting import ApprovalPendingError, Start, is_asked
+from acpterm.mcp.starting import ApprovalPendingError, Start
 from acpterm.mcp.tool_error import ToolError
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
     from acpterm.mcp.call import Call
 
 AtLimit: TypeAlias = Literal["continue", "kill", "set_aside"]
@@ -56,46 +54,30 @@ Its command may have ended, although no call has read the end yet.
 _BEGIN_S: Final = 0.3
 _LOOK_S: Final = 0.05
 _TAKEN: Final = "another call has reported the end of the command"
-_CLOSE_TIMEOUT_S: Final = 5.0
 _INTERRUPT_S: Final = 2.0
 """How long an interrupted command may take to end."""
 
 
 class Ran(NamedTuple):
-    """What a result reports of a command: the name of its shell, its session, and its state.
-
-    `new` is the output that no earlier result has covered, without what was `lost` before it.
-
-    `background` are the processes that run beside the shell at its prompt, or that run on after it
-    has ended; `is_background_new` is true if an earlier result has not named one of them. While the
-    command waits for input, `info` and `stopped` say more about that. While the command
-    draws the whole screen, `new` is the screen, and `screen_size` its size, `120x40`. `was_killed`
-    is true if the command was killed at its time limit, `is_cwd_new` if it has left the shell in
-    another directory than before.
-    """
-
-    name: str
+    name: str  # that of the shell
     session: Session
     completed: Completed
-    new: str
-    lost: Lost | None
-    background: list[BackgroundProcess]
-    is_background_new: bool
-    info: TerminalInfo | None = None
+    new: str  # the output that no earlier result has covered, or the drawn screen
+    lost: Lost | None  # what came before `new`
+    background: list[BackgroundProcess]  # what runs beside the shell, or after its end
+    is_background_new: bool  # whether an earlier result has not named one of them
+    info: TerminalInfo | None = None  # set while the command waits for input
     stopped: Stopped | None = None
-    screen_size: str | None = None
-    was_killed: bool = False
-    is_cwd_new: bool = False
+    screen_size: str | None = None  # 120x40, if `new` is a screen
+    was_killed: bool = False  # at its time limit
+    is_cwd_new: bool = False  # whether the command has changed the shell's directory
 
 
 class Shells:
-    """The persistent shells of one MCP client.
+    """The persistent shells of one MCP client. Tasks in `group` kill commands at their limits."""
 
-    Use them in a block `async with closing(shells)`, at whose end all of them are ended.
-    """
-
-    def __init__(self) -> None:
-        self.group: TaskGroup | None = None
+    def __init__(self, group: TaskGroup) -> None:
+        self._group: Final = group
         self._shells: Final[dict[str, NamedShell]] = {}
         self._aside: Final[list[NamedShell]] = []
         self._turns: Final[dict[str, anyio.Lock]] = {}
@@ -113,19 +95,12 @@ class Shells:
     ) -> Ran:
         """Run a command in the shell `name`, which is started if it does not exist.
 
-        Return the result when the command ends or waits for input, when it has run for `timeout_s`,
-        or when the call has to return. If the command has not ended at this return, whether
-        `timeout_s` is over or not, `at_limit` decides. With "continue", the command continues. With
-        "set_aside", it continues too, but its shell is set aside at once. With "kill", it continues
-        until it has run for `timeout_s`, and is then killed, even if this method has returned.
-
-        If the user has not decided whether the command may run when the call has to return, raise
-        `ApprovalPendingError`. Once the user approves, the command runs, and `wait` waits for it.
-
-        `cwd` is the directory in which a new shell starts, and in which a shell that has started
-        must be now. If `cwd` is None, a started shell may be in any directory (see `_get`). Raises
-        `ToolError` if the shell is busy or in another directory, or if the shell is not ready when
-        the call has to return. Raises `AcptermError` if the command is refused.
+        Return when the command ends or waits for input, after `timeout_s`, or when the call has to
+        return; `at_limit` says what happens to the command then. With "kill", it is killed after
+        `timeout_s` even if this method has returned. A shell that has started must be in `cwd`.
+        Raises `ApprovalPendingError` if the user has not decided when the call has to return; once
+        the user approves, the command runs, and `wait` waits for it. Raises `ToolError` if the
+        shell is busy, not ready or in another directory.
         """
         call.doing = f"waiting for the shell {name}"
         lock = self._turns.setdefault(name, anyio.Lock())
@@ -139,15 +114,15 @@ class Shells:
             try:
                 session = await call.begin(start)
             except ApprovalPendingError:
-                if not await is_asked(start, call.sessions):
+                if not await call.is_asked(start):
                     await start.discard()
                     raise ToolError(
                         "the command was not run in the shell: the shell is not ready; call again"
                     ) from None
                 if at_limit == "set_aside":
                     self._set_aside(named)
-                elif at_limit == "kill" and self.group is not None:
-                    self.group.start_soon(self._kill_after, named, timeout_s)
+                elif at_limit == "kill":
+                    self._group.start_soon(self._kill_after, named, timeout_s)
                 raise
             completed = await self._follow_own(named, call, session, timeout_s)
             left = timeout_s - completed.wall_seconds
@@ -160,15 +135,11 @@ class Shells:
                     completed = replace(completed, **await self._end_command(named))
                     ran = await self._report(call, named, session, completed)
                     return ran._replace(was_killed=True)
-                if self.group is not None:
-                    self.group.start_soon(self._kill_after, named, left)
+                self._group.start_soon(self._kill_after, named, left)
             return await self._report(call, named, session, completed)
 
     async def _begin(self, sessions: Sessions, named: NamedShell, command: str) -> Session:
-        """Give a command to the shell, once the user allows it; return the shell's session.
-
-        If cancelled, kill the command.
-        """
+        """Give a command to the shell, once the user allows it. If cancelled, kill it."""
         named.runs += 1
         named.reported, named.unreported = 0, None
         try:
@@ -187,12 +158,7 @@ class Shells:
     async def _follow_own(
         self, named: NamedShell, call: "Call", session: Session, timeout_s: float
     ) -> Completed:
-        """Wait for the command that `call` has begun. If cancelled, kill the command.
-
-        Return earlier if a program has drawn the whole screen.
-
-        If another call waits for the command all this time, it gets the result.
-        """
+        """Wait for the command that `call` has begun. If cancelled, kill the command."""
         begun = named.begun
         assert begun is not None  # noqa: S101  the command has begun
         left = call.limited(timeout_s - begun.wall_seconds)
@@ -289,10 +255,8 @@ class Shells:
     ) -> Ran | None:
         """Wait for the command in the shell of `session`; return what is new.
 
-        The wait ends when the command ends, after `timeout_s`, or when the program waits for input,
-        unless `until_input` is false; `input_since` is as in `Shell.wait`. Return None if
-        `is_busy(session)` is false. Raises `ToolError` if another call waits for the same
-        command during all this time.
+        Return None if `is_busy(session)` is false. Raises `ToolError` if another call waits for the
+        command during all this time. The other parameters are those of `Shell.wait`.
         """
         await self._sweep(call, await call.sessions.client())
         named = self._of(session)
@@ -324,10 +288,7 @@ class Shells:
             named.unreported = completed if has_ended(completed) else None
 
     def unread(self, session: Session, text: str) -> None:
-        """Make the next `wait` for `session` return `text` again, before newer output.
-
-        `text` is the end of the output that the last `wait` for `session` has returned.
-        """
+        """Make the next `wait` return `text`, the end of the last output, again."""
         if (named := self._of(session)) is not None:
             named.reported -= len(text.encode())
 
@@ -343,7 +304,6 @@ class Shells:
         return named.name if named is not None and is_idle else None
 
     async def close(self) -> None:
-        """End all shells."""
         async with anyio.create_task_group() as tasks:
             for named in self._all():
                 tasks.start_soon(named.shell.close)
@@ -357,12 +317,7 @@ class Shells:
         return [*self._shells.values(), *self._aside]
 
     async def _get(self, call: "Call", name: str, cwd: str | None) -> NamedShell:
-        """Return the shell `name`, idle or not started; create it if there is none.
-
-        A new shell starts in `cwd`. If `cwd` is None, a new shell starts in the directory of the
-        shell of this name that was set aside last, or else in `Sessions.cwd`. Raises `ToolError`
-        if the shell is busy, or if it runs in a directory other than a given `cwd`.
-        """
+        """Return the shell `name`, idle or not started; create it if there is none."""
         client = await call.sessions.client()
         await self._sweep(call, client)
         named = self._shells.get(name)
@@ -432,8 +387,7 @@ class Shells:
     async def _end_command(self, named: NamedShell) -> dict[str, object]:
         """Interrupt the shell's command; if the command does not end, end the shell.
 
-        Return the fields to replace in an earlier `Completed` of the same command: all fields if
-        this method has read the end of the command, and otherwise only `state` and `detail`.
+        Return the fields to replace in an earlier `Completed` of the same command.
         """
         completed: Completed | None = None
         runs = named.runs
@@ -456,15 +410,3 @@ class Shells:
 
 async def _is_same(directory: str, other: str) -> bool:
     return await in_thread(lambda: os.path.realpath(directory) == os.path.realpath(other))
-
-
-@asynccontextmanager
-async def closing(shells: Shells) -> AsyncIterator[Shells]:
-    """End all shells at the end of the block."""
-    async with anyio.create_task_group() as shells.group:
-        try:
-            yield shells
-        finally:
-            shells.group.cancel_scope.cancel()
-            with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
-                await shells.close()

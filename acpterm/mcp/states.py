@@ -30,8 +30,7 @@ _SECRET_WORDS: Final = ("password", "passphrase", "passcode", "pin", "secret", "
 class SessionResult(Struct, kw_only=True, omit_defaults=False):
     """The structured content of a result about one session.
 
-    `status` repeats the first line of the result, which has the state: some clients show the model
-    only the structured content.
+    `status` repeats the first line: some clients show the model only the structured content.
     """
 
     id: Annotated[str, Meta(description="the id of the terminal session")]
@@ -56,34 +55,21 @@ class SessionResult(Struct, kw_only=True, omit_defaults=False):
 
 
 class View(Struct, kw_only=True):
-    """What a result shows of a session.
-
-    `text` is all new output, from the position `since` to `position`, without what was `lost`: it
-    is no longer retained. `cropped` is the part of `text` that is shown. `exit` is None while the
-    program runs. `is_waiting` says whether the program waits for input, `hides_input` whether it
-    does not echo the input, `waiting_program` which one waits: `vim waits on COMMIT_EDITMSG`.
-    `stopped` is a program that is stopped.
-    `screen_size` is that of the screen that `text` is, `120x40`; None if it is other output.
-    `prompt` is the last line of output. `matched` says what the pattern of a wait has
-    matched: `matched "ready"`. `waited` is what else the line with the state says of a wait.
-    """
-
-    text: str
-    cropped: Cropped
+    text: str  # all new output, from `since` to `position`, or the screen
+    cropped: Cropped  # the part of `text` that is shown
     since: int
     position: int
-    lost: Lost | None = None
+    lost: Lost | None = None  # what came before `text`, and is no longer retained
     exit: Exit | None = None
     is_waiting: bool = False
     hides_input: bool = False
     stopped: Stopped | None = None
-    waiting_program: str | None = None
-    prompt: str = ""
-    matched: str | None = None
-    waited: str = ""
-    screen_size: str | None = None
-    seconds: float | None = None
-    """How long the program has run; None for the session's run time."""
+    waiting_program: str | None = None  # vim waits on COMMIT_EDITMSG
+    prompt: str = ""  # the last line of output
+    matched: str | None = None  # matched "ready"
+    waited: str = ""  # what else the first line says of a wait
+    screen_size: str | None = None  # 120x40, if `text` is a screen
+    seconds: float | None = None  # the run time, if that is not the session's
 
     @property
     def is_secret(self) -> bool:
@@ -95,11 +81,7 @@ class View(Struct, kw_only=True):
 
 
 def state_of(view: View) -> State:
-    """Return the state of the session in `view`.
-
-    If the session's program has ended, the state is `exited` if the program ended by itself,
-    otherwise `killed`.
-    """
+    """Return the state; `exited` means that the program has ended by itself."""
     if view.exit is None:
         if view.stopped is not None:
             return "stopped"
@@ -110,11 +92,7 @@ def state_of(view: View) -> State:
 def state_line(
     session: Session, view: View, *, next_calls: Sequence[str], stop: str, shows_id: bool = False
 ) -> str:
-    """Return the first line of a result; `shows_id` says whether it has the id of the session.
-
-    While the program runs, the line suggests `next_calls`, unless the program probably waits for a
-    password. If the program has left something running, `stop` is the call that ends that.
-    """
+    """Return the first line of a result, with `next_calls` unless a password is waited for."""
     name = f"{session.id} " if shows_id and not view.is_secret else ""
     parts = [f"{name}{_what(session, view)}{directory_gone(session)}"]
     if view.exit is not None:
@@ -147,10 +125,7 @@ def background_parts(
 
 
 def call_text(tool: str, **arguments: object) -> str:
-    """Return a call as text: `terminal_continue {"sessionId":"term-1"}`.
-
-    An argument whose value is `...` is written as `…`: the model has to choose its value.
-    """
+    """Return a call as text: `terminal_continue {"sessionId":"term-1"}`; `...` becomes `…`."""
     pairs = (
         f"{json.dumps(name)}:{'…' if value is ... else json.dumps(value, ensure_ascii=False)}"
         for name, value in arguments.items()
@@ -163,13 +138,11 @@ SCREEN_CALLS: Final = ("terminal_continue with keys", "terminal_screen")
 
 
 def directory_gone(session: Session) -> str:
-    """Return text about the session's directory if it was gone when the program started."""
     gone = session.cwd_gone
     return "" if gone is None else f", in {session.cwd}, since {gone} is gone"
 
 
 def _what(session: Session, view: View) -> str:
-    """Return text that says what the program does, or how it has ended."""
     end = view.exit
     seconds = f"{session.uptime if view.seconds is None else view.seconds:.1f} s"
     matched = "" if view.matched is None else f", {view.matched}"
@@ -196,7 +169,6 @@ def _what(session: Session, view: View) -> str:
 
 
 def ended_by(end: Exit) -> str:
-    """Return text that says what has ended a program; empty if it has ended by itself."""
     return {
         "agent": ", stopped by you",
         "user": ", stopped by the user",
@@ -214,16 +186,11 @@ def ended_by(end: Exit) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return the end of a text in quotation marks."""
     text = text if len(text) <= PROMPT_CHARS_MAX else f"…{text[-PROMPT_CHARS_MAX:]}"
     return json.dumps(text, ensure_ascii=False)
 
 
 def session_result(session: Session, view: View, status: str, note: str) -> SessionResult:
-    """Return the structured content of a result about `session`.
-
-    `status` is the line with the state. `note` says how to read the output that was left out.
-    """
     end = view.exit
     return SessionResult(
         id=session.id,

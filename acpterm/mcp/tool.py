@@ -18,10 +18,7 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """The result of a call: a text, and structured content (`data`) if the tool has any.
-
-    `state` is the line that is sent before the text, such as `[running 10.0 s · …]`.
-    """
+    """The result of a call: a text, after the line `state`, and structured content."""
 
     text: str
     state: str | None = None
@@ -29,18 +26,12 @@ class Reply:
 
 
 def as_json(value: object) -> str:
-    """Return a value as JSON text without spaces."""
     return msgspec.json.encode(value).decode()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tool(Generic[P]):
-    """A tool. `execute` may raise `ToolError`; its message becomes the result.
-
-    `params` is the type of the arguments, `result` that of the structured content, if the tool has
-    any. `continued_by` are the tool and the parameter by which a later call continues a command
-    that waits for approval. `reads_only`, `destructive` and `idempotent` are MCP's annotations.
-    """
+    """A tool. `execute` may raise `ToolError`; its message becomes the result."""
 
     name: str
     description: str
@@ -53,10 +44,6 @@ class Tool(Generic[P]):
     idempotent: bool = False
 
     def describe(self, *, structured: bool) -> types.Tool:
-        """Return the description of the tool for `tools/list`.
-
-        `structured` says whether results have structured content.
-        """
         result = self.result if structured else None
         return types.Tool(
             name=self.name,
@@ -72,18 +59,11 @@ class Tool(Generic[P]):
         )
 
     async def run(self, call: Call, arguments: Any) -> Reply:
-        """Execute a call with the arguments that the client has sent.
-
-        Raises `ToolError` if an argument is wrong, or if the tool fails.
-        """
         return await self.execute(call, decode(self.name, arguments, self.params))
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove null from the values that a schema permits for params, and return the schema.
-
-    The agent's model can omit an optional parameter. Null would be a second way to say the same.
-    """
+    """Remove null from a schema: models can omit a parameter instead."""
     for value in schema["properties"].values():
         kinds = [kind for kind in value.pop("anyOf", ()) if kind != {"type": "null"}]
         if len(kinds) == 1:

@@ -7,27 +7,8 @@ those that language models know from another product.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from acpterm.mcp import inspect_tools
-from acpterm.mcp.claude_tools import bash as claude_bash
-from acpterm.mcp.claude_tools import bash_output, kill_shell, monitor
-from acpterm.mcp.codex_tools import exec_command, write_stdin
-from acpterm.mcp.pool_tools import (
-    kill_terminal,
-    list_terminals,
-    promote_terminal,
-    read_terminal,
-    spawn_background_terminal,
-)
-from acpterm.mcp.session_tools import (
-    bash,
-    continue_,
-    list_,
-    output,
-    screen,
-    start,
-    stop,
-    wait,
-)
+from acpterm.mcp import claude_tools, codex_tools, inspect_tools, pool_tools
+from acpterm.mcp.session_tools import bash, continue_, list_, output, screen, start, stop, wait
 from acpterm.mcp.tool import Tool
 from acpterm.mcp.tool_set_names import ToolSetName
 
@@ -43,24 +24,25 @@ TOOL_SETS: Final[Mapping[ToolSetName, tuple[Tool[Any], ...]]] = {
         stop.TOOL,
     ),
     "pool": (
-        list_terminals.TOOL,
-        read_terminal.TOOL,
-        spawn_background_terminal.TOOL,
-        promote_terminal.TOOL,
-        kill_terminal.TOOL,
+        pool_tools.LIST,
+        pool_tools.READ,
+        pool_tools.SPAWN,
+        pool_tools.PROMOTE,
+        pool_tools.KILL,
     ),
-    "codex": (exec_command.TOOL, write_stdin.TOOL),
-    "claude": (claude_bash.TOOL, bash_output.TOOL, kill_shell.TOOL, monitor.TOOL),
+    "codex": (codex_tools.EXEC_COMMAND, codex_tools.WRITE_STDIN),
+    "claude": (
+        claude_tools.BASH,
+        claude_tools.BASH_OUTPUT,
+        claude_tools.KILL_SHELL,
+        claude_tools.MONITOR,
+    ),
     "inspect": (inspect_tools.TOOL,),
 }
 
 
 def policy_profile(tools: ToolSetName, requested: str | None) -> str | None:
-    """Return the policy profile that applies to a set of tools in addition to the user's profile.
-
-    `requested` is the profile that the client or the command line names. If it is None, the set
-    `pool` has the profile `pool`, and all other sets have no additional profile: return None.
-    """
+    """Return the policy profile that applies to a set of tools besides the user's."""
     return "pool" if tools == "pool" and requested is None else requested
 
 

@@ -9,8 +9,6 @@ from msgspec import Struct
 
 
 class TextContent(Struct, tag="text", tag_field="type", frozen=True):
-    """A block of text of a result."""
-
     text: str
 
 
@@ -32,8 +30,6 @@ class ToolAnnotations(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class Tool(Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A tool in the result of `tools/list`."""
-
     name: str
     description: str
     input_schema: dict[str, Any]
@@ -42,7 +38,5 @@ class Tool(Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class ElicitResult(Struct, kw_only=True):
-    """The user's answer to a question (`elicitation/create`)."""
-
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None

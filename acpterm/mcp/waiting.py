@@ -22,11 +22,10 @@ from acpterm.mcp.sessions import Session, unless_drawn
 from acpterm.mcp.states import View, quoted
 from acpterm.mcp.tool_error import ToolError
 
+BACKGROUND_WAIT_S: Final = 0.5
+"""How long a call waits for a command in the background, to report one that fails at once."""
+# A program may print faster than its output is read; then reading would never end.
 _READS_MAX: Final = 64
-"""The maximum number of further reads for one result.
-
-A program may print faster than its output is read; then reading would never end.
-"""
 _LEAVES_SCREEN: Final = re.compile(rb"\x1b\[\?(?:1049|1047|47)l")
 # How much of the output that results have shown is searched, and of the last input is kept.
 _SHOWN_BYTES_MAX: Final = 1 << 16
@@ -37,24 +36,16 @@ _TYPE_TIMEOUT_S: Final = 5.0
 
 
 class Ended(NamedTuple):
-    """Why a wait has ended.
-
-    `matched` says what its pattern has matched, and `end` is the end of the match: an index in the
-    output since the last input, or 0. With `was_shown`, earlier results had shown the match.
-    """
-
     reason: Reason
-    matched: str | None = None
-    end: int = 0
-    was_shown: bool = False
+    matched: str | None = None  # what the pattern has matched
+    end: int = 0  # the index of the match's end in the output since the last input
+    was_shown: bool = False  # whether earlier results had shown the match
 
 
 async def settle(call: Call, session: Session) -> None:
-    """Wait until the output has settled: until there was no output for `settle_interval`.
+    """Wait until the output has settled, as the settings for intervals say.
 
-    Wait for at least `min_interval` and at most `max_interval` in total, and not longer than the
-    call can wait. The three intervals are settings. If the program exits or waits for input, return
-    earlier; also if it has drawn the whole screen, which it may do again and again.
+    Return earlier if the program exits, waits for input or has drawn the whole screen.
     """
     settings = call.settings
     longest = call.limited(settings.max_interval)
@@ -68,8 +59,6 @@ async def settle(call: Call, session: Session) -> None:
 
 
 async def wait_for_end(call: Call, session: Session, timeout_s: float) -> None:
-    """Wait until the program exits, waits for input or has drawn the whole screen."""
-
     async def wait() -> None:
         await wait_until(call, session, timeout_s=timeout_s)
 
@@ -89,16 +78,9 @@ async def wait_until(
 ) -> Ended:
     """Wait until the program exits or another condition is met; the result says which.
 
-    The other conditions are:
-
-    - `pattern` matches, if it is not None: new output, or output that a result has shown already
-      since the last input or match; with the position `since`, all output after it. The echo of the
-      last input does not match.
-    - There was no output for `idle` seconds (if `idle` is not None).
-    - The program waits for input, or is stopped (`until_input` and
-      `input_since` are as in `Terminal.wait_for`).
-    - `timeout_s` seconds have passed, or `call` has blocked as long as a tool call may
-      (`Call.remaining` is 0).
+    The conditions are those of `Terminal.wait_for`. `pattern` is searched in all output after
+    `since`. If that is None, it is searched in new output, and in what results have shown since
+    the last input or match.
     """
     call.doing = f"waiting for {session.id}"
     new: NewOutput | None = None
@@ -131,7 +113,6 @@ async def wait_until(
 
 
 async def _new_output(session: Session, pattern: ModelPattern) -> tuple[NewOutput, int]:
-    """Return what searches for a new match, and the position from which on it does."""
     since = session.search_position
     shown = session.position - since
     if shown <= 0:
@@ -144,11 +125,7 @@ async def _new_output(session: Session, pattern: ModelPattern) -> tuple[NewOutpu
 
 
 async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
-    """Return the text from the position `since` on, the number of lost bytes, and an `Output`.
-
-    The text may need several reads. The `Output` is that of the last read: its `position` is the
-    end of the text.
-    """
+    """Return the text from `since` on, the number of lost bytes, and the last read."""
     output = await terminal.read(since)
     texts, lost = [output.text], output.lost
     for _ in range(_READS_MAX):
@@ -162,11 +139,7 @@ async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
 
 
 async def _after_screen(session: Session) -> int:
-    """Return the position from which the new output is text.
-
-    If a program drew the whole screen at the last result, and no longer does, this is where it has
-    left the alternate screen.
-    """
+    """Return the position from which the new output is text, not a drawn screen."""
     since = session.position
     if session.is_full_screen and not await session.full_screen():
         drawn = await session.terminal.read_raw(since)
@@ -177,12 +150,7 @@ async def _after_screen(session: Session) -> int:
 
 
 async def read_new(call: Call, session: Session, ended: Ended | None = None) -> View:
-    """Return the output since the last result, and move the read position to its end.
-
-    While a program draws the whole screen, the output is the screen as it is now.
-
-    `ended` is the result of the wait before this read, if there was one.
-    """
+    """Return the output since the last result (or the screen), and move the read position."""
     since = await _after_screen(session)
     text, lost, output = await read_all(session.terminal, since)
     screen = None if output.exit is not None else await session.full_screen()
@@ -230,14 +198,9 @@ async def read_new(call: Call, session: Session, ended: Ended | None = None) -> 
 async def type_into(
     session: Session, text: str | None, keys: list[str] | str | None = None
 ) -> None:
-    """Type text and then keys into a session.
+    """Type text and then keys (names, or names separated by blanks) into a session.
 
-    Later waits search for their patterns only in the output that follows this input. `keys` are
-    names of keys, in a list or separated by blanks. Raises `ToolError` if a name is unknown (then
-    nothing is typed), or if the host refuses the input. The error says what was typed.
-
-    The text and the keys are two writes: some programs take Enter for a part of pasted text if they
-    read it together with the text.
+    Raises `ToolError` if a name is unknown, or if the host refuses the input.
     """
     names = keys.split() if isinstance(keys, str) else (keys or [])
     typed = "nothing was"
@@ -265,7 +228,7 @@ async def type_into(
 
 @asynccontextmanager
 async def removed_on_failure(call: Call, session: Session) -> AsyncIterator[None]:
-    """Remove the session if the block fails or is cancelled, since the client has no id for it."""
+    """Remove the session if the block fails: the client has no id for it."""
     try:
         yield
     except BaseException:

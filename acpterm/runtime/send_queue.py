@@ -13,7 +13,6 @@ requests.
 """
 
 import os
-from collections.abc import Iterable
 from typing import Final, Protocol
 
 import trio
@@ -50,7 +49,7 @@ class SendQueue:
         high_water: int = HIGH_WATER_BYTES,
         store: Store | None = None,
     ) -> None:
-        self._stream: trio.abc.SendStream | None = stream
+        self._stream: Final = stream
         self._store: Final = store
         self._high_water: Final = high_water
         self._lines: list[bytes | memoryview] = []
@@ -97,17 +96,6 @@ class SendQueue:
         self._queued.unpark_all()
         self._sent.unpark_all()
 
-    def restart(self, lines: Iterable[bytes]) -> None:
-        """Replace the queued lines, and open the queue again, after `run` has ended."""
-        self._stream, self._sending, self._closed = None, False, False
-        self._lines = list(lines)
-        self._size = sum(map(len, self._lines))
-        self._sent.unpark_all()
-
-    def connect(self, stream: trio.abc.SendStream) -> None:
-        """Set the new stream after a `restart`. Call `run` again to send the queued lines to it."""
-        self._stream = stream
-
     async def run(self) -> None:
         """Send lines until closed and empty. If the stream breaks, raises `BrokenResourceError`."""
         # Then the queued lines are dropped, and the tasks that wait in `drain` are woken.
@@ -119,7 +107,6 @@ class SendQueue:
             raise
 
     async def _run(self) -> None:
-        assert self._stream is not None  # noqa: S101  `connect` is called before `run`
         while self._lines or not self._closed:
             if not self._lines:
                 await self._queued.park()

@@ -30,8 +30,6 @@ not output of the command. So, with ``set -x`` and without ``set -v``, the file 
 that writes the mark C of the typed line again: the output begins after the last mark C.
 """
 
-from acpterm.shell import posix
-
 RC = r"""
 \builtin shopt -q expand_aliases && __acpterm_aliases=1 || __acpterm_aliases=
 \builtin shopt -u expand_aliases
@@ -149,9 +147,5 @@ USER_RC = r"""
 #: Removes what the user has typed at the prompt, and leaves the command mode of vi.
 CLEAR_LINE = b"\x1b[31415~\x1b[31416~"
 
-_END = '\n\n{ __acpterm_end "$?" "${PIPESTATUS[@]}"; } >/dev/null 2>&1\n'
-
-
-def command_file(n: int, command: str, flags: str) -> str:
-    """Return the file of command `n`; it depends on `v` and `x` of the shell's ``$-``."""
-    return posix.command_file(n, command, flags, _END)
+# Follows a command in its file.
+END = '\n\n{ __acpterm_end "$?" "${PIPESTATUS[@]}"; } >/dev/null 2>&1\n'

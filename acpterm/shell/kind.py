@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from acpterm.shell import bash, fish, posix, zsh
@@ -86,9 +87,11 @@ class Kind(NamedTuple):
         return self.clear_line + self.typed_line(n, shlex.quote(path)).encode() + b"\r"
 
 
+_bash_file = partial(posix.command_file, end=bash.END)
+_zsh_file = partial(posix.command_file, end=zsh.END)
 KINDS: Final[dict[str, Kind]] = {
-    "bash": Kind("bash", bash.CLEAR_LINE, bash.command_file, posix.typed_line),
-    "zsh": Kind("zsh", zsh.CLEAR_LINE, zsh.command_file, posix.typed_line),
+    "bash": Kind("bash", bash.CLEAR_LINE, _bash_file, posix.typed_line),
+    "zsh": Kind("zsh", zsh.CLEAR_LINE, _zsh_file, posix.typed_line),
     "fish": Kind("fish", fish.CLEAR_LINE, fish.command_file, fish.typed_line),
 }
 

@@ -57,7 +57,8 @@ def _heredoc_ends(root: "Node") -> "list[Node]":
 
 
 def command_file(n: int, command: str, flags: str, end: str) -> str:
-    """Return the file of command `n`, which `end` ends by saving exit code and pipe status."""
+    """Return the file of command `n`; it depends on `v` and `x` of the shell's last ``$-``."""
+    # `end` saves exit code and pipe status.
     if "v" in flags:
         # With `set -v` the shell prints each line of the file: print none but the command's.
         return command + "\n"

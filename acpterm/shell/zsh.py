@@ -11,8 +11,6 @@ PROMPT_COMMAND and PS0. Differences:
   acpterm's ``.zshrc`` is read, which restores the user's value.
 """
 
-from acpterm.shell import posix
-
 #: The name of the variable that passes the user's ZDOTDIR to the rc files; empty for none.
 USER_ZDOTDIR = "ACPTERM_ZDOTDIR"
 
@@ -159,9 +157,5 @@ __acpterm_install
 #: Removes what the user has typed at the prompt.
 CLEAR_LINE = b"\x1b[31415~"
 
-_END = '\n\n{ __acpterm_end "$?" "${pipestatus[@]}"; } >/dev/null 2>&1\n'
-
-
-def command_file(n: int, command: str, flags: str) -> str:
-    """Return the file of command `n`; it depends on `v` and `x` of the shell's ``$-``."""
-    return posix.command_file(n, command, flags, _END)
+# Follows a command in its file.
+END = '\n\n{ __acpterm_end "$?" "${pipestatus[@]}"; } >/dev/null 2>&1\n'

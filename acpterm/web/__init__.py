@@ -5,12 +5,11 @@ can be imported.
 
 - `service`: when the server listens; `start`: imports and the listening socket; `endpoint`: the
   server's address, and the hosts and origins that it accepts; `tls`: the server's certificate;
-- `server`: accepts connections; `http_connection`: one connection; `request_task`: one
-  request; `request_body`: the body of a request;
+- `server`: accepts connections; `http_connection`: one connection; `request_body`: the body of a
+  request;
 - `app`: the paths; `guard`: checks of each request; `access`, `access_file`: links, logins, shares
   and tokens;
 - `pages`: the files of the page; `login`: `/login`, `/logout`, `/access`; `mcp_handler`,
   `mcp_sessions`: `/mcp`; `json_rpc_websockets`: `/user` and `/acp`; `pool`: `/ws` and `/pty/spawn`;
-- `login_websocket`: WebSockets that end with their login; `websocket_stream`: a WebSocket as a
-  stream of lines.
+- `websocket_stream`: a WebSocket as a stream of lines, which ends with its login.
 """

@@ -19,9 +19,6 @@ fails too, `maintain` repeats the write.
 Only SHA-256 hashes of secrets are stored, except of the user's bearer token, which is in a file of
 its own for the user's programs. Each agent has a bearer token of its own. Secrets are 256 random
 bits, so that a plain hash is enough, and are compared in constant time.
-
-This module is longer than 300 lines, since a change of a record has several parts: it is stored, it
-is undone or repeated if storing fails, and it may end connections. A split would separate these.
 """
 
 import hashlib
@@ -103,12 +100,7 @@ class TooManySharesError(Exception):
 
 
 class AccessStore:
-    """All links, logins, shares and bearer tokens of one daemon.
-
-    `file` reads and writes the files in which all four are stored. `clock` returns the seconds
-    since 1970. The constructor raises `AccessFileError` if a bearer token cannot be read or
-    created.
-    """
+    """All links, logins, shares and bearer tokens of one daemon."""
 
     def __init__(self, file: AccessFile, clock: Callable[[], float] = time.time) -> None:
         self._file: Final = file
@@ -127,17 +119,14 @@ class AccessStore:
 
     @property
     def shares(self) -> list[ShareRecord]:
-        """The shares that have not expired, oldest first."""
         self._drop_expired()
         return list(self._records.shares)
 
     @property
     def last_address(self) -> str | None:
-        """The address that the server listened on last; None if it never did."""
         return self._records.address
 
     def set_last_address(self, address: str) -> None:
-        """Store the address that the server listens on. Raises `AccessFileError` if that fails."""
         if self._records.address != address:
             self._records.address = address
             self._write()
@@ -158,15 +147,10 @@ class AccessStore:
 
     @property
     def tokens(self) -> list[TokenRecord]:
-        """The agents' bearer tokens, oldest first."""
         return list(self._records.tokens)
 
     def new_token(self, name: str) -> str:
-        """Return a new bearer token for the agent `name`.
-
-        Raises `TokenError` if the agent has one, or if there are too many, and `AccessFileError` if
-        the token cannot be stored.
-        """
+        """Return a new bearer token for an agent. Raises `TokenError`, `AccessFileError`."""
         tokens = self._records.tokens
         if any(one.name == name for one in tokens):
             raise TokenError(f"{name} has a token already: acpterm token remove {name} removes it")
@@ -182,7 +166,7 @@ class AccessStore:
         return token
 
     def remove_token(self, name: str) -> bool:
-        """Remove the token of an agent, and close its connections; return False if it has none.
+        """Remove the token of an agent, and close its connections.
 
         Raises `AccessFileError` if the file cannot be written; the token is invalid all the same.
         """
@@ -199,8 +183,7 @@ class AccessStore:
     ) -> tuple[ShareRecord, str]:
         """Create a share of a terminal; return the share and its token.
 
-        `write` says whether its visitors may type. Raises `TooManySharesError` if `SHARES_MAX`
-        shares exist, and `AccessFileError` if the share cannot be stored.
+        Raises `TooManySharesError`, and `AccessFileError` if the share cannot be stored.
         """
         self._drop_expired()
         if len(self._records.shares) >= SHARES_MAX:
@@ -224,11 +207,9 @@ class AccessStore:
         return share, token
 
     def revoke_share(self, identifier: str) -> bool:
-        """End a share and its logins, and close their connections.
+        """End a share and its logins; return False if no share has this id.
 
-        A share that has ended, but is still in the file, is removed from the file. Return False if
-        no share has this id. Raises `AccessFileError` if the file cannot be written; the share has
-        ended all the same.
+        Raises `AccessFileError` if the file cannot be written; the share has ended all the same.
         """
         self._drop_expired()
         shares = [one for one in self._records.shares if one.id == identifier]
@@ -242,9 +223,8 @@ class AccessStore:
     def exchange(self, token: str, key: str) -> Login | None:
         """Log a browser in with the token of a link or a share, and with the page's key.
 
-        Return None if no link or share has this token, or if the length of `key` is not in
-        `KEY_LENGTHS`. A link can be used only once, even if the browser never gets the cookie.
-        Raises `AccessFileError` if the login cannot be stored: the browser is not logged in then.
+        Return None if no link or share has this token, or if the key's length is not valid. Raises
+        `AccessFileError` if the login cannot be stored: the browser is not logged in then.
         """
         self._drop_expired()
         link = _find(self._records.links, token)
@@ -252,6 +232,7 @@ class AccessStore:
         if (link is None and share is None) or len(key) not in KEY_LENGTHS:
             return None
         if link is not None:
+            # It can be used only once, even if the browser never gets the cookie.
             self._records.links.remove(link)
         cookie = secrets.token_urlsafe(32)
         ends_at = self._clock() + LOGIN_LIFETIME_S
@@ -279,13 +260,9 @@ class AccessStore:
         return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
 
     def _make_room(self, share: ShareRecord, key: str) -> None:
-        """Drop logins of a share, before a page with this key logs in.
-
-        First drop a login with the same key, since the same page logs in again. If the share then
-        still has too many logins, drop the oldest ones. A login with an open WebSocket is never
-        dropped.
-        """
+        """Drop logins of a share, before a page with this key logs in."""
         logins = [one for one in self._records.logins if one.share == share.id]
+        # A login with an open WebSocket stays. One with the same key goes: it is the same page.
         unused = [one for one in logins if one.id not in self._scopes]
         again = [one for one in unused if hmac.compare_digest(one.key_hash, _hash(key))]
         room = _LOGINS_MAX - 1 + len(again)
@@ -293,7 +270,6 @@ class AccessStore:
         self._drop_logins([*again, *[one for one in unused if one not in again][:surplus]])
 
     def of_cookie(self, cookie: str, key: str) -> Access | None:
-        """Return what the login with this cookie and key may use; None if no login has both."""
         self._drop_expired()
         login = _find(self._records.logins, cookie)
         if login is None or not hmac.compare_digest(login.key_hash, _hash(key)):
@@ -302,7 +278,6 @@ class AccessStore:
         return Access(login.id, share, login.ends_at)
 
     def of_bearer(self, token: str) -> Access | None:
-        """Return the access that a bearer token gives; None if there is no such bearer token."""
         is_users = hmac.compare_digest(_hash(token), self._bearer_hash)
         found = _find(self._records.tokens, token)
         if found is None:
@@ -310,23 +285,15 @@ class AccessStore:
         return Access(None, agent=found.name)
 
     def connections_of(self, share: str) -> int:
-        """Return how many WebSockets use the share with this id now."""
         logins = (one.id for one in self._records.logins if one.share == share)
         return sum(len(self._scopes.get(login, ())) for login in logins)
 
     def log_out(self, access: Access) -> None:
-        """End the login of `access`, and close the login's connections.
-
-        Raises `AccessFileError` if the change cannot be stored. Even then, the login has ended.
-        """
+        """End the login of `access`, even if `AccessFileError` is raised."""
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
         self._write_end()
 
     def end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> list[ShareRecord]:
-        """End the shares for which `is_ended` returns true, and return them.
-
-        If the change cannot be stored, the error is logged. Even then, the shares have ended.
-        """
         ended = [one for one in self.shares if is_ended(one)]
         for share in ended:
             try:
@@ -337,11 +304,7 @@ class AccessStore:
 
     @contextmanager
     def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
-        """Cancel the block when `access` ends, such as on logout, on expiry, or with its share.
-
-        Yield the scope that is cancelled. An agent's token ends when it is removed, and the user's
-        never.
-        """
+        """Cancel the block when `access` ends: on logout, expiry, or with its share."""
         scope = trio.CancelScope()
         key = access.login if access.agent is None else _scope_key(access.agent)
         if key is None:
@@ -366,10 +329,7 @@ class AccessStore:
                 self._scopes.pop(key, None)
 
     async def maintain(self) -> None:
-        """Regularly end expired shares and logins, and repeat a write that has failed.
-
-        Runs until it is cancelled. Then a write that has failed is repeated for the last time.
-        """
+        """End expired shares and logins, and repeat failed writes, until cancelled."""
         try:
             while True:
                 await trio.sleep(_EXPIRY_PERIOD_S)
@@ -386,16 +346,12 @@ class AccessStore:
                 _log.error("what has ended may be valid for the next worker", why=str(error))
 
     def _write(self) -> None:
-        """Store the records. Raises `AccessFileError` if they cannot be written."""
         self._is_unwritten = True
         self._file.write(self._records)
         self._set_written()
 
     def _write_end(self) -> None:
-        """Store the records after a share or login has ended, also on a full disk if possible.
-
-        Raises `AccessFileError` if they cannot be written.
-        """
+        """Store the end of a share or login, also on a full disk if possible."""
         try:
             self._write()
         except AccessFileError:
@@ -429,7 +385,6 @@ class AccessStore:
 
 
 def _scope_key(agent: str) -> str:
-    """Return the key of the scopes of an agent; the ids of logins have no colon."""
     return f"token:{agent}"
 
 
@@ -438,11 +393,8 @@ def _hash(secret: str) -> str:
 
 
 def _find(records: Iterable[R], secret: str) -> R | None:
-    """Return the record with this secret; None if there is none.
-
-    All records are compared, so that the duration does not reveal which one has it.
-    """
     wanted, found = _hash(secret), None
+    # All records are compared, so that the duration does not reveal which one has it.
     for record in records:
         if hmac.compare_digest(record.hash, wanted):
             found = record

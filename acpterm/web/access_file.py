@@ -28,34 +28,24 @@ class AccessFileError(Exception):
 
 
 class LinkRecord(Struct, kw_only=True):
-    """A link with which a browser can log in once. `hash` is the hash of the link's token.
-
-    `ends_at`, the time at which the link expires, is in seconds since 1970.
-    """
+    """A link with which a browser can log in once. Times are in seconds since 1970."""
 
     hash: str
     ends_at: float
 
 
 class LoginRecord(Struct, kw_only=True):
-    """A login of one browser. If `share` is not None, the login is only for the share with this id.
-
-    `hash` is the hash of the cookie. `key_hash` is the hash of the key that the page has made (see
-    `access`). `ends_at` is in seconds since 1970.
-    """
+    """A login of one browser, by cookie and key; with `share`, only for that share."""
 
     id: str
-    hash: str
-    key_hash: str
+    hash: str  # of the cookie
+    key_hash: str  # of the key that the page has made
     ends_at: float
     share: str | None = None
 
 
 class ShareRecord(Struct, kw_only=True):
-    """A share: a link to one terminal. `write` says whether visitors may type.
-
-    `hash` is the hash of the share's token. A time `…_at` is in seconds since 1970.
-    """
+    """A share: a link to one terminal. `write` says whether visitors may type."""
 
     id: str
     hash: str
@@ -74,8 +64,6 @@ class TokenRecord(Struct, kw_only=True):
 
 
 class AccessRecords(Struct, kw_only=True):
-    """All records of a daemon, as they are stored in one file."""
-
     links: list[LinkRecord] = field(default_factory=list)
     logins: list[LoginRecord] = field(default_factory=list)
     shares: list[ShareRecord] = field(default_factory=list)
@@ -85,10 +73,7 @@ class AccessRecords(Struct, kw_only=True):
 
 
 class AccessFile:
-    """The files of `AccessStore`, in `directory`: one with all records, one with the user's token.
-
-    The directory is created when it is first needed.
-    """
+    """The files of `AccessStore`, in `directory`, which is created when it is first needed."""
 
     def __init__(self, directory: str) -> None:
         self._directory: Final = directory
@@ -109,19 +94,10 @@ class AccessFile:
             return AccessRecords()
 
     def write(self, records: AccessRecords) -> None:
-        """Store the records in a new file, which replaces the old one.
-
-        Raises `AccessFileError` if that fails.
-        """
         self._replace(self._path, msgspec.json.encode(records))
 
     def overwrite(self, records: AccessRecords) -> None:
-        """Store the records by writing over the existing file.
-
-        This works on a full disk if the new records are not longer than the old ones. It is not
-        atomic: if only a part of the records can be written, the file is emptied. Raises
-        `AccessFileError` if the records cannot be written.
-        """
+        """Store the records by writing over the existing file, or raise `AccessFileError`."""
         data = msgspec.json.encode(records)
         try:
             with open(os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW), "wb", buffering=0) as file:
@@ -133,10 +109,7 @@ class AccessFile:
             raise AccessFileError(self._message(error.strerror or str(error))) from error
 
     def bearer_token(self) -> str:
-        """Return the user's bearer token; create it if there is none.
-
-        Raises `AccessFileError` if its file cannot be read or written.
-        """
+        """Return the user's bearer token; create it first, or raise `AccessFileError`."""
         path = self.token_path
         try:
             with open(path, encoding="ascii") as file:

@@ -1,6 +1,6 @@
 """The ASGI application: the handler of each path, and the access that the path needs.
 
-Requests pass `ResponseHeaders`, then `Guard`, then the routes. Each route is `Protected`, with the
+Requests pass `Guard`, then the routes. Each route is `Protected`, with the
 access that it needs, except the routes of the page and `/login`.
 """
 
@@ -17,7 +17,7 @@ from acpterm.web.guard import Guard, Protected
 from acpterm.web.json_rpc_websockets import JsonRpcWebSockets
 from acpterm.web.login import Logins
 from acpterm.web.mcp_handler import McpHandler
-from acpterm.web.pages import DIRECTORY, ResponseHeaders, page_routes
+from acpterm.web.pages import DIRECTORY, page_routes
 from acpterm.web.pool.handlers import PoolHandlers
 
 _USER: Final = Middleware(Protected)
@@ -28,10 +28,7 @@ _BEARER: Final = Middleware(Protected, bearer_only=True)
 def make_app(
     host: Host, endpoint: Endpoint, access: AccessStore, page: str = DIRECTORY
 ) -> Starlette:
-    """Return the application that serves `host` at `endpoint`.
-
-    `access` decides what a request may use. `page` is the directory of the page's files.
-    """
+    """Return the application that serves `host`; the page's files are in the directory `page`."""
     logins = Logins(endpoint, access, host.state.trail)
     sockets = JsonRpcWebSockets(host, access)
     mcp, pool = McpHandler(host, access), PoolHandlers(host, access)
@@ -49,7 +46,6 @@ def make_app(
             Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
         ],
         middleware=[
-            Middleware(ResponseHeaders),
             Middleware(Guard, endpoint=endpoint, access=access),
         ],
         lifespan=mcp.lifespan,

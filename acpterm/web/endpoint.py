@@ -16,11 +16,7 @@ BACKLOG: Final = 128
 
 
 class Endpoint:
-    """The listening socket `sock` of the HTTP server, and the hosts and origins that it accepts.
-
-    `settings` determines whether the server uses TLS, and which origins it accepts besides its own.
-    `cookie` and `share_cookie` are the names of the cookies of logins.
-    """
+    """The listening socket of the HTTP server, and the hosts and origins that it accepts."""
 
     def __init__(self, sock: socket.socket, settings: Settings) -> None:
         self.socket: Final = sock
@@ -51,10 +47,7 @@ class Endpoint:
 
     @property
     def share_cookie(self) -> str:
-        """The name of the cookie of a share's login.
-
-        It differs from `cookie`, so a browser can have both cookies.
-        """
+        """The name of the cookie of a share's login: a browser can have both cookies."""
         return f"acpterm-share-{self.address.port}"
 
 

@@ -46,11 +46,7 @@ def access_of(scope: Scope) -> Access:
 
 
 class Guard:
-    """ASGI middleware: checks a request, and stores its `Access` in the request's scope.
-
-    `endpoint` has the accepted hosts and origins, and `access` the logins and bearer tokens. The
-    stored `Access` is None if the request has neither a valid login nor a bearer token.
-    """
+    """ASGI middleware: checks a request, and stores its `Access` (or None) in its scope."""
 
     def __init__(self, app: ASGIApp, endpoint: Endpoint, access: AccessStore) -> None:
         self._app: Final = app
@@ -58,14 +54,13 @@ class Guard:
         self._access: Final = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request; pass it to the application, or refuse it."""
         try:
             scope[_ACCESS] = self._check(scope)
         except RefusedError as refusal:
             await refuse(scope, receive, send, refusal)
             return
         if scope[_ACCESS] is not None:
-            scope["state"]["connection"].admit()
+            scope["state"]["connection"].is_admitted = True
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> Access | None:
@@ -117,9 +112,8 @@ class Guard:
 class Protected:
     """ASGI middleware: passes a request on if its access is enough for the path.
 
-    The user's login is enough, and so is the user's token. With `share`, the login of a share is
-    enough, too. With `bearer_only`, only a bearer token is enough: the user's or an agent's. No
-    page uses a path with `bearer_only`.
+    That is the user's login or token; with `share`, also the login of a share; with `bearer_only`,
+    only a bearer token: the user's or an agent's.
     """
 
     def __init__(self, app: ASGIApp, *, share: bool = False, bearer_only: bool = False) -> None:
@@ -128,7 +122,6 @@ class Protected:
         self._bearer_only: Final = bearer_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request to the application, or refuse it."""
         access: Access | None = scope[_ACCESS]
         if self._bearer_only and (access is None or not access.is_bearer):
             refusal = RefusedError(401, "this path needs the bearer token: Authorization: Bearer …")

@@ -1,42 +1,39 @@
-"""One TCP connection of the HTTP server: hypercorn's HTTP/1.1 and WebSocket protocols on trio.
-
-hypercorn's own server for trio is not used, for these reasons:
-
-- An error in one connection would end all connections.
-- It sends in a shielded scope, so a peer that does not read could not be disconnected.
-- It accepts HTTP/2 without TLS.
-- It decompresses WebSocket messages, so that 64 KiB can become 64 MiB.
-- It sends pings, but does not check that a response comes.
+"""One TCP connection of the HTTP server: serves an ASGI application with h11 and wsproto.
 
 States:
 
 - *idle*: no request is being handled. After `IDLE_TIMEOUT_S` the connection is closed; this also
   limits the time in which a request's headers must arrive.
-- *busy*: a request is being handled, without a time limit.
+- *busy*: the application handles a request, without a time limit.
 - *WebSocket*: the peer must send something every `SILENCE_TIMEOUT_S`; responses to pings suffice.
 - *closing*: the last response was sent. Data that the peer still sends is read and dropped, for
   `LINGER_S`: otherwise the system could reset the connection, and the peer lose the response.
 
-Tasks: the reader, and one for each request, which runs the application (`request_task`).
+During a request, data is read only when the application calls `receive`: a peer that sends faster
+has to wait. If the peer disconnects, the application receives ASGI's disconnect message, its calls
+of `send` raise an `OSError`, and it ends by itself.
 """
 
-import dataclasses
+import contextlib
 import math
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeAlias, cast
+from email.utils import formatdate
+from io import BytesIO, StringIO
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import h11
+import structlog
 import trio
-from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Response
-from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.protocol.ws_stream import WSStream
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState
+from starlette.requests import ClientDisconnect
+from starlette.websockets import WebSocketDisconnect
+from wsproto import events
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import generate_accept_token
 
 from acpterm.web.pages import HEADERS
-from acpterm.web.request_task import App, Mailbox, run_app
 
 IDLE_TIMEOUT_S: Final = 10.0
 PING_INTERVAL_S: Final = 20.0
@@ -49,54 +46,35 @@ _LINGER_BYTES: Final = 1024 * 1024
 HEADERS_MAX: Final = 16 * 1024
 """How many bytes the headers of a request may have, with its first line."""
 _CHUNK: Final = 64 * 1024
-_PAGE_HEADERS: Final = (
-    *((name.lower().encode(), value.encode()) for name, value in HEADERS.items()),
-    (b"cache-control", b"no-store"),
-)
+_PAGE_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
+App: TypeAlias = Callable[..., Awaitable[None]]
+"""An ASGI application."""
+_GONE: Final = (trio.BrokenResourceError, trio.ClosedResourceError)
 Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
+_log = structlog.get_logger("acpterm.web")
 
-def server_config(max_message_bytes: int) -> Config:
-    """Return hypercorn's configuration: no logs, no header `Server`, and pings for WebSockets.
 
-    `max_message_bytes` is the size of the largest WebSocket message that is accepted.
-    """
-    config = Config()
-    config.accesslog = config.errorlog = None
-    config.include_server_header = False
-    config.websocket_max_message_size = max_message_bytes
-    config.websocket_ping_interval = PING_INTERVAL_S
-    return config
+class _PeerGoneError(OSError):
+    """The application sends to a peer that has disconnected. ASGI requires an `OSError`."""
 
 
 class HttpConnection:
-    """Serves the requests of one TCP connection, `stream`, with the ASGI application `app`."""
+    """Serves the requests of one TCP connection."""
 
-    def __init__(self, app: App, config: Config, stream: Stream) -> None:
+    def __init__(self, app: App, stream: Stream, max_message_bytes: int) -> None:
         self._app: Final = app
-        self._config: Final = config
         self._stream: Final = stream
+        self.http: Final = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADERS_MAX)
         self._sending: Final = trio.Lock()
         self._reading = trio.CancelScope()
-        self._idle_until = 0.0
-        self._is_busy = False
-        self._is_broken = False
-        self._is_closing = False
+        self.is_broken = False
+        """Whether nothing can be sent any more."""
+        self.max_message_bytes = max_message_bytes
+        """The size of the largest WebSocket message that is accepted."""
         self.is_admitted = False
-        """Whether a request on this connection had a valid login or token."""
-
-    def admit(self) -> None:
-        """Record that a request on this connection had a valid login or token.
-
-        From now on the connection does not count for `server.STRANGERS_MAX`.
-        """
-        self.is_admitted = True
-
-    def limit_messages(self, max_bytes: int) -> None:
-        """Accept only WebSocket messages of at most `max_bytes` from now on."""
-        if isinstance(self._protocol.stream, WSStream):
-            self._protocol.stream.buffer.max_length = max_bytes
+        """Whether a request had a valid login or token, so that the peer is no stranger."""
 
     async def serve(self) -> None:
         """Serve requests until the connection is closed. If cancelled, close it at once."""
@@ -106,195 +84,321 @@ class HttpConnection:
                     await self._stream.do_handshake()
                 if handshake.cancelled_caught:
                     return
-            async with trio.open_nursery() as helpers:
-                async with trio.open_nursery() as requests:
-                    self._protocol = self._make_protocol(requests, helpers)
-                    self._set_idle()
-                    await self._read()
-                # End the task that sends pings.
-                helpers.cancel_scope.cancel()
+            while (request := await self._next_request()) is not None:
+                await self._handle(request)
+                if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
+                    break
+                self.http.start_next_cycle()
+            if self.http.our_state is not h11.IDLE and not self.is_broken:
+                await self._linger()
         finally:
             await trio.aclose_forcefully(self._stream)
 
-    def _make_protocol(self, requests: trio.Nursery, helpers: trio.Nursery) -> "_Http1":
+    async def _next_request(self) -> h11.Request | None:
+        """Return the next request; None if none came, or if it was invalid and got its response."""
+        with trio.move_on_after(IDLE_TIMEOUT_S):
+            try:
+                while (event := self.http.next_event()) is h11.NEED_DATA:
+                    if not (data := await self.read()):
+                        return None
+                    self.http.receive_data(data)
+            except h11.RemoteProtocolError as error:
+                await self.respond(error.error_status_hint)
+                return None
+            if not isinstance(event, h11.Request):
+                return None
+            size = len(event.method) + len(event.target)
+            size += sum(len(name) + len(value) + len(b": \r\n") for name, value in event.headers)
+            if size < HEADERS_MAX:
+                return event
+            # h11 itself limits only headers that arrive in several pieces.
+            await self.respond(431)
+        return None
+
+    async def _handle(self, request: h11.Request) -> None:
+        found = {name: value.strip() for name, value in request.headers}
+        options = [one.strip() for one in found.get(b"connection", b"").lower().split(b",")]
+        exchange: _Request
+        if (
+            request.method != b"GET"
+            or b"upgrade" not in options
+            or found.get(b"upgrade", b"").lower() != b"websocket"
+        ):
+            exchange = _Request(self, self._scope(request))
+        elif (
+            request.http_version == b"1.1"
+            and found.get(b"sec-websocket-version") == b"13"
+            and (key := found.get(b"sec-websocket-key"))
+            and isinstance(self.http.next_event(), h11.EndOfMessage)
+        ):
+            exchange = _WebSocket(self, self._scope(request), key)
+        else:
+            await self.respond(400)
+            return
+        try:
+            async with trio.open_nursery() as nursery:
+                if isinstance(exchange, _WebSocket):
+                    nursery.start_soon(exchange.send_pings)
+                await self._app(exchange.scope, exchange.receive, exchange.send)
+                nursery.cancel_scope.cancel()
+        except* (_PeerGoneError, ClientDisconnect, WebSocketDisconnect):
+            pass
+        except* Exception as errors:  # noqa: BLE001  a bug in a request must not end the others
+            _log.error("a request failed", exc_info=errors)
+        await exchange.end()
+
+    def _scope(self, request: h11.Request) -> dict[str, Any]:
         stream = self._stream
         is_tls = isinstance(stream, trio.SSLStream)
         transport = stream.transport_stream if isinstance(stream, trio.SSLStream) else stream
-        names = transport.socket.getpeername(), transport.socket.getsockname()
-        client, server = ((str(name[0]), int(name[1])) for name in names)
-        return _Http1(
-            # hypercorn's type has more arguments than the three with which `_Requests` calls it.
-            cast("Any", self._app),
-            self._config,
-            WorkerContext(None),
-            cast("Any", _Requests(requests, helpers)),
-            ConnectionState({"connection": self}),
-            is_tls,
-            client,
-            server,
-            self._send,
-        )
+        path, _, query = request.target.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"spec_version": "2.1", "version": "3.0"},
+            "http_version": request.http_version.decode(),
+            "method": request.method.decode("ascii").upper(),
+            "scheme": "https" if is_tls else "http",
+            "path": unquote(path.decode("ascii")),
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": list(request.headers),
+            "client": transport.socket.getpeername()[:2],
+            "server": transport.socket.getsockname()[:2],
+            "state": {"connection": self},
+            "extensions": {},
+        }
 
-    def _set_idle(self) -> None:
-        self._is_busy = False
-        self._idle_until = trio.current_time() + IDLE_TIMEOUT_S
-        self._reading.deadline = self._idle_until
+    async def read(self, timeout_s: float = math.inf) -> bytes:
+        """Return the next bytes; b"" if the peer is gone, or was silent for `timeout_s`."""
+        with trio.move_on_after(timeout_s) as self._reading, contextlib.suppress(*_GONE):
+            return bytes(await self._stream.receive_some(_CHUNK))
+        return b""
 
-    @property
-    def _deadline(self) -> float:
-        """The time on trio's clock by which the peer must send something."""
-        if isinstance(self._protocol.stream, WSStream):
-            return trio.current_time() + SILENCE_TIMEOUT_S
-        return math.inf if self._is_busy else self._idle_until
+    def end_reading(self) -> None:
+        """Let `read` return, if a task is in it."""
+        self._reading.cancel()
 
-    async def _read(self) -> None:
-        while not self._is_closing:
-            data: bytes | bytearray = b""
-            with trio.CancelScope(deadline=self._deadline) as self._reading:
-                try:
-                    data = await self._stream.receive_some(_CHUNK)
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    break
-            if not data or self._is_closing:
-                break
-            await self._protocol.handle(RawData(bytes(data)))
-        await self._protocol.handle(Closed())
-        if self._is_closing and not self._is_broken:
-            await self._linger()
+    async def respond(self, status: int) -> None:
+        """Send a response without a body, the connection's last, unless a response was begun."""
+        if self.http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            headers = [(b"content-length", b"0"), (b"connection", b"close")]
+            await self.send(h11.Response(status_code=status, headers=complete(headers)))
+            await self.send(h11.EndOfMessage())
 
-    async def _linger(self) -> None:
-        with trio.move_on_after(LINGER_S):
-            try:
-                await self._end_sending()
-                received = 0
-                while received < _LINGER_BYTES:
-                    data = await self._stream.receive_some(_CHUNK)
-                    if not data:
-                        return
-                    received += len(data)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass
+    async def send(self, event: Any) -> None:
+        """Send an event of h11; drop it if the peer has broken the protocol."""
+        try:
+            data = self.http.send(event)
+        except h11.LocalProtocolError:
+            if self.http.their_state is not h11.ERROR:
+                raise
+        else:
+            await self.send_data(data or b"")
 
-    async def _end_sending(self) -> None:
-        if isinstance(self._stream, trio.SocketStream):
-            async with self._sending:
-                await self._stream.send_eof()
-
-    async def _send(self, event: Event) -> None:
-        """Do what hypercorn's protocol requests by `event`: send, close, or become idle or busy."""
-        if isinstance(event, RawData):
-            if not await self._send_data(event.data):
-                await self._protocol.handle(Closed())
-                self._reading.cancel()
-        elif isinstance(event, Closed):
-            self._is_closing = True
-            self._reading.cancel()
-            await self._protocol.handle(Closed())
-        elif isinstance(event, Updated):
-            if event.idle:
-                self._set_idle()
-            else:
-                self._is_busy = True
-
-    async def _send_data(self, data: bytes) -> bool:
-        """Send `data`; return False if the peer is gone, or takes longer than `SEND_TIMEOUT_S`."""
+    async def send_data(self, data: bytes) -> None:
+        """Send `data`, unless the peer is gone, or takes longer than `SEND_TIMEOUT_S`."""
         view = memoryview(data)
         async with self._sending:
-            if self._is_broken:
-                return False
-            # Set in case of cancellation: a part may have been sent, and nothing may follow it.
-            self._is_broken = True
+            if self.is_broken:
+                return
+            is_sent = False
             try:
-                for start in range(0, len(view), _CHUNK):
-                    with trio.fail_after(SEND_TIMEOUT_S):
-                        await self._stream.send_all(view[start : start + _CHUNK])
-            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-                return False
-            self._is_broken = False
-            return True
+                with contextlib.suppress(*_GONE, trio.TooSlowError):
+                    for start in range(0, len(view), _CHUNK):
+                        with trio.fail_after(SEND_TIMEOUT_S):
+                            await self._stream.send_all(view[start : start + _CHUNK])
+                    is_sent = True
+            finally:
+                if not is_sent:
+                    # Even if cancelled: a part may have been sent, and nothing may follow it.
+                    self.is_broken = True
+                    self.end_reading()
+
+    async def _linger(self) -> None:
+        with trio.move_on_after(LINGER_S), contextlib.suppress(*_GONE):
+            if isinstance(self._stream, trio.SocketStream):
+                await self._stream.send_eof()
+            received = 0
+            while received < _LINGER_BYTES and (data := await self.read()):
+                received += len(data)
 
 
-class _Http1(H11Protocol):
-    """hypercorn's HTTP/1.1 protocol, without HTTP/2 and without compression of WebSockets.
+class _Request:
+    def __init__(self, connection: HttpConnection, scope: dict[str, Any]) -> None:
+        self.scope: Final = scope
+        self._connection: Final = connection
+        self._http: Final = connection.http
+        self._has_body = True
+        self._over: Final = trio.Event()
 
-    Headers or a WebSocket message that are too large end the connection. hypercorn itself responds
-    to invalid requests; these responses get the usual headers, too (`pages.HEADERS`).
-    """
+    @property
+    def _is_over(self) -> bool:
+        return self._over.is_set() or self._connection.is_broken
 
-    async def stream_send(self, event: Any) -> None:
-        if isinstance(event, Response):
-            headers = [*event.headers, *_missing(event.headers)]
-            event = dataclasses.replace(event, headers=headers)
-        await super().stream_send(event)
+    async def receive(self) -> Any:
+        """Return the next part of the body, or the disconnect message: ASGI's `receive`."""
+        while not self._is_over:
+            if self._http.they_are_waiting_for_100_continue:
+                await self._connection.send(h11.InformationalResponse(status_code=100, headers=[]))
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                await self._connection.respond(error.error_status_hint)
+                break
+            if isinstance(event, h11.Data | h11.EndOfMessage):
+                body = bytes(event.data) if isinstance(event, h11.Data) else b""
+                return {"type": "http.request", "body": body, "more_body": bool(body)}
+            if event is h11.PAUSED:
+                # The next request is there: nothing more is read until this one is over.
+                await self._over.wait()
+            elif data := await self._connection.read():
+                self._http.receive_data(data)
+            else:
+                break
+        self._over.set()
+        return {"type": "http.disconnect"}
 
-    async def _send_error_response(self, status_code: int) -> None:
-        headers = [(b"content-length", b"0"), (b"connection", b"close")]
-        headers += [*_missing(headers), *self.config.response_headers("h11")]
-        await self._send_h11_event(h11.Response(status_code=status_code, headers=headers))
-        await self._send_h11_event(h11.EndOfMessage())
+    async def send(self, message: Any) -> None:
+        """Send a message of the application: ASGI's `send`."""
+        if self._is_over:
+            # A loop that sends would stop the whole worker without a checkpoint.
+            await trio.lowlevel.checkpoint()
+            raise _PeerGoneError
+        await self._send(message)
 
-    async def handle(self, event: Event) -> None:
-        await super().handle(event)
-        stream = self.stream
-        if isinstance(stream, WSStream) and stream.buffer.length > stream.buffer.max_length:
-            # hypercorn has sent the reason, but would buffer messages until the peer closes.
-            stream.buffer.clear()
-            await self.send(Closed())
-
-    async def _create_stream(self, request: h11.Request) -> None:
-        # h11 limits only headers that arrive in several pieces.
-        size = (
-            len(request.method)
-            + len(request.target)
-            + sum(len(name) + len(value) + len(b": \r\n") for name, value in request.headers)
-        )
-        if size >= HEADERS_MAX:
-            await self._send_error_response(431)
-            await self.send(Closed())
+    async def _send(self, message: Any) -> None:
+        if message["type"].endswith("http.response.start"):
+            status = int(message["status"])
+            self._has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
+            headers = complete(message.get("headers", ()), self.scope["path"])
+            await self._connection.send(h11.Response(status_code=status, headers=headers))
             return
-        headers = [header for header in request.headers if header[0] != b"sec-websocket-extensions"]
-        await super()._create_stream(
-            h11.Request(
-                method=request.method,
-                target=request.target,
-                headers=headers,
-                http_version=request.http_version,
-            )
-        )
+        body = bytes(message.get("body", b""))
+        if body and self._has_body:
+            await self._connection.send(h11.Data(data=body))
+        if not message.get("more_body", False):
+            await self._connection.send(h11.EndOfMessage())
+            self._over.set()
+            self._connection.end_reading()
 
-    async def _check_protocol(self, event: h11.Request) -> None:
-        """Do nothing: hypercorn's method would switch to HTTP/2 if the client requests it."""
-
-
-def _missing(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers that every response must have, except those in `headers`.
-
-    `headers` are the headers that the response has already.
-    """
-    found = {name.lower() for name, _ in headers}
-    return [one for one in _PAGE_HEADERS if one[0] not in found]
+    async def end(self) -> None:
+        """Send what is missing after the application has ended."""
+        if not self._is_over:
+            await self._connection.respond(500)
+        # Read what has arrived of the request: at its end, the connection can be used again.
+        with contextlib.suppress(h11.RemoteProtocolError):
+            while self._http.their_state is h11.SEND_BODY:
+                if self._http.next_event() is h11.NEED_DATA:
+                    break
 
 
-class _Requests:
-    """hypercorn's `TaskGroup`: runs requests in the nursery `requests`, all else in `helpers`."""
+class _WebSocket(_Request):
+    """A WebSocket. Its messages are not compressed: 64 KiB could become 64 MiB."""
 
-    def __init__(self, requests: trio.Nursery, helpers: trio.Nursery) -> None:
-        self._requests: Final = requests
-        self._helpers: Final = helpers
+    def __init__(self, connection: HttpConnection, scope: dict[str, Any], key: bytes) -> None:
+        offers = [value for name, value in scope["headers"] if name == b"sec-websocket-protocol"]
+        scope["type"] = "websocket"
+        scope["scheme"] = scope["scheme"].replace("http", "ws")
+        offered = [one.decode("latin-1").strip() for value in offers for one in value.split(b",")]
+        scope["subprotocols"] = offered
+        scope["extensions"] = {"websocket.http.response": {}}
+        super().__init__(connection, scope)
+        self._key: Final = key
+        self._frames: Final = Connection(ConnectionType.SERVER)
+        self._events: Final[deque[events.Event]] = deque()
+        self._buffer: Any = None
+        self._is_announced = self._is_accepted = False
 
-    async def spawn_app(
-        self, app: App, config: Config, scope: Any, send: Callable[[Any], Awaitable[None]]
-    ) -> Callable[[Any], Awaitable[None]]:
-        """Start the application for the request that `scope` describes, in a task of its own.
+    async def receive(self) -> Any:
+        if not self._is_announced:
+            self._is_announced = True
+            return {"type": "websocket.connect"}
+        while not self._is_over:
+            if not self._events:
+                data = await self._connection.read(SILENCE_TIMEOUT_S)
+                if not data or not self._is_accepted:
+                    break
+                self._receive_data(data)
+            elif (message := await self._handle(self._events.popleft())) is not None:
+                return message
+        self._over.set()
+        return {"type": "websocket.disconnect", "code": int(CloseReason.ABNORMAL_CLOSURE)}
 
-        The task passes the application's messages to `send`. Return the function that passes a
-        message from the peer to the application.
-        """
-        del config
-        mailbox = Mailbox()
-        self._requests.start_soon(run_app, app, scope, mailbox, send)
-        return mailbox.put
+    def _receive_data(self, data: bytes) -> None:
+        self._frames.receive_data(data)
+        self._events.extend(self._frames.events())
 
-    def spawn(self, work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
-        """Start a task, such as that for pings, which is cancelled when the connection ends."""
-        self._helpers.start_soon(work, *arguments)
+    async def _handle(self, event: events.Event) -> Any:
+        """Handle an event; return the message for the application if one is complete."""
+        if isinstance(event, events.Ping):
+            await self._send_event(event.response())
+        elif isinstance(event, events.CloseConnection):
+            if self._frames.state is ConnectionState.REMOTE_CLOSING:
+                await self._send_event(event.response())
+            self._over.set()
+        elif isinstance(event, events.Message):
+            is_text = isinstance(event, events.TextMessage)
+            if self._buffer is None:
+                self._buffer = StringIO() if is_text else BytesIO()
+            self._buffer.write(event.data)
+            if self._buffer.tell() > self._connection.max_message_bytes:
+                await self._send_event(events.CloseConnection(CloseReason.MESSAGE_TOO_BIG))
+                self._over.set()
+            elif event.message_finished:
+                content, self._buffer = self._buffer.getvalue(), None
+                return {"type": "websocket.receive", "text" if is_text else "bytes": content}
+        return None
+
+    async def _send(self, message: Any) -> None:
+        match message["type"]:
+            case "websocket.accept":
+                await self._accept(message)
+            case "websocket.send" if (text := message.get("text")) is not None:
+                await self._send_event(events.TextMessage(text))
+            case "websocket.send":
+                await self._send_event(events.BytesMessage(message["bytes"]))
+            case "websocket.close" if self._is_accepted:
+                code, reason = message.get("code", 1000), message.get("reason")
+                await self._send_event(events.CloseConnection(code, reason))
+            case "websocket.close":
+                await self._connection.respond(403)
+            case _:
+                # The response with which the application refuses the WebSocket.
+                await super()._send(message)
+
+    async def _accept(self, message: Any) -> None:
+        headers = [(b"upgrade", b"WebSocket"), (b"connection", b"Upgrade"), *message["headers"]]
+        headers.append((b"sec-websocket-accept", generate_accept_token(self._key)))
+        if subprotocol := message.get("subprotocol"):
+            headers.append((b"sec-websocket-protocol", subprotocol.encode()))
+        headers = complete(headers)
+        await self._connection.send(h11.InformationalResponse(status_code=101, headers=headers))
+        self._is_accepted = True
+        self._receive_data(self._http.trailing_data[0])
+
+    async def _send_event(self, event: events.Event) -> None:
+        if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+            await self._connection.send_data(self._frames.send(event))
+
+    async def send_pings(self) -> None:
+        while True:
+            await trio.sleep(PING_INTERVAL_S)
+            if self._is_accepted:
+                await self._send_event(events.Ping())
+
+    async def end(self) -> None:
+        if self._is_accepted and not self._is_over:
+            await self._send_event(events.CloseConnection(CloseReason.INTERNAL_ERROR))
+        await super().end()
+
+
+def complete(headers: Iterable[tuple[bytes, bytes]], path: str = "") -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response with those that every response must have."""
+    own = list(headers)
+    found = {name.lower() for name, _ in own}
+    # Browsers check files for changes each time, and store no other responses.
+    caching = b"no-cache" if path.startswith("/assets/") else b"no-store"
+    date = formatdate(usegmt=True).encode()
+    every = [*_PAGE_HEADERS, (b"cache-control", caching), (b"date", date)]
+    return own + [one for one in every if one[0] not in found]

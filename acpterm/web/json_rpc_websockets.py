@@ -19,8 +19,13 @@ from acpterm.host.user.shared_terminal import share_methods_table
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.web.access import SHARE_CONNECTIONS_MAX, AccessStore
 from acpterm.web.guard import access_of
-from acpterm.web.login_websocket import accept, ending_with_login
-from acpterm.web.websocket_stream import TRY_LATER, WebSocketStream, close
+from acpterm.web.websocket_stream import (
+    TRY_LATER,
+    WebSocketStream,
+    accept,
+    close,
+    ending_with_login,
+)
 
 # Code that gets into the page must not end or replace the daemon, nor obtain a link or a token that
 # it could use elsewhere.
@@ -45,8 +50,6 @@ PAGE_METHODS: Final = MethodTable(
 
 
 class JsonRpcWebSockets:
-    """The handlers of `/user` and `/acp`."""
-
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host
         self._access: Final = access
@@ -60,7 +63,7 @@ class JsonRpcWebSockets:
                 await close(websocket, TRY_LATER, "too many pages use this share")
                 return
             methods = share_methods_table(share.id, share.terminal_id, write=share.write)
-            websocket.scope["state"]["connection"].limit_messages(SHARE_MESSAGE_BYTES)
+            websocket.scope["state"]["connection"].max_message_bytes = SHARE_MESSAGE_BYTES
         async with ending_with_login(websocket, self._access):
             await self._host.serve_user(
                 self._stream(websocket), self._context(), methods, answers_as="page"
@@ -75,11 +78,7 @@ class JsonRpcWebSockets:
         )
 
     async def agent(self, websocket: WebSocket) -> None:
-        """Serve an agent.
-
-        The HTTP response that opens the WebSocket has the header `Acp-Connection-Id` with a random
-        id. The host does not use this id.
-        """
+        """Serve an agent. The header `Acp-Connection-Id` is part of the transport."""
         await websocket.accept(headers=[(b"acp-connection-id", str(uuid.uuid4()).encode())])
         async with ending_with_login(websocket, self._access):
             await self._host.serve(self._stream(websocket), self._host.context)

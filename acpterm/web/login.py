@@ -29,18 +29,13 @@ class _LoginRequest(Struct):
 
 
 class Logins:
-    """The handlers of `/login`, `/logout` and `/access`."""
-
     def __init__(self, endpoint: Endpoint, access: AccessStore, trail: AuditTrail) -> None:
         self._trail: Final = trail
         self._endpoint: Final = endpoint
         self._access: Final = access
 
     async def log_in(self, request: Request) -> Response:
-        """Exchange the token of a link or share, and the page's key, for a cookie.
-
-        If the token or the key is not valid, or the login cannot be stored, respond with an error.
-        """
+        """Exchange the token of a link or share, and the page's key, for a cookie."""
         origin = request.headers.get("origin")
         if origin is None:
             return _refusal(403, "a login needs an Origin: use a browser, or the bearer token")
@@ -77,7 +72,6 @@ class Logins:
         return response
 
     async def log_out(self, request: Request) -> Response:
-        """End the login of this request, and close the login's connections."""
         access = access_of(request.scope)
         self._record("logout", access)
         response = Response(status_code=204)
@@ -92,7 +86,6 @@ class Logins:
         return response
 
     async def describe(self, request: Request) -> Response:
-        """Return what the login of this request may use."""
         return JSONResponse(_describe(access_of(request.scope)))
 
     def _record(self, event: str, access: Access) -> None:

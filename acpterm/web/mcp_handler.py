@@ -35,10 +35,7 @@ _SESSIONS: Final = "acpterm.web.mcp_sessions"
 
 
 class McpHandler:
-    """The ASGI application at `/mcp` and `/mcp/{tools}`.
-
-    It serves requests only within a block `async with handler.lifespan(app)`.
-    """
+    """The ASGI application at `/mcp` and `/mcp/{tools}`, within a block `lifespan`."""
 
     def __init__(self, host: Host, access: AccessStore) -> None:
         self._host: Final = host

@@ -25,12 +25,7 @@ import math
 import secrets
 import socket
 from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    suppress,
-)
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeGuard
 
 import anyio
@@ -60,6 +55,7 @@ from acpterm.host.host import Host
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Id
 from acpterm.mcp.connection import MODERN_VERSION
 from acpterm.mcp.server import TerminalServer, open_server
+from acpterm.mcp.sessions import Connect
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
 from acpterm.web.access import Access, AccessStore
@@ -70,6 +66,7 @@ AGENT_SERVERS_MAX: Final = 16
 IDLE_TIMEOUT_S: Final = 30 * 60.0
 REQUEST_BYTES_MAX: Final = 1 << 20
 _END_TIMEOUT_S: Final = 1.0
+_RETRY_AFTER_S: Final = "60"
 _OPTIONS: Final = "acpterm.mcp.options"
 """The key in the scope of a request."""
 
@@ -77,11 +74,7 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class _Options(NamedTuple):
-    """What a client has chosen for its server: tools, working directory, and perhaps a profile.
-
-    `access` is that of its bearer token. `profile` applies in addition to the profile that the
-    settings select; None for no such profile.
-    """
+    """What a client has chosen for its server, and the access of its token."""
 
     tools: ToolSetName
     cwd: str
@@ -96,8 +89,6 @@ class _Session(NamedTuple):
 
 
 class _Server:
-    """A server, and the scope in which it runs."""
-
     def __init__(self, server: TerminalServer, scope: trio.CancelScope) -> None:
         self.server: Final = server
         self.scope: Final = scope
@@ -105,11 +96,6 @@ class _Server:
 
 
 class McpSessions:
-    """The servers of all clients. Their tasks run in `nursery`.
-
-    Requests of the protocol of 2026 are served only while `run` runs.
-    """
-
     def __init__(self, host: Host, access: AccessStore, nursery: trio.Nursery) -> None:
         self._host: Final = host
         self._access: Final = access
@@ -125,7 +111,6 @@ class McpSessions:
         self._manager: Final = StreamableHTTPSessionManager(app, stateless=True)
 
     async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
-        """Run until cancelled."""
         async with self._manager.run():
             task_status.started()
             await trio.sleep_forever()
@@ -141,13 +126,7 @@ class McpSessions:
         profile: str | None,
         access: Access,
     ) -> None:
-        """Serve one request; `tools`, `cwd` and `profile` apply if it names no session.
-
-        `tools` is the name of a set of tools, and `cwd` the directory that the agent works in.
-        `profile` is the name of a policy profile that the client has chosen; None if it has chosen
-        none. This profile applies in addition to the one that the settings select for the agent;
-        the stricter decision counts. `access` is that of the request's bearer token.
-        """
+        """Serve one request; `tools`, `cwd` and `profile` apply if it names no session."""
         if not _is_tool_set(tools):
             known = ", ".join(TOOL_SET_NAMES)
             await _failure(404, f"there are no such tools; there are {known}")(scope, receive, send)
@@ -163,10 +142,12 @@ class McpSessions:
         version = request.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         identifier = request.headers.get(MCP_SESSION_ID_HEADER)
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            request.scope[_OPTIONS] = options
-            await self._manager.handle_request(request.scope, request.receive, send)
-            return
-        if identifier is not None:
+            if self._has_room(options):
+                request.scope[_OPTIONS] = options
+                await self._manager.handle_request(request.scope, request.receive, send)
+                return
+            response = _failure(503, "too many servers are open: try later")
+        elif identifier is not None:
             session = self._sessions.get(identifier)
             if session is not None and session.agent == options.access.agent:
                 await session.transport.handle_request(request.scope, request.receive, send)
@@ -189,18 +170,56 @@ class McpSessions:
         sessions = sum(not one.transport.is_terminated for one in self._sessions.values())
         return sessions + len(self._servers) >= SERVERS_MAX
 
+    def _has_room(self, options: _Options) -> bool:
+        """Return whether a request of the protocol of 2026 has a server, or may open one."""
+        opened = self._servers.get(options)
+        own = sum(one.access.agent == options.access.agent for one in self._servers)
+        is_open = opened is not None and not opened.scope.cancel_called
+        return is_open or not (self._is_full or own >= AGENT_SERVERS_MAX)
+
     @asynccontextmanager
     async def _open_server(self, options: _Options) -> AsyncIterator[_Server]:
         """Open a server during the block, which is cancelled when the token is removed."""
-        connect = _Connecting(self._host, self._nursery, options)
+        connect = self._connecting(options)
         with self._access.cancelling(options.access) as scope:
             async with open_server(
                 options.tools, self._host.settings, connect, options.cwd, on_error=log_error
             ) as server:
                 yield _Server(server, scope)
 
+    def _connecting(self, options: _Options) -> Connect:
+        """Return the function that connects a server's agent to the host in this process."""
+
+        @asynccontextmanager
+        async def connect(agent: str, asks: Asks | None) -> AsyncIterator[Client]:
+            try:
+                agents_end, hosts_end = socket.socketpair()
+            except OSError as error:
+                why = f"no connection can be made now: {error.strerror}"
+                raise DaemonError(why) from error
+            # This task ends when the host has noticed that the agent has closed its end.
+            self._nursery.start_soon(self._serve_host, hosts_end, options.cwd)
+            async with connect_stream(
+                await UNIXSocketStream.from_socket(agents_end),
+                self._host.settings,
+                agent=agent,
+                session="mcp",
+                cwd=options.cwd,
+                profile=policy_profile(options.tools, options.profile),
+                asks=asks,
+            ) as client:
+                yield client
+
+        return connect
+
+    async def _serve_host(self, sock: socket.socket, cwd: str) -> None:
+        context = self._host.context._replace(cwd=cwd)
+        try:
+            await self._host.serve(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), context)
+        except Exception as error:  # noqa: BLE001  it must not end the other sessions
+            _log.error("a connection failed", exc_info=error)
+
     async def _open(self, options: _Options, request: Request, send: Send) -> None:
-        """Begin a session, and end it at once if its first request fails."""
         identifier = secrets.token_hex(16)
         transport = StreamableHTTPServerTransport(identifier, idle_timeout=IDLE_TIMEOUT_S)
         self._sessions[identifier] = _Session(transport, options.access.agent)
@@ -227,7 +246,6 @@ class McpSessions:
         *,
         task_status: trio.TaskStatus[None],
     ) -> None:
-        """Run a session until its transport is terminated, or the session was idle for too long."""
         try:
             async with transport.connect() as (received, sent):
                 task_status.started()
@@ -249,7 +267,6 @@ class McpSessions:
     async def _answer(
         self, context: ServerRequestContext, _: types.RequestParams
     ) -> dict[str, Any]:
-        """Return the result of a request of the protocol of 2026. Raises `MCPError` if it fails."""
         request: Any = context.request
         options: _Options = request.scope[_OPTIONS]
         with self._access.cancelling(options.access):
@@ -263,8 +280,8 @@ class McpSessions:
         async with self._opening:
             opened = self._servers.get(options)
             if opened is None or opened.scope.cancel_called:
-                own = sum(one.access.agent == options.access.agent for one in self._servers)
-                if self._is_full or own >= AGENT_SERVERS_MAX:
+                # Another request may have opened the last one since this request came.
+                if not self._has_room(options):
                     raise MCPError(INTERNAL_ERROR, "too many servers are open: try later")
                 opened = await self._nursery.start(self._run_server, options)
             opened.open_requests += 1
@@ -295,10 +312,7 @@ class McpSessions:
 
 
 async def _exchange(server: TerminalServer, context: ServerRequestContext) -> dict[str, Any]:
-    """Serve one request on a connection of its own; return the result or raise `MCPError`.
-
-    Its notifications are sent on the stream of the response.
-    """
+    """Serve one request on a connection of its own; return the result or raise `MCPError`."""
     answers: list[types.JSONRPCResponse | types.JSONRPCError] = []
     answered = trio.Event()
 
@@ -330,10 +344,7 @@ async def _exchange(server: TerminalServer, context: ServerRequestContext) -> di
 async def serve_messages(
     received: AsyncIterable[SessionMessage | Exception], sent: Any, server: TerminalServer
 ) -> None:
-    """Serve a client whose messages a transport of the SDK has received, until there are no more.
-
-    `sent` is the stream of the messages to send.
-    """
+    """Serve the client whose messages a transport of the SDK has received, until its end."""
 
     async def send(line: bytes, about: Id) -> None:
         metadata = ServerMessageMetadata(related_request_id=about)
@@ -351,7 +362,6 @@ async def serve_messages(
 
 
 def log_error(error: Exception) -> None:
-    """Log an unexpected error of a request."""
     _log.error("a request of an MCP client failed", exc_info=error)
 
 
@@ -360,55 +370,12 @@ def _ending() -> AbstractContextManager[None]:
     return suppress(anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
-class _Connecting:
-    """Connects a session's agent to the host in this process. Implements `mcp.host_link.Connect`.
-
-    A task in `nursery` serves the host's end of the connection. The task ends when the host has
-    noticed that the agent has closed its end. `options` has what the client has chosen for the
-    server.
-    """
-
-    def __init__(self, host: Host, nursery: trio.Nursery, options: _Options) -> None:
-        self._host: Final = host
-        self._nursery: Final = nursery
-        self._options: Final = options
-
-    def __call__(self, agent: str, asks: Asks | None) -> AbstractAsyncContextManager[Client]:
-        return self._connect(agent, asks)
-
-    @asynccontextmanager
-    async def _connect(self, agent: str, asks: Asks | None) -> AsyncIterator[Client]:
-        options = self._options
-        try:
-            agents_end, hosts_end = socket.socketpair()
-        except OSError as error:
-            raise DaemonError(f"no connection can be made now: {error.strerror}") from error
-        self._nursery.start_soon(self._serve, hosts_end)
-        async with connect_stream(
-            await UNIXSocketStream.from_socket(agents_end),
-            self._host.settings,
-            agent=agent,
-            session="mcp",
-            cwd=options.cwd,
-            profile=policy_profile(options.tools, options.profile),
-            asks=asks,
-        ) as client:
-            yield client
-
-    async def _serve(self, sock: socket.socket) -> None:
-        context = self._host.context._replace(cwd=self._options.cwd)
-        try:
-            await self._host.serve(trio.SocketStream(trio.socket.from_stdlib_socket(sock)), context)
-        except Exception as error:  # noqa: BLE001  it must not end the other sessions
-            _log.error("a connection failed", exc_info=error)
-
-
 def _is_tool_set(name: str) -> TypeGuard[ToolSetName]:
     return name in TOOL_SET_NAMES
 
 
 def _failure(status: int, message: str) -> Response:
-    """Return a response with this HTTP status and a JSON-RPC error."""
     error = {"code": INVALID_REQUEST, "message": message}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
-    return Response(body, status, media_type="application/json")
+    headers = {"Retry-After": _RETRY_AFTER_S} if status == 503 else None
+    return Response(body, status, headers, media_type="application/json")

@@ -1,4 +1,4 @@
-"""The files of the page, and the headers of every response.
+"""The files of the page, and the headers that every response has (`http_connection`).
 
 The page holds no secret, so a browser may load it without a login. The page loads nothing from
 other hosts, and no other site may show it in a frame, where a user could be made to click on it.
@@ -7,18 +7,15 @@ other hosts, and no other site may show it in a frame, where a user could be mad
 import os
 from typing import Final
 
-from starlette.datastructures import MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 DIRECTORY: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 # Higher levels take several times as long, and save only a few percent more.
 _GZIP_LEVEL: Final = 5
-_RESPONSE_STARTS: Final = ("http.response.start", "websocket.http.response.start")
 
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -34,11 +31,7 @@ HEADERS: Final = {
 
 
 def page_routes(directory: str = DIRECTORY) -> list[BaseRoute]:
-    """Return the routes of the page, whose files are in `directory`.
-
-    The paths of login links and of shares have routes to the page as well. The page itself reads
-    the secret in such a link.
-    """
+    """Return the routes of the page, which itself reads the secrets in its links."""
     files = StaticFiles(directory=directory, check_dir=False)
 
     async def index(request: Request) -> FileResponse:
@@ -50,24 +43,3 @@ def page_routes(directory: str = DIRECTORY) -> list[BaseRoute]:
         *(Route(path, index, methods=["GET"]) for path in paths),
         Mount("/assets", GZipMiddleware(files, compresslevel=_GZIP_LEVEL)),
     ]
-
-
-class ResponseHeaders:
-    """ASGI middleware: adds `HEADERS` to each response, and `Cache-Control` if missing."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app: Final = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and add the headers to its response."""
-        # Browsers check files for changes each time, and store no other responses.
-        is_file = scope["path"].startswith("/assets/")
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] in _RESPONSE_STARTS:
-                headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
-                headers.setdefault("Cache-Control", "no-cache" if is_file else "no-store")
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)

@@ -14,11 +14,7 @@ class BodyError(Exception):
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """Return the body of a request.
-
-    Raises `BodyError` if it has more than `max_bytes`, or if the client disconnects or takes longer
-    than `_TIMEOUT_S` to send it.
-    """
+    """Return the body of a request. Raises `BodyError` if it is too large, late or incomplete."""
     body = b""
     with trio.move_on_after(_TIMEOUT_S) as timeout:
         try:

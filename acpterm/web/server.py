@@ -12,11 +12,9 @@ from typing import Final
 
 import structlog
 import trio
-from hypercorn.config import Config
 
 from acpterm.runtime.descriptors import NO_ROOM, reserve
-from acpterm.web.http_connection import HttpConnection
-from acpterm.web.request_task import App
+from acpterm.web.http_connection import App, HttpConnection, Stream
 
 CONNECTIONS_MAX: Final = 256
 STRANGERS_MAX: Final = 32
@@ -32,22 +30,17 @@ _log = structlog.get_logger("acpterm.web")
 
 
 class HttpServer:
-    """Serves `app` on a listening socket.
+    """Serves `app` on a listening socket, with HTTPS if `tls` is not None."""
 
-    `config` is the configuration of hypercorn (`http_connection.server_config`). `tls` is the TLS
-    context for HTTPS; None for plain HTTP.
-    """
-
-    def __init__(self, app: App, config: Config, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, app: App, max_message_bytes: int, tls: ssl.SSLContext | None) -> None:
         self._app: Final = app
-        self._config: Final = config
+        self._max_message_bytes: Final = max_message_bytes
         self._tls: Final = tls
         self.connections: Final[set[HttpConnection]] = set()
         """The connections that are served now."""
         self._refusing = 0
 
     async def run(self, listener: trio.SocketListener) -> None:
-        """Accept and serve connections until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 try:
@@ -71,11 +64,10 @@ class HttpServer:
         return len(self.connections) < CONNECTIONS_MAX and strangers < STRANGERS_MAX
 
     async def _serve(self, stream: trio.SocketStream) -> None:
-        if self._tls is None:
-            connection = HttpConnection(self._app, self._config, stream)
-        else:
-            tls = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
-            connection = HttpConnection(self._app, self._config, tls)
+        served: Stream = stream
+        if self._tls is not None:
+            served = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
+        connection = HttpConnection(self._app, served, self._max_message_bytes)
         self.connections.add(connection)
         try:
             await connection.serve()

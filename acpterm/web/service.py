@@ -66,10 +66,7 @@ class WebService:
         return [self._directory]
 
     def restore(self, entry: StoredEntry | None) -> None:
-        """Take over the previous worker's socket, if `entry` has one.
-
-        Close the socket if the setting `http` has changed, or if the record in `entry` is invalid.
-        """
+        """Take over the previous worker's socket, unless the setting `http` has changed."""
         if entry is None or not entry.fds:
             return
         sock = socket.socket(fileno=entry.fds[0])
@@ -85,10 +82,7 @@ class WebService:
             self._is_outdated = True
 
     async def run(self, host: Host) -> None:
-        """Run the HTTP server of the daemon `host` until cancelled.
-
-        The server need not listen all that time: `open` or `new_share` may start it later.
-        """
+        """Run the HTTP server of the daemon until cancelled; it may start to listen later."""
         async with trio.open_nursery() as nursery:
             self._running = _Running(host, nursery)
             if self._is_outdated:
@@ -102,12 +96,7 @@ class WebService:
             await trio.sleep_forever()
 
     async def open(self, address: str | None) -> WebOpenResponse:
-        """Start to listen if the server does not listen yet; return a new link.
-
-        `WebInterface.open` says what None as `address` means. Raises `RpcError` if `address` is not
-        valid, if the server cannot listen, if it listens on an address other than `address`, or if
-        the link cannot be stored.
-        """
+        """Start to listen if the server does not listen yet; return a new link, or `RpcError`."""
         try:
             wanted = None if address is None else parse_address(address)
         except ValueError as error:
@@ -124,11 +113,7 @@ class WebService:
     async def new_share(
         self, terminal_id: str, *, write: bool, lifetime_s: float
     ) -> tuple[Share, str]:
-        """Start to listen if the server does not listen yet; return a new share and its link.
-
-        Raises `RpcError` if the server cannot listen, if there are too many shares, or if the share
-        cannot be stored.
-        """
+        """Start to listen if the server does not listen yet; return a share and its link."""
         try:
             endpoint, (record, token) = await self._listening(
                 None,
@@ -141,19 +126,13 @@ class WebService:
         return _share(record, 0), f"{endpoint.origin}/share#{token}"
 
     def shares(self) -> list[Share]:
-        """Return the shares that are valid, oldest first.
-
-        Raises `RpcError` if a file of the server cannot be read.
-        """
+        """Return the shares that are valid, oldest first, or raise `RpcError`."""
         with _failing():
             access = self._store()
             return [_share(one, access.connections_of(one.id)) for one in access.shares]
 
     def revoke_share(self, identifier: str) -> None:
-        """End a share, and close the connections that use it. Idempotent.
-
-        Raises `RpcError` if the change cannot be stored. Even then, the share has ended.
-        """
+        """End a share, even if `RpcError` is raised: its end may be unstored."""
         try:
             self._store().revoke_share(identifier)
         except AccessFileError as error:
@@ -168,15 +147,11 @@ class WebService:
         self._end_shares(lambda share: share.terminal_id == terminal_id)
 
     def revoked_shares(self) -> set[str]:
-        """Return the ids of shares that have ended, but whose end could not be stored yet.
-
-        Raises `RpcError` if a file of the server cannot be read.
-        """
+        """Return the ids of shares that have ended, but whose end is not stored yet."""
         with _failing():
             return self._store().revoked_shares
 
     def new_token(self, name: str) -> str:
-        """Return a new bearer token for the agent `name`: see `WebInterface.new_token`."""
         with _failing():
             try:
                 return self._store().new_token(name)
@@ -184,24 +159,17 @@ class WebService:
                 raise RpcError(INVALID_PARAMS, str(error)) from error
 
     def tokens(self) -> list[Token]:
-        """Return the agents' bearer tokens, oldest first."""
         with _failing():
             return [Token(one.name, one.created_at) for one in self._store().tokens]
 
     def remove_token(self, name: str) -> bool:
-        """Remove a token: see `WebInterface.remove_token`."""
         with _failing():
             return self._store().remove_token(name)
 
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
     ) -> tuple[Endpoint, T]:
-        """Make sure that the server listens, then call `make` with the `AccessStore`.
-
-        Returns the server's endpoint and the result of `make`. `wanted` is the address at which to
-        listen if the server does not listen yet; if it is None, `listening_socket` chooses one.
-        Raises `RpcError` if the server cannot listen, or if `make` raises `AccessFileError`.
-        """
+        """Make sure that the server listens; return its endpoint and `make`'s result."""
         if self._running is None:
             raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
         async with self._starting:
@@ -210,7 +178,6 @@ class WebService:
                 return endpoint, make(self._store())
 
     def status(self) -> WebStatusResponse:
-        """Return whether and where the server listens."""
         endpoint = self._endpoint
         return WebStatusResponse(
             address=None if endpoint is None else str(endpoint.address),
@@ -228,7 +195,6 @@ class WebService:
         return self._access
 
     def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
-        """End the shares for which `is_ended` returns true: those whose terminal was removed."""
         if self._access is not None and self._running is not None:
             for share in self._access.end_shares(is_ended):
                 self._running.host.state.trail.record(
@@ -236,11 +202,7 @@ class WebService:
                 )
 
     async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
-        """Listen and start to serve; return the endpoint.
-
-        `wanted` is the address that the user has requested, if any. Raises `StartError` if the
-        server cannot start; `status` then returns the error, too.
-        """
+        """Listen at `wanted`, and start to serve. Raises `StartError`, which `status` has, too."""
         sock, self._restored = self._restored, None
         try:
             # Importing takes some 300 ms: too long to block the event loop.
@@ -271,12 +233,11 @@ class WebService:
     ) -> None:
         # These modules need the extra `web`.
         from acpterm.web.app import make_app  # noqa: PLC0415
-        from acpterm.web.http_connection import server_config  # noqa: PLC0415
         from acpterm.web.server import HttpServer  # noqa: PLC0415
 
         try:
             app = make_app(host, endpoint, access)
-            server = HttpServer(app, server_config(self._settings.max_message_bytes), tls)
+            server = HttpServer(app, self._settings.max_message_bytes, tls)
             async with app.router.lifespan_context(app), trio.open_nursery() as nursery:
                 nursery.start_soon(access.maintain)
                 await server.run(
@@ -293,7 +254,6 @@ class WebService:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Convert a `StartError` or an `AccessFileError` that the block raises to an `RpcError`."""
     try:
         yield
     except StartError as error:

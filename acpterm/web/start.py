@@ -36,12 +36,10 @@ def import_packages() -> None:
 def listening_socket(
     settings: Settings, wanted: HttpAddress | None, last: str | None
 ) -> socket.socket:
-    """Return a socket that listens on `wanted`; if that is None, on the address `settings.http`.
+    """Return a socket that listens on `wanted`, or else on the setting `http`.
 
-    Raises `ValueError` if the settings forbid this address (see `check_exposure`), and `StartError`
-    if the system refuses this address. If neither address is given, the socket listens on `last`,
-    the address used last. If `last` is None, forbidden or refused, the socket listens on a free
-    port of 127.0.0.1 instead.
+    Without both, it listens on `last`, or if that is forbidden or refused, on a free port. Raises
+    `ValueError` if the settings forbid the address, `StartError` if the system refuses it.
     """
     chosen = wanted
     if chosen is None and settings.http is not None:

@@ -22,11 +22,7 @@ class TlsError(Exception):
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context with the certificate of the settings; None if the settings name none.
-
-    Raises `TlsError` if the certificate or the key cannot be read, or is not in PEM format. Also
-    raises `TlsError` if the key has a pass phrase, or does not belong to the certificate.
-    """
+    """Return the context with the certificate of the settings, if any, or raise `TlsError`."""
     certificate, key = settings.http_certificate, settings.http_key
     if certificate is None or key is None:
         return None
@@ -57,11 +53,7 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _check(setting: str, path: str, marker: bytes, content: str) -> None:
-    """Raise `TlsError` unless the file at `path` is a regular file that contains `marker`.
-
-    For the error's message, `setting` is the name of the setting, and `content` says what the file
-    must contain, such as `private key`.
-    """
+    """Raise `TlsError` unless the file at `path` is a regular file that contains `marker`."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise TlsError(f"{setting} {path}: it is not a file")

@@ -12,10 +12,15 @@ network. `send_all` waits while the peer does not read.
 """
 
 import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import trio
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from acpterm.web.access import AccessStore
+from acpterm.web.guard import SUBPROTOCOL, access_of
 
 TOO_BIG: Final = 1009
 GOING_AWAY: Final = 1001
@@ -39,11 +44,7 @@ class WebSocketStream(trio.abc.Stream):
         self._ended = False
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Return the next bytes, at most `max_bytes`; b"" once the WebSocket has ended.
-
-        Wait for a frame if no bytes are left. If `max_bytes` is None, return the whole rest of the
-        frame.
-        """
+        """Return the next bytes, of one frame; b"" once the WebSocket has ended."""
         while not self._received:
             if self._ended:
                 await trio.lowlevel.checkpoint()
@@ -64,10 +65,6 @@ class WebSocketStream(trio.abc.Stream):
         return bytes(part)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Send lines, each as a text frame; `data` ends with a line end.
-
-        Raises `trio.BrokenResourceError` if the WebSocket has ended.
-        """
         for line in bytes(data).split(b"\n")[:-1]:
             if self._ended or _is_closed(self._websocket):
                 raise trio.BrokenResourceError("the WebSocket has ended")
@@ -86,11 +83,23 @@ class WebSocketStream(trio.abc.Stream):
         await close(self._websocket, GOING_AWAY)
 
 
-async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:
-    """Close a WebSocket with this code and reason. Do nothing if either end has closed it already.
+async def accept(websocket: WebSocket) -> None:
+    """Accept a WebSocket, with the subprotocol `SUBPROTOCOL` if the client offers it."""
+    offered = websocket.scope["subprotocols"]
+    await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
 
-    If the peer does not read, return after `CLOSE_TIMEOUT_S` seconds.
-    """
+
+@asynccontextmanager
+async def ending_with_login(websocket: WebSocket, access: AccessStore) -> AsyncIterator[None]:
+    """When the login of an accepted WebSocket ends, cancel the block and close the WebSocket."""
+    with access.cancelling(access_of(websocket.scope)) as scope:
+        yield
+    if scope.cancelled_caught:
+        await close(websocket, POLICY, "the login has ended")
+
+
+async def close(websocket: WebSocket, code: int, reason: str | None = None) -> None:
+    """Close a WebSocket, unless either end has closed it already."""
     if _is_closed(websocket):
         return
     with trio.move_on_after(CLOSE_TIMEOUT_S):
@@ -99,7 +108,6 @@ async def close(websocket: WebSocket, code: int, reason: str | None = None) -> N
 
 
 def _is_closed(websocket: WebSocket) -> bool:
-    """Return whether either end has closed the WebSocket."""
     return WebSocketState.DISCONNECTED in (websocket.client_state, websocket.application_state)
 
 

@@ -157,14 +157,15 @@ async def test_options_of_agents_apply_to_their_terminals(settings):
         text = await client.create("echo", ["a", "&&", "$HOME"], shell=True)
         assert (await late.wait(DEADLINE_S)).ended_by == "timeout"
         await short.wait()
-        assert await short.output() == acpterm.RetainedOutput(
-            "\n999\n1000\n",
-            truncated=True,
-            position=4893,
-            exit=await short.wait(),
-            beginning="",
-            total_lines=1000,
-        )
+        for _ in range(2):
+            assert await short.output() == acpterm.RetainedOutput(
+                "\n999\n1000\n",
+                truncated=True,
+                position=4893,
+                exit=await short.wait(),
+                beginning="",
+                total_lines=1000,
+            )
         await text.wait()
         assert (await text.output()).text == "a && $HOME\n"
 

@@ -7,23 +7,12 @@ import re
 import pytest
 
 from acpterm.jsonrpc import RpcError
-from tests.support.agent import agent_at
 from tests.support.commands import command_environment, report_status, run
 from tests.support.daemon import user_socket
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
-
-
-async def wait_for_output(user, terminal, text):
-    """Wait until a terminal has printed a text."""
-
-    async def has_printed():
-        return text in (await user.terminal_request("output", terminal))["text"]
-
-    while not await has_printed():
-        await user.terminal_request("read", terminal, waitMs=1000)
 
 
 @pytest.mark.long
@@ -84,19 +73,17 @@ async def test_inspect_shows_the_terminal_its_launch_and_its_output(user, path, 
     assert values["output"].startswith("5 bytes, readable from 0 on")
 
 
-async def test_inspect_shows_windows_and_the_agent(user, path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("printf hi; read x")
-        await agent.until_output(terminal, "hi")
-        window = {"cols": 60, "rows": 20, "readOnly": True}
-        _, token = await user.open("terminal/attach", terminalId=terminal, **window)
-        await user.until(lambda: user.by_token[token])
-        found = json.loads((await run(path, "inspect", terminal, "--json")).out)
-        assert found["launch"] is None
-        assert found["windows"] == [window]
-        out = (await run(path, "inspect", terminal)).out
-        assert "windows         60x20 read-only\n" in out
-        assert "owner           agent\n" in out
+async def test_inspect_shows_windows_and_the_agent(user, agent, path):
+    terminal = await agent.create_until("hi", "printf hi; read x")
+    window = {"cols": 60, "rows": 20, "readOnly": True}
+    _, token = await user.open("terminal/attach", terminalId=terminal, **window)
+    await user.until(lambda: user.by_token[token])
+    found = json.loads((await run(path, "inspect", terminal, "--json")).out)
+    assert found["launch"] is None
+    assert found["windows"] == [window]
+    out = (await run(path, "inspect", terminal)).out
+    assert "windows         60x20 read-only\n" in out
+    assert "owner           agent\n" in out
 
 
 @pytest.mark.long
@@ -112,13 +99,13 @@ async def test_restart_starts_the_same_program_again(user, path, tmp_path):
         "rows": 20,
     }
     old = await user.request("terminal/create", params)
-    await wait_for_output(user, "web", str(tmp_path))
+    await user.until_output("web", str(tmp_path))
     status, out, err = await run(path, "restart", "web")
     assert (status, err) == (0, "")
     new = await user.terminal_request("get", "web")
     assert new["terminalId"] == out.strip() != old["terminalId"]
     assert new["state"] == "running"
-    await wait_for_output(user, "web", str(tmp_path))
+    await user.until_output("web", str(tmp_path))
     text = (await user.terminal_request("output", "web"))["text"]
     pid, *rest = text.split()
     assert (int(pid), rest) == (new["pid"], ["blue", "an", "argument", "20", "90", str(tmp_path)])
@@ -140,7 +127,7 @@ async def test_restart_of_a_terminal_works_after_a_restart_of_the_worker(user, p
     assert out.startswith("term_")
 
 
-async def test_restart_leaves_a_terminal_that_cannot_be_started_again(user, path, tmp_path):
+async def test_restart_leaves_a_terminal_that_cannot_be_started_again(user, agent, path, tmp_path):
     directory = tmp_path / "directory"
     directory.mkdir()
     started = tmp_path / "started"
@@ -153,11 +140,10 @@ async def test_restart_leaves_a_terminal_that_cannot_be_started_again(user, path
     assert (done.status, done.out) == (1, "")
     assert str(directory) in done.err
     assert (await user.terminal_request("get", "web"))["state"] == "running"
-    async with agent_at(path) as agent:
-        terminal = await agent.create("sleep 1000")
-        done = await run(path, "restart", terminal)
-        assert (done.status, done.out) == (1, "")
-        assert "was not created by acpterm run" in done.err
+    terminal = await agent.create("sleep 1000")
+    done = await run(path, "restart", terminal)
+    assert (done.status, done.out) == (1, "")
+    assert "was not created by acpterm run" in done.err
 
 
 @pytest.mark.long
@@ -170,12 +156,12 @@ async def test_restart_keeps_variables_that_the_daemon_sets_by_default(user, pat
         "name": "web",
     }
     await user.request("terminal/create", params)
-    await wait_for_output(user, "web", "vt100 99")
+    await user.until_output("web", "vt100 99")
     # The variables are stored, too, and used by the next worker.
     assert (await run(path, "restart")).status == 0
     async with user_at(user_socket(path)) as after:
         assert (await run(path, "restart", "web")).status == 0
-        await wait_for_output(after, "web", "\n")
+        await after.until_output("web", "\n")
         assert (await after.terminal_request("output", "web"))["text"] == "vt100 99\n"
         env = json.loads((await run(path, "inspect", "web", "--json")).out)["launch"]["env"]
         assert env.items() >= values.items()
@@ -189,7 +175,7 @@ async def test_second_concurrent_restart_of_a_terminal_is_refused(user):
         "args": ["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"],
     }
     terminal = (await user.request("terminal/create", params))["terminalId"]
-    await wait_for_output(user, terminal, "ready")
+    await user.until_output(terminal, "ready")
     requests = [await user.start("terminal/restart", {"terminalId": terminal}) for _ in range(2)]
     with pytest.raises(RpcError, match="is being restarted already"):
         await user.result(requests[1])

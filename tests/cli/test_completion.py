@@ -10,11 +10,10 @@ from contextlib import suppress
 import pytest
 
 from acpterm.client.user.completion import short_ids
-from tests.support.agent import agent_at
-from tests.support.commands import command_environment, run, shim
+from tests.support.commands import command_environment, completions, run, shim
 from tests.support.daemon import daemon, user_socket
 from tests.support.polling import poll_blocking
-from tests.support.starting import ACPTERM, start
+from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
 from tests.support.user import user_at
 
@@ -29,46 +28,32 @@ async def path(tmp_path):
         yield path
 
 
-def completions(path: str, *words: str, **env: str) -> list[str]:
-    """Return the completions of the last word, as the shell's function requests them."""
-    more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-    env = command_environment(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
-    with start([], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        out, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (0, b"")
-    return [line.partition(",")[2] for line in out.decode().splitlines() if line]
-
-
 def terminals(path: str, *words: str) -> list[str]:
-    """Request completions until there are some; return them.
-
-    On a busy machine the daemon may not respond in time, and then there are none.
-    """
+    """Request completions until there are some; return them."""
     return poll_blocking(lambda: completions(path, *words))
 
 
 @pytest.mark.long
-async def test_terminal_is_completed_to_its_name_or_its_id(path):
-    async with agent_at(path) as agent:
-        one = await agent.create("sleep 1000")
-        short = one.removeprefix("term_")
-        found = terminals(path, "acpterm", "kill", "")
-        assert found[:2] == ["build", "bench"]
-        # Terminals without a name, or whose name needs quoting, are completed by id.
-        assert all(re.fullmatch("[0-9a-f]{8}", word) for word in found[2:])
-        assert found[4] == short[:8]
-        # Ids are random, so some may begin with "b".
-        ids = [word for word in found[2:] if word.startswith("b")]
-        assert terminals(path, "acpterm", "kill", "b") == ["build", "bench", *ids]
-        assert terminals(path, "acpterm", "kill", "bu") == ["build"]
-        assert "build" not in terminals(path, "acpterm", "kill", "build", "")
-        ids = [word for word in found[2:] if word.startswith(short[:3])]
-        assert terminals(path, "acpterm", "rm", short[:3]) == ids
-        assert terminals(path, "acpterm", "promote", one[:12]) == [one]
-        assert terminals(path, "acpterm", "promote", short[:11]) == [short]
-        assert terminals(path, "acpterm", "kill", "@") == ["@last"]
-        other = "--socket=" + path
-        assert terminals("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
+async def test_terminal_is_completed_to_its_name_or_its_id(agent, path):
+    one = await agent.create("sleep 1000")
+    short = one.removeprefix("term_")
+    found = terminals(path, "acpterm", "kill", "")
+    assert found[:2] == ["build", "bench"]
+    # Terminals without a name, or whose name needs quoting, are completed by id.
+    assert all(re.fullmatch("[0-9a-f]{8}", word) for word in found[2:])
+    assert found[4] == short[:8]
+    # Ids are random, so some may begin with "b".
+    ids = [word for word in found[2:] if word.startswith("b")]
+    assert terminals(path, "acpterm", "kill", "b") == ["build", "bench", *ids]
+    assert terminals(path, "acpterm", "kill", "bu") == ["build"]
+    assert "build" not in terminals(path, "acpterm", "kill", "build", "")
+    ids = [word for word in found[2:] if word.startswith(short[:3])]
+    assert terminals(path, "acpterm", "rm", short[:3]) == ids
+    assert terminals(path, "acpterm", "promote", one[:12]) == [one]
+    assert terminals(path, "acpterm", "promote", short[:11]) == [short]
+    assert terminals(path, "acpterm", "kill", "@") == ["@last"]
+    other = "--socket=" + path
+    assert terminals("/nowhere/agent.sock", "acpterm", "kill", other, "bu") == ["build"]
 
 
 NAMES = ("build", "over", "served")

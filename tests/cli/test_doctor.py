@@ -215,14 +215,16 @@ async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
 
 
 async def test_missing_packages_and_an_unbuilt_page_are_reported(monkeypatch, tmp_path):
-    assert programs.web() == ok("page", "`acpterm open` shows it")
     assert programs.mcp() == ok("MCP", "`acpterm mcp` has the tools, and so has the HTTP server")
     monkeypatch.setattr(programs.importlib.resources, "files", lambda _: tmp_path)
+    (tmp_path / "web" / "page" / "vendor").mkdir(parents=True)
+    assert programs.web() == ok("page", "`acpterm open` shows it")
+    (tmp_path / "web" / "page" / "vendor").rmdir()
     assert (programs.web().state, programs.web().found) == ("missing", "it was not built")
     find = programs.find_spec
-    absent = {"hypercorn", "starlette", "mcp"}
+    absent = {"starlette", "wsproto", "mcp"}
     monkeypatch.setattr(programs, "find_spec", lambda name: None if name in absent else find(name))
-    assert programs.web().found == "no hypercorn, starlette"
+    assert programs.web().found == "no starlette, wsproto"
     assert "pipx inject acpterm 'h11>=" in programs.web().advice
     assert programs.mcp().found == "no mcp"
     assert programs.mcp().advice.startswith("`acpterm mcp` works; for its tools over HTTP: pipx ")

@@ -41,8 +41,7 @@ async def test_events_prints_a_line_for_each_event(tmp_path, path):
         async with agent_at(path) as agent:
             params = {"protocolVersion": 1, "clientInfo": {"name": "ro\x1bbot", "version": "1"}}
             await agent.request("initialize", params)
-            one = await agent.create("exit 3 # \x1b[31mred\n")
-            await agent.wait(one)
+            one = await agent.create_ended("exit 3 # \x1b[31mred\n")
             update = {"sessionUpdate": "tool_call", "toolCallId": "c", "status": "completed"}
             update["title"] = "Run\x1b]0;it\x07"
             await agent.notify("session/update", {"sessionId": agent.session, "update": update})
@@ -83,8 +82,7 @@ async def test_events_json_has_the_daemons_notifications(tmp_path, path):
     async with running(tmp_path, path, "events", "--json") as events:
         before = await wait_until_subscribed(events, path)
         async with agent_at(path) as agent:
-            one = await agent.create("echo 'a\n\u2028b\x9b31m\u202e'")
-            await agent.wait(one)
+            one = await agent.create_ended("echo 'a\n\u2028b\x9b31m\u202e'")
         await poll(lambda: "disconnected" in events.out or None)
     found = [json.loads(line) for line in events.lines[before:]]
     assert [one["event"] for one in found] == [

@@ -25,39 +25,36 @@ def output_of_cast(data: str) -> str:
     return "".join(event.data for event in cast.events if event.code == "o")
 
 
-async def test_asciicast_has_all_output_with_its_times(path, tmp_path):
-    async with agent_at(path) as agent:
-        began = time.monotonic()
-        command = r"stty -echo; echo one; read x; printf '\033[31mtwo\033[m\n'; exit 3"
-        terminal = await agent.create(command, own={"cols": 90, "rows": 30})
-        await agent.until_output(terminal, "one\n")
-        await trio.sleep(0.1)
-        await agent.type(terminal, "\n")
-        await agent.wait(terminal)
-        ended = time.monotonic()
-        file = tmp_path / "a.cast"
-        file.write_text("before")
-        file.chmod(0o644)
-        assert await run(path, "export", terminal, "-o", str(file)) == (0, "", "")
-        assert file.stat().st_mode & 0o777 == 0o600
-        head, *events = map(json.loads, file.read_text().splitlines())
-        assert (head["version"], head["width"], head["height"]) == (2, 90, 30)
-        *outputs, (_, last, _) = events
-        assert ({code for _, code, _ in outputs}, last) == ({"o"}, "m")
-        assert "".join(data for _, _, data in outputs) == "one\r\n\x1b[31mtwo\x1b[m\r\n"
-        second = next(at for at, _, data in outputs if "two" in data)
-        # The times of the recording are rounded to milliseconds.
-        assert 0.09 < second - outputs[0][0] < ended - began
-        done = await run(path, "export", terminal, "--format", "asciicast")
-        assert (done.out, done.err) == (file.read_text(), "")
+async def test_asciicast_has_all_output_with_its_times(agent, path, tmp_path):
+    began = time.monotonic()
+    command = r"stty -echo; echo one; read x; printf '\033[31mtwo\033[m\n'; exit 3"
+    terminal = await agent.create_until("one\n", command, own={"cols": 90, "rows": 30})
+    await trio.sleep(0.1)
+    await agent.type(terminal, "\n")
+    await agent.wait(terminal)
+    ended = time.monotonic()
+    file = tmp_path / "a.cast"
+    file.write_text("before")
+    file.chmod(0o644)
+    assert await run(path, "export", terminal, "-o", str(file)) == (0, "", "")
+    assert file.stat().st_mode & 0o777 == 0o600
+    head, *events = map(json.loads, file.read_text().splitlines())
+    assert (head["version"], head["width"], head["height"]) == (2, 90, 30)
+    *outputs, (_, last, _) = events
+    assert ({code for _, code, _ in outputs}, last) == ({"o"}, "m")
+    assert "".join(data for _, _, data in outputs) == "one\r\n\x1b[31mtwo\x1b[m\r\n"
+    second = next(at for at, _, data in outputs if "two" in data)
+    # The times of the recording are rounded to milliseconds.
+    assert 0.09 < second - outputs[0][0] < ended - began
+    done = await run(path, "export", terminal, "--format", "asciicast")
+    assert (done.out, done.err) == (file.read_text(), "")
 
 
 @pytest.mark.skipif(shutil.which("asciinema") is None, reason="asciinema is not installed")
 @pytest.mark.long
-async def test_asciinema_plays_an_exported_cast(path, tmp_path):
-    async with agent_at(path) as agent, agent_here() as window:
-        terminal = await agent.create(PRINT_SLOWLY)
-        await agent.wait(terminal)
+async def test_asciinema_plays_an_exported_cast(agent, path, tmp_path):
+    async with agent_here() as window:
+        terminal = await agent.create_ended(PRINT_SLOWLY)
         file = str(tmp_path / "a.cast")
         await run(path, "export", terminal, "-o", file)
         for command in ("cat", "play"):
@@ -66,75 +63,62 @@ async def test_asciinema_plays_an_exported_cast(path, tmp_path):
 
 
 @pytest.mark.long
-async def test_file_is_unchanged_when_the_export_fails(path, tmp_path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one")
-        await agent.wait(terminal)
-        directory = tmp_path / "directory"
-        directory.mkdir()
-        for file in (directory, directory / "none" / "a"):
-            done = await run(path, "export", terminal, "-o", str(file))
-            assert (done.status, done.out) == (1, "")
-            assert done.err.startswith(f"acpterm: {file}: ")
-        kept = directory / "kept"
-        kept.write_text("kept")
-        assert (await run(path, "export", "nothing", "-o", str(kept))).status == 1
-        assert kept.read_text() == "kept"
-        assert os.listdir(directory) == ["kept"]
+async def test_file_is_unchanged_when_the_export_fails(agent, path, tmp_path):
+    terminal = await agent.create_ended("echo one")
+    directory = tmp_path / "directory"
+    directory.mkdir()
+    for file in (directory, directory / "none" / "a"):
+        done = await run(path, "export", terminal, "-o", str(file))
+        assert (done.status, done.out) == (1, "")
+        assert done.err.startswith(f"acpterm: {file}: ")
+    kept = directory / "kept"
+    kept.write_text("kept")
+    assert (await run(path, "export", "nothing", "-o", str(kept))).status == 1
+    assert kept.read_text() == "kept"
+    assert os.listdir(directory) == ["kept"]
 
 
-async def test_export_prints_the_text_of_logs(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(r"printf '1%%\r\033[31mdone\nhalf'")
-        await agent.wait(terminal)
-        logs = await run(path, "logs", terminal)
-        assert logs == (0, "done\nhalf\n", "")
-        assert await run(path, "export", terminal, "--format", "text") == logs
+async def test_export_prints_the_text_of_logs(agent, path):
+    terminal = await agent.create_ended(r"printf '1%%\r\033[31mdone\nhalf'")
+    logs = await run(path, "logs", terminal)
+    assert logs == (0, "done\nhalf\n", "")
+    assert await run(path, "export", terminal, "--format", "text") == logs
 
 
 @pytest.mark.long
-async def test_export_reports_that_the_beginning_of_text_is_missing(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("seq 500000; echo last")
-        await agent.wait(terminal)
-        done = await run(path, "export", terminal, "--format", "text")
-        assert (done.status, done.err) == (0, "acpterm: the beginning is missing\n")
-        assert not done.out.startswith("1\n")
-        assert done.out.endswith("500000\nlast\n")
+async def test_export_reports_that_the_beginning_of_text_is_missing(agent, path):
+    terminal = await agent.create_ended("seq 500000; echo last")
+    done = await run(path, "export", terminal, "--format", "text")
+    assert (done.status, done.err) == (0, "acpterm: the beginning is missing\n")
+    assert not done.out.startswith("1\n")
+    assert done.out.endswith("500000\nlast\n")
 
 
-async def test_screen_is_exported_as_a_page_or_a_picture(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(PRINT_SLOWLY)
-        await agent.wait(terminal)
-        page = (await run(path, "export", terminal, "--format", "html")).out
-        assert '<pre>one\n<span style="color:#cc3b3b">two</span>\n' in page
-        picture = (await run(path, "export", terminal, "--format", "svg")).out
-        assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
+async def test_screen_is_exported_as_a_page_or_a_picture(agent, path):
+    terminal = await agent.create_ended(PRINT_SLOWLY)
+    page = (await run(path, "export", terminal, "--format", "html")).out
+    assert '<pre>one\n<span style="color:#cc3b3b">two</span>\n' in page
+    picture = (await run(path, "export", terminal, "--format", "svg")).out
+    assert "".join(ET.fromstring(picture)[-1].itertext()).split() == ["one", "two"]
 
 
-async def test_page_has_the_rows_above_the_screen_in_colour(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("seq 100; printf '\\033[31mred\\033[m\\n'; seq 900")
-        await agent.wait(terminal)
-        page = (await run(path, "export", terminal, "--format", "html")).out
-        rows = page.partition("<pre>")[2].partition("</pre>")[0].split()
-        expected = [*map(str, range(1, 101)), "<span", 'style="color:#cc3b3b">red</span>']
-        assert rows == [*expected, *map(str, range(1, 901))]
+async def test_page_has_the_rows_above_the_screen_in_colour(agent, path):
+    terminal = await agent.create_ended("seq 100; printf '\\033[31mred\\033[m\\n'; seq 900")
+    page = (await run(path, "export", terminal, "--format", "html")).out
+    rows = page.partition("<pre>")[2].partition("</pre>")[0].split()
+    expected = [*map(str, range(1, 101)), "<span", 'style="color:#cc3b3b">red</span>']
+    assert rows == [*expected, *map(str, range(1, 901))]
 
 
 @pytest.mark.long
-async def test_page_has_all_rows_that_are_retained(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("seq 30000")
-        await agent.wait(terminal)
-        done = await run(path, "export", terminal, "--format", "html")
-        rows = done.out.partition("<pre>")[2].partition("</pre>")[0].split()
-        assert (rows, done.err) == ([*map(str, range(1, 30001))], "")
-        terminal = await agent.create("yes | head -c 20M; seq 30000")
-        await agent.wait(terminal)
-        done = await run(path, "export", terminal, "--format", "html")
-        assert done.err.startswith("acpterm: the beginning is missing: ")
+async def test_page_has_all_rows_that_are_retained(agent, path):
+    terminal = await agent.create_ended("seq 30000")
+    done = await run(path, "export", terminal, "--format", "html")
+    rows = done.out.partition("<pre>")[2].partition("</pre>")[0].split()
+    assert (rows, done.err) == ([*map(str, range(1, 30001))], "")
+    terminal = await agent.create_ended("yes | head -c 20M; seq 30000")
+    done = await run(path, "export", terminal, "--format", "html")
+    assert done.err.startswith("acpterm: the beginning is missing: ")
 
 
 @pytest.mark.long
@@ -143,8 +127,9 @@ async def test_recording_is_exported_when_it_has_more_output(tmp_path):
     env = {**command_environment(str(tmp_path / "run" / "agent.sock"))}
     env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
-        terminal = await agent.create("echo first; sleep 0.5; seq 300000 | cut -c1-4; echo last")
-        await agent.wait(terminal)
+        terminal = await agent.create_ended(
+            "echo first; sleep 0.5; seq 300000 | cut -c1-4; echo last"
+        )
         (file,) = await poll(lambda: list(directory.glob("*.cast")) or None)
         await poll(lambda: "exited with 0" in file.read_text())
         done = await run(path, "export", terminal)
@@ -178,8 +163,7 @@ async def test_recording_is_exported_when_it_has_as_much_output_and_other_conten
     env |= {"ACPTERM_RECORD": "true", "ACPTERM_RECORD_DIR": str(directory)}
     env |= {"ACPTERM_RECORD_INPUT": record_input}
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
-        terminal = await agent.create("echo ready; read x; echo got $x")
-        await agent.until_output(terminal, "ready")
+        terminal = await agent.create_until("ready", "echo ready; read x; echo got $x")
         await agent.type(terminal, "hi\n")
         await agent.wait(terminal)
         (file,) = await poll(lambda: list(directory.glob("*.cast")) or None)
@@ -191,18 +175,16 @@ async def test_recording_is_exported_when_it_has_as_much_output_and_other_conten
 
 
 @pytest.mark.long
-async def test_export_exits_with_0_when_its_pipe_has_no_reader(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("seq 100000")
-        await agent.wait(terminal)
-        line = f'"{ACPTERM[0]}" -m acpterm export {terminal} | head -c 10'
-        done = await trio.run_process(
-            ["bash", "-c", f"set -o pipefail; {line}"],
-            env=command_environment(path),
-            capture_stdout=True,
-            capture_stderr=True,
-        )
-        assert (done.stdout, done.stderr) == (b'{"version"', b"")
+async def test_export_exits_with_0_when_its_pipe_has_no_reader(agent, path):
+    terminal = await agent.create_ended("seq 100000")
+    line = f'"{ACPTERM[0]}" -m acpterm export {terminal} | head -c 10'
+    done = await trio.run_process(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        env=command_environment(path),
+        capture_stdout=True,
+        capture_stderr=True,
+    )
+    assert (done.stdout, done.stderr) == (b'{"version"', b"")
 
 
 @pytest.mark.parametrize(
@@ -215,22 +197,20 @@ async def test_export_exits_with_0_when_its_pipe_has_no_reader(path):
     ],
 )
 @pytest.mark.long
-async def test_pipe_or_device_is_written_to_in_place(path, line, printed):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one")
-        await agent.wait(terminal)
-        acpterm = f'"{ACPTERM[0]}" -m acpterm'
-        line = line.format(
-            export=f"{acpterm} export --format text {terminal}",
-            screen=f"{acpterm} screen {terminal}",
-        )
-        done = await trio.run_process(
-            ["bash", "-c", f"set -o pipefail; {line}"],
-            env=command_environment(path),
-            capture_stdout=True,
-            capture_stderr=True,
-        )
-        assert (done.stdout.decode(), done.stderr) == (printed, b"")
+async def test_pipe_or_device_is_written_to_in_place(agent, path, line, printed):
+    terminal = await agent.create_ended("echo one")
+    acpterm = f'"{ACPTERM[0]}" -m acpterm'
+    line = line.format(
+        export=f"{acpterm} export --format text {terminal}",
+        screen=f"{acpterm} screen {terminal}",
+    )
+    done = await trio.run_process(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        env=command_environment(path),
+        capture_stdout=True,
+        capture_stderr=True,
+    )
+    assert (done.stdout.decode(), done.stderr) == (printed, b"")
 
 
 @pytest.mark.costly
@@ -244,16 +224,14 @@ async def test_pipe_or_device_is_written_to_in_place(path, line, printed):
         ("none", '{"version":2'),
     ],
 )
-async def test_format_follows_from_the_file_name(path, tmp_path, file, begins):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one")
-        await agent.wait(terminal)
-        file = tmp_path / file
-        assert await run(path, "export", terminal, "-o", str(file)) == (0, "", "")
-        assert file.read_text().startswith(begins)
-        # An explicit --format takes precedence.
-        await run(path, "export", terminal, "-o", str(file), "--format", "text")
-        assert file.read_text() == "one\n"
+async def test_format_follows_from_the_file_name(agent, path, tmp_path, file, begins):
+    terminal = await agent.create_ended("echo one")
+    file = tmp_path / file
+    assert await run(path, "export", terminal, "-o", str(file)) == (0, "", "")
+    assert file.read_text().startswith(begins)
+    # An explicit --format takes precedence.
+    await run(path, "export", terminal, "-o", str(file), "--format", "text")
+    assert file.read_text() == "one\n"
 
 
 async def test_unknown_file_format_is_an_error(path, tmp_path):

@@ -10,27 +10,21 @@ import pytest
 from acpterm import __version__
 from acpterm.cli.main import _ELSEWHERE, ALIASES, GROUPS, SHORT
 from tests.support.cases import each_case
+from tests.support.commands import Result, run_here
 from tests.support.processes import environment
 from tests.support.starting import ACPTERM, start
 
 
-def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run `acpterm` with an empty stdin until it exits."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with start(list(arguments), env=environment(**env), **pipes) as process:
-        try:
-            out, err = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    return subprocess.CompletedProcess(arguments, process.returncode, out.decode(), err.decode())
+def run(*arguments: str, **env: str) -> Result:
+    return run_here(list(arguments), environment(**env))
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_lists_every_command_by_group(flag):
     done = run(flag, COLUMNS="80")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Usage: acpterm" in done.stdout
-    _, _, *parts = done.stdout.split("\n\n")
+    assert (done.status, done.err) == (0, "")
+    assert "Usage: acpterm" in done.out
+    _, _, *parts = done.out.split("\n\n")
     listed = {}
     for part in parts[1:]:
         title, *lines = part.splitlines()
@@ -52,9 +46,9 @@ def test_help_lists_every_command_by_group(flag):
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_of_a_command_names_its_flags(command, expected, flag):
     done = run(command, flag)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"Usage: acpterm {command}" in done.stdout
-    assert [text for text in expected if text not in done.stdout] == []
+    assert (done.status, done.err) == (0, "")
+    assert f"Usage: acpterm {command}" in done.out
+    assert [text for text in expected if text not in done.out] == []
 
 
 @pytest.mark.costly
@@ -98,9 +92,9 @@ def test_version_and_commit_are_printed(argument):
 )
 def test_command_exits_with_2_and_advice_at_an_invalid_command_line(arguments, expected):
     done = run(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert expected in done.stderr
-    assert "Traceback" not in done.stderr
+    assert (done.status, done.out) == (2, "")
+    assert expected in done.err
+    assert "Traceback" not in done.err
 
 
 @pytest.mark.costly
@@ -110,14 +104,14 @@ def test_command_exits_with_2_and_advice_at_an_invalid_command_line(arguments, e
 )
 def test_alias_prints_the_help_of_its_command(name, command):
     done = run(name, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == run(command, "--help").stdout
-    assert run("help", name).stdout == done.stdout
+    assert (done.status, done.err) == (0, "")
+    assert done.out == run(command, "--help").out
+    assert run("help", name).out == done.out
 
 
 def test_help_and_version_work_as_commands():
-    assert run("help").stdout == run("help", "help").stdout == run("--help").stdout
-    assert run("version").stdout == run("--version").stdout
+    assert run("help").out == run("help", "help").out == run("--help").out
+    assert run("version").out == run("--version").out
 
 
 def test_every_alias_leads_to_a_command():
@@ -130,10 +124,10 @@ def test_every_alias_leads_to_a_command():
 def test_acpterm_prints_its_help_without_a_command():
     # Since click 8.2 a missing command is an error: status 2, and the help is on stderr.
     since_8_2 = tuple(map(int, version("click").split(".")[:2])) >= (8, 2)
-    text = run("--help").stdout
+    text = run("--help").out
     expected = (2, "", text) if since_8_2 else (0, text, "")
     done = run()
-    assert (done.returncode, done.stdout, done.stderr) == expected
+    assert (done.status, done.out, done.err) == expected
 
 
 # Settings

@@ -1,27 +1,20 @@
 """`acpterm kill`, `rm` and `promote`: their effects and errors."""
 
 import pytest
-import trio
 
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon, user_socket
-from tests.support.depth import DEADLINE_S
 from tests.support.processes import environment
 from tests.support.user import user_at
 
 
-async def create_terminal(user, command, name=None):
-    info = await user.request("terminal/create", {"command": command, "name": name})
-    return info["terminalId"]
-
-
 async def test_kill_ends_each_named_terminal(user, path):
     one, two = (
-        await create_terminal(user, "sleep 1000", "one"),
-        await create_terminal(user, "sleep 1000"),
+        await user.create("sleep 1000", "one"),
+        await user.create("sleep 1000"),
     )
-    three = await create_terminal(user, "sleep 1000")
+    three = await user.create("sleep 1000")
     status, out, err = await run(path, "kill", "one", two[5:13])
     assert (status, err) == (0, "")
     assert sorted(out.splitlines()) == sorted(
@@ -33,7 +26,7 @@ async def test_kill_ends_each_named_terminal(user, path):
 
 
 async def test_kill_reports_each_failure_and_kills_the_other_terminals(user, path):
-    one = await create_terminal(user, "sleep 1000")
+    one = await user.create("sleep 1000")
     status, out, err = await run(path, "kill", "none", one, "\x1b[31mred")
     assert (status, out) == (1, f"{one}: ended by SIGTERM\n")
     first, second = err.splitlines()
@@ -46,20 +39,13 @@ async def test_kill_reports_each_failure_and_kills_the_other_terminals(user, pat
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.1; done"
 
 
-async def wait_for_output(user, terminal, text):
-    """Wait until a terminal has printed a text."""
-    with trio.fail_after(DEADLINE_S):
-        while text not in (await user.terminal_request("output", terminal))["text"]:
-            await trio.sleep(0.005)
-
-
 async def test_kill_waits_until_the_program_has_ended(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="0.5")) as (_, path),
         user_at(user_socket(path)) as user,
     ):
-        one = await create_terminal(user, STUBBORN, "one")
-        await wait_for_output(user, one, "ready")
+        one = await user.create(STUBBORN, "one")
+        await user.until_output(one, "ready")
         assert await run(path, "kill", "one") == (0, "one: ended by SIGKILL\n", "")
         info = await user.terminal_request("get", one)
         assert (info["state"], info["ending"]) == ("exited", False)
@@ -70,8 +56,8 @@ async def test_kill_returns_at_once_with_no_wait_and_ls_shows_the_terminal_as_en
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="20")) as (_, path),
         user_at(user_socket(path)) as user,
     ):
-        one = await create_terminal(user, STUBBORN, "one")
-        await wait_for_output(user, one, "ready")
+        one = await user.create(STUBBORN, "one")
+        await user.until_output(one, "ready")
         assert (await user.terminal_request("get", one))["ending"] is False
         assert await run(path, "kill", "--no-wait", "one") == (0, "", "")
         assert "  ending  " in (await run(path, "ls")).out
@@ -79,7 +65,7 @@ async def test_kill_returns_at_once_with_no_wait_and_ls_shows_the_terminal_as_en
 
 
 async def test_kill_reports_the_exit_status_when_the_program_has_ended(user, path):
-    one = await create_terminal(user, "exit 3", "one")
+    one = await user.create("exit 3", "one")
     await user.terminal_request("wait", one)
     assert await run(path, "kill", "one") == (0, "one: had exited with 3 already\n", "")
 
@@ -87,19 +73,17 @@ async def test_kill_reports_the_exit_status_when_the_program_has_ended(user, pat
 @pytest.mark.costly
 @pytest.mark.parametrize("name", ["INT", "sigint", "2"])
 async def test_kill_sends_only_the_named_signal(user, path, name):
-    one = await create_terminal(
-        user, "trap 'echo got it' INT; echo ready; while :; do read x; done", "one"
-    )
-    await wait_for_output(user, one, "ready")
+    one = await user.create("trap 'echo got it' INT; echo ready; while :; do read x; done", "one")
+    await user.until_output(one, "ready")
     assert await run(path, "kill", "--signal", name, "one") == (0, "", "")
-    await wait_for_output(user, one, "got it")
+    await user.until_output(one, "got it")
     assert (await user.terminal_request("get", one))["state"] == "running"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["kürzer", "\U0001f469\u200d\U0001f4bb é"])
 async def test_message_has_the_name_as_it_was_typed(user, path, name):
-    one = await create_terminal(user, "exit 1", name)
+    one = await user.create("exit 1", name)
     await user.terminal_request("wait", one)
     message = f"acpterm: terminal '{name}' has ended: its output can still be read\n"
     assert await run(path, "send", name, "hello") == (1, "", message)
@@ -132,26 +116,25 @@ async def test_command_exits_with_2_at_an_invalid_command_line(tmp_path, words):
 
 
 async def test_rm_removes_a_running_terminal(user, path):
-    one = await create_terminal(user, "sleep 1000", "one")
+    one = await user.create("sleep 1000", "one")
     assert await run(path, "rm", one) == (0, "", "")
     assert await user.list(all=True) == []
 
 
-async def test_rm_exited_keeps_running_terminals_and_those_that_an_agent_holds(user, path):
-    own, running = await create_terminal(user, "exit 1"), await create_terminal(user, "sleep 1000")
-    async with agent_at(path) as agent:
-        held = await agent.create("exit 1")
-        kept = await agent.create("exit 1")
-        await agent.wait(held)
-        content = [{"type": "terminal", "terminalId": kept}]
-        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
-        await agent.notify("session/update", {"sessionId": agent.session, "update": update})
-        await agent.release(kept)
-        await user.terminal_request("wait", own)
-        assert len(await user.list(all=True)) == 4
-        assert await run(path, "rm", "--exited") == (0, "", "")
-        assert [one["terminalId"] for one in await user.list(all=True)] == [running, held]
-        assert (await agent.output(held))["exitStatus"]["exitCode"] == 1
+async def test_rm_exited_keeps_running_terminals_and_those_that_an_agent_holds(user, agent, path):
+    own, running = await user.create("exit 1"), await user.create("sleep 1000")
+    held = await agent.create("exit 1")
+    kept = await agent.create("exit 1")
+    await agent.wait(held)
+    content = [{"type": "terminal", "terminalId": kept}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await agent.release(kept)
+    await user.terminal_request("wait", own)
+    assert len(await user.list(all=True)) == 4
+    assert await run(path, "rm", "--exited") == (0, "", "")
+    assert [one["terminalId"] for one in await user.list(all=True)] == [running, held]
+    assert (await agent.output(held))["exitStatus"]["exitCode"] == 1
 
 
 async def test_rm_exited_has_nothing_to_do_without_a_daemon(tmp_path):

@@ -15,7 +15,6 @@ from acpterm.client.user.output.coloured import ColouredStream
 from acpterm.client.user.output.show import Lines, last_lines
 from acpterm.client.user.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
-from tests.support.agent import agent_at
 from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, running
 from tests.support.depth import DEADLINE_S
@@ -25,16 +24,14 @@ from tests.support.user import user_at, user_terminals_at
 
 
 @pytest.mark.long
-async def test_logs_prints_the_text_that_agents_read(path):
-    async with agent_at(path) as agent:
-        command = r"printf '\033[31mred\033[m\n1%%\r2%%\rdone\nö\n'; printf half"
-        terminal = await agent.create(command)
-        await agent.wait(terminal)
-        text = (await agent.output(terminal))["output"]
-        assert text == "red\ndone\nö\nhalf"
-        assert await run(path, "logs", terminal) == (0, f"{text}\n", "")
-        assert await run(path, "logs", "@last", "--tail", "2") == (0, "ö\nhalf\n", "")
-        assert await run(path, "logs", "@last", "--tail", "0") == (0, "", "")
+async def test_logs_prints_the_text_that_agents_read(agent, path):
+    command = r"printf '\033[31mred\033[m\n1%%\r2%%\rdone\nö\n'; printf half"
+    terminal = await agent.create_ended(command)
+    text = (await agent.output(terminal))["output"]
+    assert text == "red\ndone\nö\nhalf"
+    assert await run(path, "logs", terminal) == (0, f"{text}\n", "")
+    assert await run(path, "logs", "@last", "--tail", "2") == (0, "ö\nhalf\n", "")
+    assert await run(path, "logs", "@last", "--tail", "0") == (0, "", "")
 
 
 async def test_logs_fails_when_the_terminal_does_not_exist(path):
@@ -43,113 +40,104 @@ async def test_logs_fails_when_the_terminal_does_not_exist(path):
     assert "there is no terminal 'nothing'" in done.err
 
 
-async def test_logs_follow_prints_each_line_once_until_the_program_exits(path, tmp_path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one; printf tw; read x; echo o; read x; echo three")
-        await agent.until_output(terminal, "tw")
-        async with running(tmp_path, path, "logs", "-f", terminal) as logs:
-            await poll(lambda: logs.out == "one\n")
-            await agent.type(terminal, "\n")
-            await poll(lambda: logs.out.startswith("one\ntw\no\n"))
-            assert logs.process.poll() is None
-            await agent.type(terminal, "\n")
-            assert await logs.wait() == 0
-            assert (logs.out, logs.err) == ((await agent.output(terminal))["output"], "")
+async def test_logs_follow_prints_each_line_once_until_the_program_exits(agent, path, tmp_path):
+    terminal = await agent.create_until(
+        "tw", "echo one; printf tw; read x; echo o; read x; echo three"
+    )
+    async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+        await poll(lambda: logs.out == "one\n")
+        await agent.type(terminal, "\n")
+        await poll(lambda: logs.out.startswith("one\ntw\no\n"))
+        assert logs.process.poll() is None
+        await agent.type(terminal, "\n")
+        assert await logs.wait() == 0
+        assert (logs.out, logs.err) == ((await agent.output(terminal))["output"], "")
 
 
-async def test_logs_follow_prints_an_overwritten_line_once_when_it_starts_within_it(path, tmp_path):
-    async with agent_at(path) as agent:
-        command = r"stty -echo; echo a; printf 'x|\b'; read x; printf '/\b'; read x; printf '\n'"
-        terminal = await agent.create(command)
-        await agent.until_output(terminal, "x|")
-        async with running(tmp_path, path, "logs", "-f", terminal) as logs:
-            await poll(lambda: logs.out == "a\n")
-            await agent.type(terminal, "\n")
-            await agent.until_output(terminal, "x/")
-            await agent.type(terminal, "\n")
-            assert await logs.wait() == 0
-            assert logs.out == "a\nx/\n"
+async def test_logs_follow_prints_an_overwritten_line_once_when_it_starts_within_it(
+    agent, path, tmp_path
+):
+    command = r"stty -echo; echo a; printf 'x|\b'; read x; printf '/\b'; read x; printf '\n'"
+    terminal = await agent.create_until("x|", command)
+    async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+        await poll(lambda: logs.out == "a\n")
+        await agent.type(terminal, "\n")
+        await agent.until_output(terminal, "x/")
+        await agent.type(terminal, "\n")
+        assert await logs.wait() == 0
+        assert logs.out == "a\nx/\n"
 
 
 @pytest.mark.long
 async def test_logs_follow_prints_all_output_when_the_terminal_is_released_at_its_exit(
-    path, tmp_path
+    agent, path, tmp_path
 ):
-    async with agent_at(path) as agent:
-        for number in range(5):
-            terminal = await agent.create("echo begun; read x; seq 1000")
-            await agent.until_output(terminal, "begun")
-            async with running(tmp_path, path, "logs", "-f", terminal) as logs:
-                await poll(lambda logs=logs: "begun\n" in logs.out)
-                await agent.type(terminal, "\n")
-                await agent.wait(terminal)
-                await agent.release(terminal)
-                assert await logs.wait() == 0, number
-                assert logs.lines[-1000:] == [f"{n}\n" for n in range(1, 1001)]
+    for number in range(5):
+        terminal = await agent.create_until("begun", "echo begun; read x; seq 1000")
+        async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+            await poll(lambda logs=logs: "begun\n" in logs.out)
+            await agent.type(terminal, "\n")
+            await agent.wait(terminal)
+            await agent.release(terminal)
+            assert await logs.wait() == 0, number
+            assert logs.lines[-1000:] == [f"{n}\n" for n in range(1, 1001)]
 
 
 @pytest.mark.long
-async def test_logs_follow_reports_missing_bytes_when_a_flood_overruns_it(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("stty -echo; echo 0; read x; seq 3000000; echo the end")
-        process = subprocess.Popen(
-            [*ACPTERM, "logs", "-f", terminal],
-            env=command_environment(path),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        first = await trio.to_thread.run_sync(process.stdout.readline)
-        await agent.type(terminal, "\n")
-        # The pipe is not read until the program has ended.
-        await agent.wait(terminal)
-        out, err = await trio.to_thread.run_sync(process.communicate)
-        lines = (first + out).decode().splitlines()
-        assert (lines[0], lines[-1]) == ("0", "the end")
-        numbers = [int(line) for line in lines[:-1]]
-        gaps = [b for a, b in itertools.pairwise(numbers) if b != a + 1]
-        reports = err.decode().splitlines()
-        assert all(line.endswith(" bytes are missing here]") for line in reports)
-        # Each report leaves at most half a line, which is no number of the sequence either.
-        assert 1 <= len(reports) <= len(gaps) <= 2 * len(reports)
-        lost = sum(int(line[1:].split()[0]) for line in reports)
-        whole = sum(len(str(n)) + 2 for n in range(3_000_001))
-        printed = sum(len(str(n)) + 2 for n in numbers)
-        assert lost + printed == pytest.approx(whole, abs=20 * len(reports))
+async def test_logs_follow_reports_missing_bytes_when_a_flood_overruns_it(agent, path):
+    terminal = await agent.create("stty -echo; echo 0; read x; seq 3000000; echo the end")
+    process = subprocess.Popen(
+        [*ACPTERM, "logs", "-f", terminal],
+        env=command_environment(path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    first = await trio.to_thread.run_sync(process.stdout.readline)
+    await agent.type(terminal, "\n")
+    # The pipe is not read until the program has ended.
+    await agent.wait(terminal)
+    out, err = await trio.to_thread.run_sync(process.communicate)
+    lines = (first + out).decode().splitlines()
+    assert (lines[0], lines[-1]) == ("0", "the end")
+    numbers = [int(line) for line in lines[:-1]]
+    gaps = [b for a, b in itertools.pairwise(numbers) if b != a + 1]
+    reports = err.decode().splitlines()
+    assert all(line.endswith(" bytes are missing here]") for line in reports)
+    # Each report leaves at most half a line, which is no number of the sequence either.
+    assert 1 <= len(reports) <= len(gaps) <= 2 * len(reports)
+    lost = sum(int(line[1:].split()[0]) for line in reports)
+    whole = sum(len(str(n)) + 2 for n in range(3_000_001))
+    printed = sum(len(str(n)) + 2 for n in numbers)
+    assert lost + printed == pytest.approx(whole, abs=20 * len(reports))
 
 
 @pytest.mark.long
-async def test_logs_prints_text_whose_raw_output_was_overwritten(path):
-    async with agent_at(path) as agent:
-        bar = """awk 'BEGIN { for (i = 0; i < 200000; i++) printf "\\r%09d", i; print "" }'"""
-        terminal = await agent.create(f"echo first; {bar}; echo last")
-        await agent.wait(terminal)
-        done = await run(path, "logs", terminal)
-        assert done == (0, "first\n000199999\nlast\n", "")
-        done = await run(path, "logs", terminal, "--since", "@0")
-        assert "first" not in done.out
-        assert done.err.endswith(" bytes are missing here]\n")
+async def test_logs_prints_text_whose_raw_output_was_overwritten(agent, path):
+    bar = """awk 'BEGIN { for (i = 0; i < 200000; i++) printf "\\r%09d", i; print "" }'"""
+    terminal = await agent.create_ended(f"echo first; {bar}; echo last")
+    done = await run(path, "logs", terminal)
+    assert done == (0, "first\n000199999\nlast\n", "")
+    done = await run(path, "logs", terminal, "--since", "@0")
+    assert "first" not in done.out
+    assert done.err.endswith(" bytes are missing here]\n")
 
 
-async def test_logs_prints_all_output_when_the_agent_has_set_a_small_limit(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("seq 100", outputByteLimit=10)
-        await agent.wait(terminal)
-        everything = "".join(f"{n}\n" for n in range(1, 101))
-        assert await run(path, "logs", terminal) == (0, everything, "")
+async def test_logs_prints_all_output_when_the_agent_has_set_a_small_limit(agent, path):
+    terminal = await agent.create_ended("seq 100", outputByteLimit=10)
+    everything = "".join(f"{n}\n" for n in range(1, 101))
+    assert await run(path, "logs", terminal) == (0, everything, "")
 
 
 @pytest.mark.long
-async def test_logs_prints_text_since_a_position_and_raw_output(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(r"printf 'one\n\033[31mtwo\r\n'")
-        await agent.wait(terminal)
-        assert await run(path, "logs", terminal, "--since", "@5") == (0, "two\n", "")
-        assert (await run(path, "logs", terminal, "--raw")).out == "one\r\n\x1b[31mtwo\r\r\n"
-        assert (await run(path, "logs", "--raw", "-n1", terminal)).out == "\x1b[31mtwo\r\r\n"
-        done = await run(path, "logs", terminal, "--since", "@1000")
-        assert done.status == 1
-        assert "since 1000 is after the end of the output, 16" in done.err
+async def test_logs_prints_text_since_a_position_and_raw_output(agent, path):
+    terminal = await agent.create_ended(r"printf 'one\n\033[31mtwo\r\n'")
+    assert await run(path, "logs", terminal, "--since", "@5") == (0, "two\n", "")
+    assert (await run(path, "logs", terminal, "--raw")).out == "one\r\n\x1b[31mtwo\r\r\n"
+    assert (await run(path, "logs", "--raw", "-n1", terminal)).out == "\x1b[31mtwo\r\r\n"
+    done = await run(path, "logs", terminal, "--since", "@1000")
+    assert done.status == 1
+    assert "since 1000 is after the end of the output, 16" in done.err
 
 
 COLOURED = (
@@ -158,19 +146,17 @@ COLOURED = (
 )
 
 
-async def test_logs_keeps_only_the_colours_with_colour(path, tmp_path):
+async def test_logs_keeps_only_the_colours_with_colour(agent, path, tmp_path):
     (tmp_path / "coloured").write_text(COLOURED)
-    async with agent_at(path) as agent:
-        title = r"printf '\033]0;title\a\033[?25l'"
-        terminal = await agent.create(f"cat coloured; {title}; cat coloured", cwd=str(tmp_path))
-        await agent.wait(terminal)
-        for option in "--colour", "--color":
-            done = await run(path, "logs", option, terminal)
-            assert done == (0, f"{COLOURED}{COLOURED}\x1b[m", "")
-        done = await run(path, "logs", "--colour", "-n2", terminal)
-        start = "\x1b[38:2::1:2:3m\x1b[39m\x1b[44m"
-        assert done.out == start + "".join(COLOURED.splitlines(keepends=True)[2:]) + "\x1b[m"
-        assert (await run(path, "logs", "--colour", "--raw", terminal)).status == 2
+    title = r"printf '\033]0;title\a\033[?25l'"
+    terminal = await agent.create_ended(f"cat coloured; {title}; cat coloured", cwd=str(tmp_path))
+    for option in "--colour", "--color":
+        done = await run(path, "logs", option, terminal)
+        assert done == (0, f"{COLOURED}{COLOURED}\x1b[m", "")
+    done = await run(path, "logs", "--colour", "-n2", terminal)
+    start = "\x1b[38:2::1:2:3m\x1b[39m\x1b[44m"
+    assert done.out == start + "".join(COLOURED.splitlines(keepends=True)[2:]) + "\x1b[m"
+    assert (await run(path, "logs", "--colour", "--raw", terminal)).status == 2
 
 
 @each_case(
@@ -202,58 +188,52 @@ def test_coloured_line_that_is_redrawn_for_ever_takes_little_memory(redraw):
 
 
 @pytest.mark.long
-async def test_logs_follow_exits_with_0_when_its_pipe_has_no_reader(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("seq 5; sleep 1000")
-        await agent.until_output(terminal, "5")
-        line = f'"{ACPTERM[0]}" -m acpterm logs -f {terminal} | head -n 1'
-        with trio.fail_after(DEADLINE_S):
-            done = await trio.run_process(
-                ["bash", "-c", f"set -o pipefail; {line}"],
-                env=command_environment(path),
-                stdin=subprocess.DEVNULL,
-                capture_stdout=True,
-                capture_stderr=True,
-            )
-        assert (done.stdout, done.stderr) == (b"1\n", b"")
+async def test_logs_follow_exits_with_0_when_its_pipe_has_no_reader(agent, path):
+    terminal = await agent.create_until("5", "seq 5; sleep 1000")
+    line = f'"{ACPTERM[0]}" -m acpterm logs -f {terminal} | head -n 1'
+    with trio.fail_after(DEADLINE_S):
+        done = await trio.run_process(
+            ["bash", "-c", f"set -o pipefail; {line}"],
+            env=command_environment(path),
+            stdin=subprocess.DEVNULL,
+            capture_stdout=True,
+            capture_stderr=True,
+        )
+    assert (done.stdout, done.stderr) == (b"1\n", b"")
 
 
-async def test_logs_follow_exits_with_0_when_the_peer_of_its_socket_closes(path, tmp_path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo begun; sleep 1000")
-        reader, writer = socket.socketpair()
-        async with running(tmp_path, path, "logs", "-f", terminal, stdout=writer) as logs:
-            writer.close()
-            with reader:
-                assert await trio.to_thread.run_sync(reader.recv, 100) == b"begun\n"
-                assert logs.process.poll() is None
-            assert await logs.wait() == 0
+async def test_logs_follow_exits_with_0_when_the_peer_of_its_socket_closes(agent, path, tmp_path):
+    terminal = await agent.create("echo begun; sleep 1000")
+    reader, writer = socket.socketpair()
+    async with running(tmp_path, path, "logs", "-f", terminal, stdout=writer) as logs:
+        writer.close()
+        with reader:
+            assert await trio.to_thread.run_sync(reader.recv, 100) == b"begun\n"
+            assert logs.process.poll() is None
+        assert await logs.wait() == 0
 
 
-async def test_logs_follow_exits_with_130_at_ctrl_c(path, tmp_path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo begun; sleep 1000")
-        async with running(tmp_path, path, "logs", "-f", terminal) as logs:
-            await poll(lambda: logs.out == "begun\n")
-            logs.interrupt()
-            assert await logs.wait() == 130
+async def test_logs_follow_exits_with_130_at_ctrl_c(agent, path, tmp_path):
+    terminal = await agent.create("echo begun; sleep 1000")
+    async with running(tmp_path, path, "logs", "-f", terminal) as logs:
+        await poll(lambda: logs.out == "begun\n")
+        logs.interrupt()
+        assert await logs.wait() == 130
 
 
-async def test_logs_prints_a_released_terminal_that_a_tool_call_shows(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo kept")
-        await agent.wait(terminal)
-        call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t"}
-        content = [{"type": "terminal", "terminalId": terminal}]
-        params = {"sessionId": agent.session, "update": {**call, "content": content}}
-        await agent.notify("session/update", params)
-        await agent.release(terminal)
-        assert await run(path, "logs", terminal) == (0, "kept\n", "")
+async def test_logs_prints_a_released_terminal_that_a_tool_call_shows(agent, path):
+    terminal = await agent.create_ended("echo kept")
+    call = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t"}
+    content = [{"type": "terminal", "terminalId": terminal}]
+    params = {"sessionId": agent.session, "update": {**call, "content": content}}
+    await agent.notify("session/update", params)
+    await agent.release(terminal)
+    assert await run(path, "logs", terminal) == (0, "kept\n", "")
 
 
 @pytest.mark.long
-async def test_logs_follow_updates_an_unfinished_line_in_a_window(path):
-    async with agent_at(path) as agent, user_terminals_at(path) as window:
+async def test_logs_follow_updates_an_unfinished_line_in_a_window(agent, path):
+    async with user_terminals_at(path) as window:
         terminal = await agent.create(
             r"stty -echo; printf 'wait'; read x; printf ' on\r1%%'; read x; printf '\r99%%\n'"
         )
@@ -287,10 +267,9 @@ ESCAPED_TEXT = r"safe \u202egnp.exe\u200b \U000e0068end"
     ],
 )
 @pytest.mark.long
-async def test_hidden_text_is_escaped_in_a_window_and_unchanged_elsewhere(path, words):
-    async with agent_at(path) as agent, user_terminals_at(path) as window:
-        terminal = await agent.create(PRINT_HIDDEN)
-        await agent.wait(terminal)
+async def test_hidden_text_is_escaped_in_a_window_and_unchanged_elsewhere(agent, path, words):
+    async with user_terminals_at(path) as window:
+        terminal = await agent.create_ended(PRINT_HIDDEN)
         assert (await run(path, *words, terminal)).out == f"{HIDDEN_TEXT}\n"
         env = [{"name": n, "value": v} for n, v in command_environment(path).items()]
         recorded = await window.create(ACPTERM[0], args=[*ACPTERM[1:], *words, terminal], env=env)
@@ -411,54 +390,50 @@ async def test_since_refuses_text_that_is_no_time(tmp_path, text):
 
 
 @pytest.mark.long
-async def test_logs_since_a_time_prints_only_later_output(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one; read x; printf 'two\\nth'; read x")
-        await agent.until_output(terminal, "one")
-        between = time.time() + 0.05
-        # The timeline has a sample every few hundredths of a second.
+async def test_logs_since_a_time_prints_only_later_output(agent, path):
+    terminal = await agent.create_until("one", "echo one; read x; printf 'two\\nth'; read x")
+    between = time.time() + 0.05
+    # The timeline has a sample every few hundredths of a second.
+    await poll(lambda: time.time() > between + 0.05)
+    await agent.type(terminal, "\n")
+    await agent.until_output(terminal, "th")
+    at = datetime.fromtimestamp(between, UTC).isoformat()
+    assert (await run(path, "logs", terminal, "--since", at)).out.endswith("two\nth\n")
+    assert "one" not in (await run(path, "logs", terminal, "--since", at)).out
+    raw = (await run(path, "logs", terminal, "--raw", "--since", at)).out
+    assert raw.endswith("two\r\nth")
+    assert "one" not in raw
+    assert "one\n" in (await run(path, "logs", terminal, "--since", "5m")).out
+
+
+async def test_logs_prints_a_timestamp_before_each_line(agent, path, tmp_path):
+    before = time.time()
+    terminal = await agent.create_until(
+        "one", "stty -echo; echo one; read x; printf 'two\\nth'; read x"
+    )
+    async with running(tmp_path, path, "logs", "-f", "--timestamps", terminal) as logs:
+        await poll(lambda: logs.out.endswith(" one\n"))
+        between = time.time()
         await poll(lambda: time.time() > between + 0.05)
         await agent.type(terminal, "\n")
-        await agent.until_output(terminal, "th")
-        at = datetime.fromtimestamp(between, UTC).isoformat()
-        assert (await run(path, "logs", terminal, "--since", at)).out.endswith("two\nth\n")
-        assert "one" not in (await run(path, "logs", terminal, "--since", at)).out
-        raw = (await run(path, "logs", terminal, "--raw", "--since", at)).out
-        assert raw.endswith("two\r\nth")
-        assert "one" not in raw
-        assert "one\n" in (await run(path, "logs", terminal, "--since", "5m")).out
+        await poll(lambda: logs.out.endswith(" two\n"))
+        await agent.type(terminal, "\n")
+        await logs.wait()
+        stamps, words = zip(*(line.split(" ", 1) for line in logs.lines), strict=True)
+    assert words == ("one\n", "two\n", "th\n")
+    first, second, third = (datetime.fromisoformat(stamp).timestamp() for stamp in stamps)
+    assert before - 0.1 < first < between < second <= third < time.time()
+    last = await run(path, "logs", "--timestamps", "-n1", terminal)
+    assert last.out == logs.lines[-1]
+    done = await run(path, "logs", "--timestamps", "--raw", terminal)
+    assert (done.status, done.out) == (2, "")
 
 
-async def test_logs_prints_a_timestamp_before_each_line(path, tmp_path):
-    async with agent_at(path) as agent:
-        before = time.time()
-        terminal = await agent.create("stty -echo; echo one; read x; printf 'two\\nth'; read x")
-        await agent.until_output(terminal, "one")
-        async with running(tmp_path, path, "logs", "-f", "--timestamps", terminal) as logs:
-            await poll(lambda: logs.out.endswith(" one\n"))
-            between = time.time()
-            await poll(lambda: time.time() > between + 0.05)
-            await agent.type(terminal, "\n")
-            await poll(lambda: logs.out.endswith(" two\n"))
-            await agent.type(terminal, "\n")
-            await logs.wait()
-            stamps, words = zip(*(line.split(" ", 1) for line in logs.lines), strict=True)
-        assert words == ("one\n", "two\n", "th\n")
-        first, second, third = (datetime.fromisoformat(stamp).timestamp() for stamp in stamps)
-        assert before - 0.1 < first < between < second <= third < time.time()
-        last = await run(path, "logs", "--timestamps", "-n1", terminal)
-        assert last.out == logs.lines[-1]
-        done = await run(path, "logs", "--timestamps", "--raw", terminal)
-        assert (done.status, done.out) == (2, "")
-
-
-async def test_logs_prints_no_timestamp_within_a_line_that_has_a_line_separator(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(r"printf 'a\342\200\250b\nc\342\200\250d'")
-        await agent.wait(terminal)
-        done = await run(path, "logs", "--timestamps", terminal)
-        words = [line.partition(" ")[2] for line in done.out.removesuffix("\n").split("\n")]
-        assert words == ["a\u2028b", "c\u2028d"]
+async def test_logs_prints_no_timestamp_within_a_line_that_has_a_line_separator(agent, path):
+    terminal = await agent.create_ended(r"printf 'a\342\200\250b\nc\342\200\250d'")
+    done = await run(path, "logs", "--timestamps", terminal)
+    words = [line.partition(" ")[2] for line in done.out.removesuffix("\n").split("\n")]
+    assert words == ["a\u2028b", "c\u2028d"]
 
 
 async def start_detached(path, command):

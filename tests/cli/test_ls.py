@@ -10,19 +10,14 @@ import pytest
 import trio
 
 from tests.support.agent import agent_at
-from tests.support.commands import command_environment, report_status, run, running
+from tests.support.commands import command_environment, report_status, run, run_process, running
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux, tmux_server
-from tests.support.user import user_at
 
 HEADER = "ID  NAME  STATE  OWNER  AGENT  SESSION  WHERE  SIZE  AGE  OUTPUT  COMMAND\n"
-
-
-def user_socket(path: str) -> str:
-    return path.replace("agent.sock", "user.sock")
 
 
 def rows(out: str) -> list[list[str]]:
@@ -32,13 +27,6 @@ def rows(out: str) -> list[list[str]]:
 
 def states(out: str) -> list[str]:
     return [row[2] for row in rows(out)]
-
-
-async def create_terminal(path: str, command: str, *, name: str | None = None, **more) -> str:
-    """Create a terminal of the user; return its id."""
-    async with user_at(user_socket(path)) as user:
-        info = await user.request("terminal/create", {"command": command, "name": name, **more})
-    return info["terminalId"]
 
 
 async def test_ls_is_empty_and_starts_no_daemon_when_none_runs(tmp_path):
@@ -57,13 +45,13 @@ async def test_command_fails_and_starts_no_daemon_when_none_is_at_the_named_sock
     assert os.listdir(tmp_path) == []
 
 
-async def test_ls_prints_a_row_for_each_terminal(path):
+async def test_ls_prints_a_row_for_each_terminal(user, path):
     async with agent_at(path) as agent:
         await agent.request(
             "initialize", {"protocolVersion": 1, "clientInfo": {"name": "robot", "version": "1"}}
         )
         agents = await agent.create("sleep 1000 # agent")
-        users = await create_terminal(path, "exit 3", name="build", cols=90, rows=30)
+        users = await user.create("exit 3", name="build", cols=90, rows=30)
 
         await poll_state(path, "exited 3")
         found = rows((await run(path, "ls")).out)
@@ -76,31 +64,30 @@ async def test_ls_prints_a_row_for_each_terminal(path):
 
 
 @pytest.mark.long
-async def test_ls_shows_the_state_of_each_terminal(path):
-    async with agent_at(path) as agent:
-        busy = await agent.create("sleep 1000")
-        prompt = await agent.create("sh", args=["-c", "read x"])
-        killed = await agent.create("kill -TERM $$")
-        shown = await agent.create("echo hi")
-        for one in (killed, shown):
-            await agent.wait(one)
-        content = [{"type": "terminal", "terminalId": shown}]
-        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
-        await agent.notify("session/update", {"sessionId": agent.session, "update": update})
-        await agent.release(shown)
-        await poll_command(path, lambda out: "waits for input" in out, "ls")
-        with_all = (await run(path, "ls", "--all")).out
-        assert [row[0] for row in rows(with_all)] == [
-            one[5:13] for one in (prompt, busy, killed, shown)
-        ]
-        *others, released = states(with_all)
-        assert others == ["sh waits for input", "running", "ended by SIGTERM"]
-        assert re.fullmatch(r"exited 0, released \d+s ago", released)
-        assert states((await run(path, "ls")).out) == states(with_all)[:3]
+async def test_ls_shows_the_state_of_each_terminal(agent, path):
+    busy = await agent.create("sleep 1000")
+    prompt = await agent.create("sh", args=["-c", "read x"])
+    killed = await agent.create("kill -TERM $$")
+    shown = await agent.create("echo hi")
+    for one in (killed, shown):
+        await agent.wait(one)
+    content = [{"type": "terminal", "terminalId": shown}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await agent.release(shown)
+    await poll_command(path, lambda out: "waits for input" in out, "ls")
+    with_all = (await run(path, "ls", "--all")).out
+    assert [row[0] for row in rows(with_all)] == [
+        one[5:13] for one in (prompt, busy, killed, shown)
+    ]
+    *others, released = states(with_all)
+    assert others == ["sh waits for input", "running", "ended by SIGTERM"]
+    assert re.fullmatch(r"exited 0, released \d+s ago", released)
+    assert states((await run(path, "ls")).out) == states(with_all)[:3]
 
 
-async def test_ls_json_has_the_daemons_terminal_info(path):
-    identifier = await create_terminal(path, "sleep 1000", name="one")
+async def test_ls_json_has_the_daemons_terminal_info(user, path):
+    identifier = await user.create("sleep 1000", name="one")
     status, out, err = await run(path, "ls", "--json")
     (found,) = json.loads(out)
     assert (status, err, out.count("\n")) == (0, "", 1)
@@ -112,8 +99,8 @@ async def test_ls_json_has_the_daemons_terminal_info(path):
 CONTROLS = "printf '\x1b]0;owned\x07' # \u202eevil [bold]x[/bold] \U0001f600 日本\n\r\tnext"
 
 
-async def test_ls_escapes_control_characters_of_a_command(path):
-    await create_terminal(path, f"sleep 1000; {CONTROLS}")
+async def test_ls_escapes_control_characters_of_a_command(user, path):
+    await user.create(f"sleep 1000; {CONTROLS}")
     out = (await run(path, "ls")).out
     assert len(out.splitlines()) == 2
     assert "\x1b" not in out
@@ -121,9 +108,9 @@ async def test_ls_escapes_control_characters_of_a_command(path):
     assert "\\u202eevil [bold]x[/bold] \U0001f600 日本\\n\\r\\tnext" in out
 
 
-async def test_ls_json_escapes_control_characters_of_a_command(path):
+async def test_ls_json_escapes_control_characters_of_a_command(user, path):
     command = "sleep 1000 # \x7f\x9b31m\x9d0;owned\x9c\u202eevil\U000e0041"
-    await create_terminal(path, command)
+    await user.create(command)
     status, out, err = await run(path, "ls", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)[0]["command"] == command
@@ -132,9 +119,9 @@ async def test_ls_json_escapes_control_characters_of_a_command(path):
     assert "\x7f" not in out
 
 
-async def test_ls_replaces_characters_that_the_encoding_of_stdout_lacks(path):
-    await create_terminal(path, "sleep 1000 # ä日")
-    status, out, _ = await run(path, "ls", PYTHONIOENCODING="ascii")
+async def test_ls_replaces_characters_that_the_encoding_of_stdout_lacks(user, path):
+    await user.create("sleep 1000 # ä日")
+    status, out, _ = await run_process(path, "ls", PYTHONIOENCODING="ascii")
     assert status == 0
     assert "sleep 1000 # ??" in out
 
@@ -146,12 +133,12 @@ async def test_ls_fails_when_the_settings_file_is_missing(path):
 
 
 @pytest.mark.long
-async def test_ls_lists_what_waits_then_what_runs_then_what_has_ended_newest_first(path):
-    await create_terminal(path, "read x; exit 3", name="waits")
-    await create_terminal(path, "sleep 1000", name="one")
-    await create_terminal(path, "read x; exit 3", name="over last")
-    await create_terminal(path, "exit 0", name="over")
-    await create_terminal(path, "sleep 1000", name="two")
+async def test_ls_lists_what_waits_then_what_runs_then_what_has_ended_newest_first(user, path):
+    await user.create("read x; exit 3", name="waits")
+    await user.create("sleep 1000", name="one")
+    await user.create("read x; exit 3", name="over last")
+    await user.create("exit 0", name="over")
+    await user.create("sleep 1000", name="two")
     await poll_state(path, "exited 0")
     assert (await run(path, "send", "over last", "--enter")).status == 0
     await poll_state(path, "exited 3")
@@ -162,27 +149,26 @@ async def test_ls_lists_what_waits_then_what_runs_then_what_has_ended_newest_fir
     assert [row[1] for row in rows((await run(path, "ls", "--waiting")).out)] == ["waits"]
 
 
-async def test_ls_lists_only_the_terminals_of_an_agent_or_a_session(path):
-    mine = await create_terminal(path, "sleep 1000")
-    async with agent_at(path) as agent:
-        await agent.request(
-            "initialize", {"protocolVersion": 1, "clientInfo": {"name": "Robot One", "version": ""}}
-        )
-        agents = await agent.create("sleep 1000")
+async def test_ls_lists_only_the_terminals_of_an_agent_or_a_session(agent, user, path):
+    mine = await user.create("sleep 1000")
+    await agent.request(
+        "initialize", {"protocolVersion": 1, "clientInfo": {"name": "Robot One", "version": ""}}
+    )
+    agents = await agent.create("sleep 1000")
 
-        async def ids(*words):
-            return (await run(path, "ls", "--quiet", *words)).out.split()
+    async def ids(*words):
+        return (await run(path, "ls", "--quiet", *words)).out.split()
 
-        assert set(await ids()) == {mine, agents}
-        assert await ids("--agent", "robot") == await ids("--session", "session-") == [agents]
-        assert await ids("--agent", "two") == await ids("--session", "ession-") == []
-        assert await ids("--agent", "robot", "--session", "session-1", "--running") == [agents]
+    assert set(await ids()) == {mine, agents}
+    assert await ids("--agent", "robot") == await ids("--session", "session-") == [agents]
+    assert await ids("--agent", "two") == await ids("--session", "ession-") == []
+    assert await ids("--agent", "robot", "--session", "session-1", "--running") == [agents]
 
 
 @pytest.mark.long
-async def test_ls_running_omits_exited_terminals_and_quiet_prints_ids(path):
-    over = await create_terminal(path, "exit 3")
-    one = await create_terminal(path, "sleep 1000", name="one")
+async def test_ls_running_omits_exited_terminals_and_quiet_prints_ids(user, path):
+    over = await user.create("exit 3")
+    one = await user.create("sleep 1000", name="one")
     await poll_state(path, "exited 3")
     assert [row[1] for row in rows((await run(path, "ls", "--running")).out)] == ["one"]
     assert await run(path, "ls", "--quiet") == (0, f"{one}\n{over}\n", "")
@@ -200,14 +186,13 @@ async def test_ls_refuses_quiet_with_another_output_option(tmp_path, other):
     assert f"--quiet prints ids only: leave {other} out" in done.err
 
 
-async def test_ls_and_inspect_show_a_program_that_is_stopped(path):
-    identifier = await create_terminal(path, "timeout 100 sh -c 'read x'; :")
+async def test_ls_and_inspect_show_a_program_that_is_stopped(user, path):
+    identifier = await user.create("timeout 100 sh -c 'read x'; :")
     why = "stopped: sh wants to read the terminal in the background"
 
     with trio.fail_after(DEADLINE_S):
-        async with user_at(user_socket(path)) as user:
-            while "stopped" not in (await user.list())[0]:
-                await trio.lowlevel.checkpoint()
+        while "stopped" not in (await user.list())[0]:
+            await trio.lowlevel.checkpoint()
     assert f"{why}  " in (await run(path, "ls")).out
     out = (await run(path, "inspect", identifier)).out
     assert re.search(rf"\nstate +{why}\nstopped +pid \d+: use timeout --foreground\n", out)
@@ -216,14 +201,13 @@ async def test_ls_and_inspect_show_a_program_that_is_stopped(path):
 # Watching
 
 
-async def test_ls_watch_json_prints_a_line_for_each_change(tmp_path, path):
+async def test_ls_watch_json_prints_a_line_for_each_change(tmp_path, user, path):
     async with running(tmp_path, path, "ls", "--watch", "--json") as watch:
         await poll(lambda: watch.lines or None)
         assert json.loads(watch.lines[0]) == []
-        identifier = await create_terminal(path, "read x; exit 4")
+        identifier = await user.create("read x; exit 4")
         await poll(lambda: any('"waitingForInput":true' in line for line in watch.lines))
-        async with user_at(user_socket(path)) as user:
-            await user.terminal_request("write", identifier, data="\n")
+        await user.terminal_request("write", identifier, data="\n")
         await poll(lambda: any('"exited"' in line for line in watch.lines))
         watch.interrupt()
         assert await watch.wait() == 0
@@ -280,13 +264,13 @@ async def test_ls_keeps_the_names_at_40_columns(tmux, busy):
 
 
 @pytest.fixture
-async def busy(path):
+async def busy(user, path):
     """Two running terminals, `one` and `two`, and four that have ended: `over 0` to `over 3`."""
     for number in range(4):
-        identifier = await create_terminal(path, "exit 0", name=f"over {number}")
+        identifier = await user.create("exit 0", name=f"over {number}")
         assert (await run(path, "wait", identifier)).status == 0
     for name in ("one", "two"):
-        await create_terminal(path, "sleep 1000", name=name)
+        await user.create("sleep 1000", name=name)
     return path
 
 
@@ -298,8 +282,8 @@ def tmux(tmp_path):
 
 @needs_tmux
 @pytest.mark.long
-async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, path):
-    await create_terminal(path, "exit 3; " + "x" * 300, name="bad")
+async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, user, path):
+    await user.create("exit 3; " + "x" * 300, name="bad")
     await poll_state(path, "exited 3")
     env = command_environment(path)
     for columns, words in ((80, ["exited 3", "user", "x…"]), (40, ["exited 3", "…"])):
@@ -314,8 +298,8 @@ async def test_ls_fits_the_width_and_has_colours_on_a_terminal(tmux, path):
 @needs_tmux
 @pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 @pytest.mark.long
-async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path, more):
-    await create_terminal(path, "exit 3")
+async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, user, path, more):
+    await user.create("exit 3")
     await poll_state(path, "exited 3")
     env = command_environment(path)
     # tmux sets a TERM of its own.
@@ -332,24 +316,23 @@ async def test_ls_prints_no_colours_with_no_color_or_a_dumb_terminal(tmux, path,
 @pytest.mark.parametrize(("key", "status"), [("C-c", 0), ("q", 0), ("C-\\", 131)])
 @pytest.mark.long
 async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
-    tmux, path, key, status
+    tmux, user, path, key, status
 ):
     pane = tmux.pane(
         report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 6)
     )
     pane.until("COMMAND")
     assert pane.of("alternate_on", "cursor_flag") == ["1", "0"]
-    identifier = await create_terminal(path, "read x", name="mine")
+    identifier = await user.create("read x", name="mine")
     pane.until("waits for input")
     assert "mine" in pane.text
-    async with user_at(user_socket(path)) as user:
-        await user.terminal_request("kill", identifier)
+    await user.terminal_request("kill", identifier)
     pane.until("ended by")
     pane.resize(50, 6)
     pane.until(lambda: "OWNER" not in pane.text and "COMMAND" in pane.text)
     pane.type("xyz")
     for number in range(8):
-        await create_terminal(path, f"exit 0; number {number}")
+        await user.create(f"exit 0; number {number}")
     # The newest is listed first.
     pane.until(lambda: "1-4 of 9" in pane.text and "mine" not in pane.text)
     pane.keys("End")
@@ -365,23 +348,25 @@ async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
 @needs_tmux
 @pytest.mark.parametrize("words", [[], ["--json"]])
 @pytest.mark.long
-async def test_ls_watch_ends_at_q_while_the_terminal_stops_its_output(tmux, path, tmp_path, words):
+async def test_ls_watch_ends_at_q_while_the_terminal_stops_its_output(
+    tmux, user, path, tmp_path, words
+):
     watch = shlex.join([*ACPTERM, "ls", "--watch", *words])
     script = f"{watch}; touch {tmp_path}/ended; exec sleep 1000"
     pane = tmux.pane(["/bin/sh", "-c", script], env=command_environment(path), size=(100, 20))
     pane.until("[]" if words else "none")
     pane.keys("C-s")
     # The command has to print the list again.
-    await create_terminal(path, "exit 0")
+    await user.create("exit 0")
     pane.keys("x", "q")
     await poll((tmp_path / "ended").exists)
 
 
 @needs_tmux
 @pytest.mark.long
-async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, path):
-    await create_terminal(path, "sleep 1000", name="other")
-    await create_terminal(path, "echo here I am; exec cat", name="mine")
+async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, user, path):
+    await user.create("sleep 1000", name="other")
+    await user.create("echo here I am; exec cat", name="mine")
     pane = tmux.pane(
         report_status([*ACPTERM, "ls", "--watch"]), env=command_environment(path), size=(100, 9)
     )
@@ -426,7 +411,7 @@ async def test_ls_watch_shows_why_a_terminal_cannot_be_attached(path):
 @pytest.mark.parametrize("key", ["C-c", "q"])
 @pytest.mark.parametrize("words", [["TERM=dumb"], ["TERM=dumb", "--json"]])
 @pytest.mark.long
-async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, path, words, key):
+async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, user, path, words, key):
     term, *more = words
     pane = tmux.pane(
         report_status(["env", term, *ACPTERM, "ls", "--watch", *more]),
@@ -435,7 +420,7 @@ async def test_ls_watch_ends_at_the_same_keys_on_a_dumb_terminal(tmux, path, wor
     )
     pane.until("[]" if more else "COMMAND")
     pane.type("xyz")
-    await create_terminal(path, "exit 0", name="mine")
+    await user.create("exit 0", name="mine")
     pane.until("mine")
     assert "xyz" not in pane.text
     pane.keys(key)
@@ -467,20 +452,16 @@ async def poll_command(path: str, check: Callable[[str], bool], *words: str) -> 
             await trio.sleep(0.01)
 
 
-async def test_ls_kill_and_wait_show_what_a_command_has_left_running(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("sleep 600 & echo $!; exit 3")
-        pid = (await agent.until_output(terminal, "\n")).strip()
-        short = terminal[5:13]
-        assert await run(path, "wait", short) == (
-            3,
-            "",
-            (
-                f"[1 process still running: sleep 600 (pid {pid}); "
-                f"to end that: acpterm kill {short}]\n"
-            ),
-        )
-        assert states((await run(path, "ls", "--running")).out) == ["exited 3, 1 still running"]
-        how = f"had exited with 3 already; ended sleep 600 (pid {pid})"
-        assert (await run(path, "kill", short)).out == f"{short}: {how}\n"
-        assert states((await run(path, "ls")).out) == ["exited 3"]
+async def test_ls_kill_and_wait_show_what_a_command_has_left_running(agent, path):
+    terminal = await agent.create("sleep 600 & echo $!; exit 3")
+    pid = (await agent.until_output(terminal, "\n")).strip()
+    short = terminal[5:13]
+    assert await run(path, "wait", short) == (
+        3,
+        "",
+        (f"[1 process still running: sleep 600 (pid {pid}); to end that: acpterm kill {short}]\n"),
+    )
+    assert states((await run(path, "ls", "--running")).out) == ["exited 3, 1 still running"]
+    how = f"had exited with 3 already; ended sleep 600 (pid {pid})"
+    assert (await run(path, "kill", short)).out == f"{short}: {how}\n"
+    assert states((await run(path, "ls")).out) == ["exited 3"]

@@ -3,26 +3,16 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from acpterm.cli import _output, policy
-from acpterm.cli.main import group
+from tests.support.commands import run_here
+from tests.support.processes import environment
 
 
 @pytest.fixture
-def run(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.delenv("ACPTERM_CONFIG", raising=False)
-    # A command writes to file descriptor 1, which CliRunner does not replace.
-    import click
-
-    monkeypatch.setattr(policy, "echo_once", click.echo)
-    assert _output.echo_once is not policy.echo_once
-
-    # By way of the group: a command that is invoked alone would remember its options as `--help`.
-    def run(*words, typed=None):
-        return CliRunner().invoke(group, ["policy", *words], prog_name="acpterm", input=typed)
+def run(tmp_path):
+    def run(*words, typed=""):
+        env = environment(XDG_CONFIG_HOME=str(tmp_path), PATH="/usr/bin:/bin")
+        return run_here(["policy", *words], env, typed.encode())
 
     return run
 
@@ -40,22 +30,22 @@ def run(monkeypatch, tmp_path):
 )
 def test_check_exits_with_the_status_of_the_decision(run, words, status):
     done = run("check", *words)
-    assert (done.exit_code, done.stderr) == (status, "")
+    assert (done.status, done.err) == (status, "")
 
 
 def test_check_prints_level_decision_and_parts(run):
     done = run("check", "ls && X=rm; $X -r .")
-    assert done.stdout.splitlines()[:2] == [
+    assert done.out.splitlines()[:2] == [
         "level     dangerous",
         "decision  ask (profile guarded)",
     ]
-    assert "part      safe      ls\n" in done.stdout
-    assert "part      unknown   the line itself\n" in done.stdout
-    assert "part      dangerous rm -r .\n" in done.stdout
+    assert "part      safe      ls\n" in done.out
+    assert "part      unknown   the line itself\n" in done.out
+    assert "part      dangerous rm -r .\n" in done.out
 
 
 def test_check_prints_json(run):
-    done = json.loads(run("check", "--json", "cargo build > x").stdout)
+    done = json.loads(run("check", "--json", "cargo build > x").out)
     assert (done["profile"], done["level"], done["decision"]) == ("guarded", "unknown", "allow")
     assert [(part["words"], part["level"]) for part in done["parts"]] == [
         ([], "unknown"),
@@ -65,20 +55,20 @@ def test_check_prints_json(run):
 
 
 def test_check_shows_control_characters_escaped(run):
-    assert "\x1b" not in run("check", "rm -r \x1b[2J").stdout
+    assert "\x1b" not in run("check", "rm -r \x1b[2J").out
 
 
 def test_allowed_prefix_is_listed_and_used(run, tmp_path):
     done = run("allow", "--reason", "ours", "rm", "-r", "build")
     file = tmp_path / "acpterm" / "rules.toml"
-    assert done.stdout == (
+    assert done.out == (
         f"allow rm -r build\nin {file}\n"
         "a dangerous command: allowed with exactly these words, or more with --prefix\n"
     )
     done = run("check", "rm -r build")
-    assert (done.exit_code, "rule      allow rm -r build\n" in done.stdout) == (0, True)
-    assert "  allow rm -r build  (ours)\n" in run("list").stdout
-    listed = json.loads(run("list", "--json").stdout)
+    assert (done.status, "rule      allow rm -r build\n" in done.out) == (0, True)
+    assert "  allow rm -r build  (ours)\n" in run("list").out
+    listed = json.loads(run("list", "--json").out)
     assert listed["rules"] == [
         {
             "pattern": [["rm"], ["-r"], ["build"]],
@@ -94,45 +84,45 @@ def test_prefix_of_a_dangerous_command_is_shown_and_confirmed(run, tmp_path):
     file = tmp_path / "acpterm" / "rules.toml"
     for typed in ("", "n\n"):
         done = run("allow", "--prefix", "rm", "-r", "build", typed=typed)
-        assert done.exit_code == 1
-        assert "such as:\n  rm -r build ../other\n" in done.stdout
+        assert done.status == 1
+        assert "such as:\n  rm -r build ../other\n" in done.out
         assert not file.exists()
     done = run("allow", "--prefix", "git", typed="y\n")
-    assert "  git reset --hard\n  git clean -fdx\n  git rm -r src\nAllow them?" in done.stdout
-    assert done.stdout.endswith(f"allow git\nin {file}\n")
-    assert run("check", "git reset --hard").exit_code == 0
-    assert "  allow git  (dangerous ones, too)\n" in run("list").stdout
+    assert "  git reset --hard\n  git clean -fdx\n  git rm -r src\nAllow them?" in done.out
+    assert done.out.endswith(f"allow git\nin {file}\n")
+    assert run("check", "git reset --hard").status == 0
+    assert "  allow git  (dangerous ones, too)\n" in run("list").out
 
 
 def test_allowed_program_is_still_asked_about_when_it_is_dangerous(run):
     done = run("allow", "git")
-    assert "still asked about dangerous commands, such as git reset --hard\n" in done.stdout
-    assert run("check", "git reset --hard").exit_code == 3
+    assert "still asked about dangerous commands, such as git reset --hard\n" in done.out
+    assert run("check", "git reset --hard").status == 3
 
 
 @pytest.mark.parametrize("words", [["rm", "-rf", "/"], ["sudo", "rm", "-rf", "/etc"]])
 def test_nothing_is_proposed_or_allowed_for_what_no_rule_allows(run, tmp_path, words):
-    assert "policy allow" not in run("check", "--", *words).stdout
+    assert "policy allow" not in run("check", "--", *words).out
     done = run("allow", "--", *words)
-    assert done.exit_code == 1
-    assert done.stderr.startswith("acpterm: no rule allows ")
+    assert done.status == 1
+    assert done.err.startswith("acpterm: no rule allows ")
     assert not (tmp_path / "acpterm").exists()
 
 
 def test_rules_that_ask_and_deny_are_added_and_removed(run, tmp_path):
     file = tmp_path / "acpterm" / "rules.toml"
-    assert run("ask", "npm", "publish").stdout == f"ask npm publish\nin {file}\n"
-    assert run("check", "npm publish --tag x").exit_code == 3
-    assert run("deny", "--reason", "never", "npm").stdout == f"deny npm\nin {file}\n"
-    assert run("check", "npm publish").exit_code == 4
+    assert run("ask", "npm", "publish").out == f"ask npm publish\nin {file}\n"
+    assert run("check", "npm publish --tag x").status == 3
+    assert run("deny", "--reason", "never", "npm").out == f"deny npm\nin {file}\n"
+    assert run("check", "npm publish").status == 4
     done = run("allow", "npm", "publish")
-    assert done.stdout.endswith("a stricter rule decides before it: ask npm publish, deny npm\n")
-    assert run("remove", "npm").stdout == f"removed: deny npm\nfrom {file}\n"
+    assert done.out.endswith("a stricter rule decides before it: ask npm publish, deny npm\n")
+    assert run("remove", "npm").out == f"removed: deny npm\nfrom {file}\n"
     done = run("remove", "npm", "publish")
-    assert done.stdout == f"removed: ask npm publish\nremoved: allow npm publish\nfrom {file}\n"
-    assert run("check", "npm publish").exit_code == 0
+    assert done.out == f"removed: ask npm publish\nremoved: allow npm publish\nfrom {file}\n"
+    assert run("check", "npm publish").status == 0
     done = run("remove", "npm")
-    assert (done.exit_code, done.stderr.startswith(f"acpterm: {file} has no rule npm")) == (1, True)
+    assert (done.status, done.err.startswith(f"acpterm: {file} has no rule npm")) == (1, True)
 
 
 def test_error_of_the_rules_file_is_printed(run, tmp_path):
@@ -141,14 +131,14 @@ def test_error_of_the_rules_file_is_printed(run, tmp_path):
     file.write_text("[[rule]]\n")
     for words in (["check", "ls"], ["allow", "x"], ["list"]):
         done = run(*words)
-        assert (done.exit_code, done.stdout) == (1, "")
-        assert done.stderr.startswith(f"acpterm: {file}: rule 1: decision is missing")
+        assert (done.status, done.out) == (1, "")
+        assert done.err.startswith(f"acpterm: {file}: rule 1: decision is missing")
 
 
 def test_unknown_profile_is_an_error_that_names_the_profiles(run):
     done = run("check", "--profile", "x", "ls")
-    assert done.exit_code == 1
-    assert "there is no profile 'x'; there are confirm, guarded, open, pool" in done.stderr
+    assert done.status == 1
+    assert "there is no profile 'x'; there are confirm, guarded, open, pool" in done.err
 
 
 def test_check_uses_the_profile_of_the_current_directory(run, tmp_path, monkeypatch):
@@ -162,8 +152,8 @@ def test_check_uses_the_profile_of_the_current_directory(run, tmp_path, monkeypa
     for name, profile in (("work", "confirm"), ("other", "open")):
         (tmp_path / name).mkdir()
         monkeypatch.chdir(tmp_path / name)
-        assert f"(profile {profile})" in run("check", "ls").stdout
-        assert "(profile guarded)" in run("check", "--profile", "guarded", "ls").stdout
+        assert f"(profile {profile})" in run("check", "ls").out
+        assert "(profile guarded)" in run("check", "--profile", "guarded", "ls").out
 
 
 def test_rules_of_the_settings_are_used(run, tmp_path):
@@ -171,4 +161,4 @@ def test_rules_of_the_settings_are_used(run, tmp_path):
     folder.mkdir()
     rules = tmp_path / "mine.toml"
     (folder / "config.toml").write_text(f'rules = "{rules}"\n')
-    assert run("allow", "make").stdout.endswith(f"in {rules}\n")
+    assert run("allow", "make").out.endswith(f"in {rules}\n")

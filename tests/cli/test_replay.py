@@ -6,7 +6,6 @@ import pytest
 import trio
 
 from acpterm.terminal.vt.paint import LEAVE
-from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here
@@ -29,10 +28,9 @@ async def window_with(window, path, *words, **more):
 
 
 @pytest.mark.long
-async def test_terminal_is_played_and_the_window_restored(path):
-    async with agent_at(path) as agent, user_terminals_at(path) as window:
-        terminal = await agent.create(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
-        await agent.wait(terminal)
+async def test_terminal_is_played_and_the_window_restored(agent, path):
+    async with user_terminals_at(path) as window:
+        terminal = await agent.create_ended(r"printf '\033[?25lone\n'; sleep 0.2; printf two")
         playback = await window_with(window, path, terminal)
         assert (await window.wait(playback))["exitCode"] == 0
         output = (await window.output(playback))["output"]

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.support.commands import command_environment, run, run_with
+from tests.support.commands import command_environment, run, run_process, run_with
 from tests.support.sandboxes import place as new_place
 
 needs_bubblewrap = pytest.mark.skipif(
@@ -28,7 +28,7 @@ async def inspected(path, name):
 async def test_program_runs_in_the_sandbox_and_writes_in_its_directory(path, place):
     line = f"echo x > inside; echo x > {place.outside}/new"
     words = ["--provider", "bubblewrap", "--cwd", str(place.workspace), "--", "sh", "-c", line]
-    done = await run(path, "run", *words)
+    done = await run_process(path, "run", *words)
     assert done.status != 0
     assert (place.workspace / "inside").exists()
     assert not (place.outside / "new").exists()

@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from acpterm.client.user.export import picture
-from tests.support.agent import agent_at
 from tests.support.cases import each_case
 from tests.support.commands import command_environment, run
 from tests.support.starting import ACPTERM
@@ -17,73 +16,64 @@ from tests.support.user import user_terminals_at
 PRINT_LINES = r"printf 'one\n\033[31mred\033[m 漢|\n\033]2;a title\007\033[3;5Hthere'; read x"
 
 
-async def test_screen_prints_text_without_a_window(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(PRINT_LINES)
-        await agent.until_output(terminal, "there")
-        assert await run(path, "screen", terminal) == (0, "one\nred 漢|\n    there\n", "")
-        done = await run(path, "screen", terminal, "--json")
-        found = json.loads(done.out)
-        assert found["text"][:4] == ["one", "red 漢|", "    there", ""]
-        assert found["rows"][1] == "\x1b[0;31mred\x1b[m 漢|"
-        assert (found["cols"], found["lines"], found["cursor"]) == (200, 40, [9, 2])
-        assert found["title"] == "a title"
+async def test_screen_prints_text_without_a_window(agent, path):
+    terminal = await agent.create_until("there", PRINT_LINES)
+    assert await run(path, "screen", terminal) == (0, "one\nred 漢|\n    there\n", "")
+    done = await run(path, "screen", terminal, "--json")
+    found = json.loads(done.out)
+    assert found["text"][:4] == ["one", "red 漢|", "    there", ""]
+    assert found["rows"][1] == "\x1b[0;31mred\x1b[m 漢|"
+    assert (found["cols"], found["lines"], found["cursor"]) == (200, 40, [9, 2])
+    assert found["title"] == "a title"
 
 
-async def test_screen_prints_the_rows_above_it(path):
+async def test_screen_prints_the_rows_above_it(agent, path):
     line = r"for i in {1..300}; do printf '\e[3%dm%d\e[m\n' $((i % 8)) $i; done; echo end; read x"
-    async with agent_at(path) as agent:
-        terminal = await agent.create(line)
-        await agent.until_output(terminal, "end")
-        numbers = "".join(f"{number}\n" for number in range(1, 301)) + "end\n"
-        assert await run(path, "screen", terminal, "-S", "-") == (0, numbers, "")
-        few = await run(path, "screen", terminal, "-S", "5")
-        # 38 numbers, `end` and the cursor's row are on the screen.
-        assert few.out == "".join(f"{number}\n" for number in range(258, 301)) + "end\n"
-        found = json.loads((await run(path, "screen", terminal, "-S", "5", "--json")).out)
-        assert found["history"][0] == "\x1b[0;32m258\x1b[m"
-        assert found["rows"][0] == "\x1b[0;37m263\x1b[m"
-        wrong = await run(path, "screen", terminal, "-S", "x")
-        assert wrong.status == 2
-        assert "'x' is not a number of rows: say one, or - for all" in wrong.err
+    terminal = await agent.create_until("end", line)
+    numbers = "".join(f"{number}\n" for number in range(1, 301)) + "end\n"
+    assert await run(path, "screen", terminal, "-S", "-") == (0, numbers, "")
+    few = await run(path, "screen", terminal, "-S", "5")
+    # 38 numbers, `end` and the cursor's row are on the screen.
+    assert few.out == "".join(f"{number}\n" for number in range(258, 301)) + "end\n"
+    found = json.loads((await run(path, "screen", terminal, "-S", "5", "--json")).out)
+    assert found["history"][0] == "\x1b[0;32m258\x1b[m"
+    assert found["rows"][0] == "\x1b[0;37m263\x1b[m"
+    wrong = await run(path, "screen", terminal, "-S", "x")
+    assert wrong.status == 2
+    assert "'x' is not a number of rows: say one, or - for all" in wrong.err
 
 
-async def test_rows_above_the_screen_are_whole_after_clear_and_margins(path):
+async def test_rows_above_the_screen_are_whole_after_clear_and_margins(agent, path):
     begin = r"seq 100; printf '\e[H\e[2J\e[3J'; seq 101 110; printf '\e[2;39r\e[39H'"
     line = f"{begin}; seq 111 200; read x"
-    async with agent_at(path) as agent:
-        terminal = await agent.create(line)
-        await agent.until_output(terminal, "200")
-        rows = (await run(path, "screen", terminal, "-S", "-")).out.split()
-        # What `clear` has erased are the rows of the screen; the first row is above the margins.
-        expected = [*range(1, 62), 101, *range(164, 201)]
-        assert rows == [str(number) for number in expected]
+    terminal = await agent.create_until("200", line)
+    rows = (await run(path, "screen", terminal, "-S", "-")).out.split()
+    # What `clear` has erased are the rows of the screen; the first row is above the margins.
+    expected = [*range(1, 62), 101, *range(164, 201)]
+    assert rows == [str(number) for number in expected]
 
 
-async def test_rows_above_the_screen_are_not_those_of_a_full_screen_program(path):
+async def test_rows_above_the_screen_are_not_those_of_a_full_screen_program(agent, path):
     line = r"seq 100; printf '\e[?1049h'; seq 500 600; printf '\e[?1049l'; seq 101 200; read x"
-    async with agent_at(path) as agent:
-        terminal = await agent.create(line)
-        await agent.until_output(terminal, "200")
-        numbers = "".join(f"{number}\n" for number in range(1, 201))
-        assert (await run(path, "screen", terminal, "--history", "-")).out == numbers
+    terminal = await agent.create_until("200", line)
+    numbers = "".join(f"{number}\n" for number in range(1, 201))
+    assert (await run(path, "screen", terminal, "--history", "-")).out == numbers
 
 
-async def test_screen_json_escapes_invisible_characters(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(r"printf '\033]2;a\343\205\244b\007hi'; read x")
-        await agent.until_output(terminal, "hi")
-        out = (await run(path, "screen", terminal, "--json")).out
-        assert json.loads(out)["title"] == "a\u3164b"
-        assert "\u3164" not in out
+async def test_screen_json_escapes_invisible_characters(agent, path):
+    terminal = await agent.create_until("hi", r"printf '\033]2;a\343\205\244b\007hi'; read x")
+    out = (await run(path, "screen", terminal, "--json")).out
+    assert json.loads(out)["title"] == "a\u3164b"
+    assert "\u3164" not in out
 
 
 @pytest.mark.parametrize(("no_color", "expected"), [("", "\x1b[0;31mred\x1b[m"), ("1", "red 漢|")])
 @pytest.mark.long
-async def test_screen_has_colours_in_a_window_unless_no_color_is_set(path, no_color, expected):
-    async with agent_at(path) as agent, user_terminals_at(path) as window:
-        terminal = await agent.create(PRINT_LINES)
-        await agent.until_output(terminal, "there")
+async def test_screen_has_colours_in_a_window_unless_no_color_is_set(
+    agent, path, no_color, expected
+):
+    async with user_terminals_at(path) as window:
+        terminal = await agent.create_until("there", PRINT_LINES)
         env = {**command_environment(path), "NO_COLOR": no_color}
         recorded = await window.create(
             ACPTERM[0],
@@ -99,21 +89,19 @@ async def test_screen_has_colours_in_a_window_unless_no_color_is_set(path, no_co
 
 
 @pytest.mark.long
-async def test_screen_writes_a_picture_to_a_file(path, tmp_path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(PRINT_LINES)
-        await agent.until_output(terminal, "there")
-        file = tmp_path / "a.svg"
-        assert await run(path, "screen", terminal, "--svg", str(file)) == (0, "", "")
-        assert file.stat().st_mode & 0o777 == 0o600
-        assert (await run(path, "screen", terminal, "--svg", "-")).out == file.read_text()
-        root = ET.parse(file).getroot()
-        assert root[0].text == "a title"
-        done = await run(path, "screen", terminal, "--svg", str(tmp_path / "none" / "a.svg"))
-        assert (done.status, done.out) == (1, "")
-        assert "No such file or directory" in done.err
-        done = await run(path, "screen", terminal, "--svg", "-", "--json")
-        assert done.status == 2
+async def test_screen_writes_a_picture_to_a_file(agent, path, tmp_path):
+    terminal = await agent.create_until("there", PRINT_LINES)
+    file = tmp_path / "a.svg"
+    assert await run(path, "screen", terminal, "--svg", str(file)) == (0, "", "")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert (await run(path, "screen", terminal, "--svg", "-")).out == file.read_text()
+    root = ET.parse(file).getroot()
+    assert root[0].text == "a title"
+    done = await run(path, "screen", terminal, "--svg", str(tmp_path / "none" / "a.svg"))
+    assert (done.status, done.out) == (1, "")
+    assert "No such file or directory" in done.err
+    done = await run(path, "screen", terminal, "--svg", "-", "--json")
+    assert done.status == 2
 
 
 # The picture

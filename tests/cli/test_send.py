@@ -28,8 +28,7 @@ async def received_bytes(path, count, *words, before=""):
     The program reads `count` bytes. `before` is shell text to run first.
     """
     async with agent_at(path) as agent:
-        terminal = await agent.create(before + RAW.format(count))
-        await agent.until_output(terminal, "ready")
+        terminal = await agent.create_until("ready", before + RAW.format(count))
         done = await run(path, "send", terminal, *words)
         assert done == (0, "", "")
         with trio.fail_after(DEADLINE_S):
@@ -42,8 +41,8 @@ async def test_send_joins_words_with_a_space_and_adds_no_newline(path):
     assert await received_bytes(path, 11, "npm", "test é") == "npm test é".encode()
 
 
-async def test_send_last_refuses_a_terminal_of_an_agent(path):
-    async with agent_at(path) as agent, user_at(user_socket(path)) as user:
+async def test_send_last_refuses_a_terminal_of_an_agent(agent, path):
+    async with user_at(user_socket(path)) as user:
         await agent.create("sleep 60")
         done = await run(path, "send", "@last", "secret")
         assert done.status == 1
@@ -74,15 +73,14 @@ async def test_arguments_after_two_dashes_are_typed_as_text(path):
 
 @pytest.mark.costly
 @pytest.mark.parametrize("key", ["Enter", "C-c", "F5", "Up"])
-async def test_send_refuses_a_key_name_as_text_and_shows_both_alternatives(path, key):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo ready; read x; echo got $x")
-        status, out, err = await run(path, "send", terminal, "y", key)
-        assert (status, out) == (2, "")
-        message = " ".join(err.split())
-        assert f"To press the key: acpterm send {terminal} y --key {key}" in message
-        assert f"to type the text: acpterm send {terminal} -- y {key}" in message
-        assert "y" not in (await agent.output(terminal))["output"].replace("ready", "")
+async def test_send_refuses_a_key_name_as_text_and_shows_both_alternatives(agent, path, key):
+    terminal = await agent.create("echo ready; read x; echo got $x")
+    status, out, err = await run(path, "send", terminal, "y", key)
+    assert (status, out) == (2, "")
+    message = " ".join(err.split())
+    assert f"To press the key: acpterm send {terminal} y --key {key}" in message
+    assert f"to type the text: acpterm send {terminal} -- y {key}" in message
+    assert "y" not in (await agent.output(terminal))["output"].replace("ready", "")
 
 
 @pytest.mark.long
@@ -141,45 +139,37 @@ print(hashlib.sha256(sys.stdin.buffer.read(int(sys.argv[1]))).hexdigest())
 """
 
 
-async def test_send_types_all_of_a_large_stdin(path, tmp_path):
+async def test_send_types_all_of_a_large_stdin(agent, path, tmp_path):
     data = b"".join(b"%d\n" % n for n in range(20_000))
     (tmp_path / "in").write_bytes(data)
-    async with agent_at(path) as agent:
-        args = ["-I", "-S", "-c", READ_LATE, str(len(data))]
-        terminal = await agent.create(sys.executable, args=args)
-        await agent.until_output(terminal, "ready")
-        with (tmp_path / "in").open() as stdin:
-            more = {"stdin": stdin}
-            async with running(tmp_path, path, "send", terminal, "-", **more) as sending:
-                assert await sending.wait() == 0
-        await agent.until_output(terminal, hashlib.sha256(data).hexdigest())
+    args = ["-I", "-S", "-c", READ_LATE, str(len(data))]
+    terminal = await agent.create_until("ready", sys.executable, args=args)
+    with (tmp_path / "in").open() as stdin:
+        more = {"stdin": stdin}
+        async with running(tmp_path, path, "send", terminal, "-", **more) as sending:
+            assert await sending.wait() == 0
+    await agent.until_output(terminal, hashlib.sha256(data).hexdigest())
 
 
-async def test_send_types_bytes_of_stdin_unchanged(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(RAW.format(3))
-        await agent.until_output(terminal, "ready")
-        done = await run_with(
-            ["send", terminal, "-"], b"\xff\x00\x80", env=command_environment(path)
-        )
-        assert done.status == 0
-        await agent.until_output(terminal, "ff0080")
+async def test_send_types_bytes_of_stdin_unchanged(agent, path):
+    terminal = await agent.create_until("ready", RAW.format(3))
+    done = await run_with(["send", terminal, "-"], b"\xff\x00\x80", env=command_environment(path))
+    assert done.status == 0
+    await agent.until_output(terminal, "ff0080")
 
 
 @pytest.mark.long
-async def test_send_reports_and_waits_when_the_program_does_not_read(path, tmp_path):
+async def test_send_reports_and_waits_when_the_program_does_not_read(agent, path, tmp_path):
     (tmp_path / "in").write_bytes(b"x" * 100_000)
-    async with agent_at(path) as agent:
-        terminal = await agent.create("stty raw -echo; echo ready; sleep 1000")
-        await agent.until_output(terminal, "ready")
-        with (tmp_path / "in").open() as stdin:
-            more = {"stdin": stdin}
-            async with running(tmp_path, path, "send", terminal, "-", **more) as sending:
-                await poll(lambda: "does not read its input" in sending.err)
-                assert sending.process.poll() is None
-                await agent.kill(terminal)
-                assert await sending.wait() == 1
-                assert "has ended" in sending.err
+    terminal = await agent.create_until("ready", "stty raw -echo; echo ready; sleep 1000")
+    with (tmp_path / "in").open() as stdin:
+        more = {"stdin": stdin}
+        async with running(tmp_path, path, "send", terminal, "-", **more) as sending:
+            await poll(lambda: "does not read its input" in sending.err)
+            assert sending.process.poll() is None
+            await agent.kill(terminal)
+            assert await sending.wait() == 1
+            assert "has ended" in sending.err
 
 
 @pytest.mark.costly
@@ -200,25 +190,22 @@ async def test_send_fails_with_invalid_arguments(path, words, status, expected):
 
 
 @pytest.mark.long
-async def test_send_reports_a_stdin_that_is_closed_or_unreadable(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("sleep 1000")
-        for redirect, expected in (("<&-", "stdin is closed"), ("0>/dev/null", "stdin: Bad file")):
-            line = f'"{ACPTERM[0]}" -m acpterm send {terminal} - {redirect}'
-            done = await trio.run_process(
-                ["sh", "-c", line], env=command_environment(path), capture_stderr=True, check=False
-            )
-            assert done.returncode == 1
-            assert done.stderr.decode().startswith(f"acpterm: {expected}")
+async def test_send_reports_a_stdin_that_is_closed_or_unreadable(agent, path):
+    terminal = await agent.create("sleep 1000")
+    for redirect, expected in (("<&-", "stdin is closed"), ("0>/dev/null", "stdin: Bad file")):
+        line = f'"{ACPTERM[0]}" -m acpterm send {terminal} - {redirect}'
+        done = await trio.run_process(
+            ["sh", "-c", line], env=command_environment(path), capture_stderr=True, check=False
+        )
+        assert done.returncode == 1
+        assert done.stderr.decode().startswith(f"acpterm: {expected}")
 
 
-async def test_send_fails_when_the_program_has_ended(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("true")
-        await agent.wait(terminal)
-        done = await run(path, "send", terminal, "a")
-        assert done.status == 1
-        assert "has ended" in done.err
+async def test_send_fails_when_the_program_has_ended(agent, path):
+    terminal = await agent.create_ended("true")
+    done = await run(path, "send", terminal, "a")
+    assert done.status == 1
+    assert "has ended" in done.err
 
 
 @each_case(

@@ -2,14 +2,12 @@
 
 import json
 import os
-import subprocess
 
 import pytest
 
 from tests.support.agent import agent_at
-from tests.support.commands import command_environment, run
+from tests.support.commands import completions, run
 from tests.support.polling import poll_blocking
-from tests.support.starting import start
 from tests.support.user import user_at
 from tests.support.web import web_daemon
 
@@ -97,14 +95,6 @@ async def test_ids_of_shares_are_completed(path):
     shares = json.loads((await run(path, "shares", "--json")).out)
     first, second = (share["shareId"] for share in shares)
 
-    def completions(*words):
-        more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
-        env = command_environment(path, **more, _ACPTERM_COMPLETE="bash_complete")
-        with start([], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            out, err = process.communicate(timeout=30)
-        assert (process.returncode, err) == (0, b"")
-        return [line.partition(",")[2] for line in out.decode().splitlines() if line]
-
-    # On a busy machine the daemon may not respond in time, and then there are none.
-    assert poll_blocking(lambda: completions("acpterm", "unshare", "")) == [first, second]
-    assert poll_blocking(lambda: completions("acpterm", "unshare", first, "sh")) == [second]
+    words = ("acpterm", "unshare")
+    assert poll_blocking(lambda: completions(path, *words, "")) == [first, second]
+    assert poll_blocking(lambda: completions(path, *words, first, "sh")) == [second]

@@ -5,14 +5,6 @@ import os
 import pytest
 
 from tests.support.commands import running
-from tests.support.daemon import blocking_daemon
-
-
-@pytest.fixture(scope="module")
-def terminal(tmp_path_factory):
-    """A running terminal with some output, and the socket of its daemon."""
-    with blocking_daemon(tmp_path_factory.mktemp("daemon")) as daemon:
-        yield daemon.create("echo hi; exec sleep 1000"), daemon.socket
 
 
 @pytest.mark.parametrize(
@@ -31,8 +23,8 @@ def terminal(tmp_path_factory):
     ],
     ids=" ".join,
 )
-async def test_error_names_stdout_when_the_disk_is_full(tmp_path, terminal, words):
-    name, path = terminal
+async def test_error_names_stdout_when_the_disk_is_full(tmp_path, path, shared, words):
+    name = shared.create("echo hi; exec sleep 1000")
     words = [word.format(name) for word in words]
     full = os.open("/dev/full", os.O_WRONLY)
     try:

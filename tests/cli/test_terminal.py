@@ -7,7 +7,16 @@ import re
 import pytest
 
 from tests.support.commands import command_environment, run, running
+from tests.support.daemon import daemon
 from tests.support.polling import poll
+
+
+@pytest.fixture
+async def path(tmp_path):
+    """A daemon of which no other test's terminal has the name `term-1`."""
+    async with daemon(tmp_path) as (_, path):
+        yield path
+
 
 WAITS = "echo ready; read x; echo got $x; read x"
 

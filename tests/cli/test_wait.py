@@ -8,8 +8,7 @@ import pytest
 import trio
 
 from acpterm.cli.wait import RETAINED_CHARS, LineSearch
-from tests.support.agent import agent_at
-from tests.support.commands import run, running
+from tests.support.commands import run, run_process, running
 from tests.support.daemon import user_socket
 from tests.support.polling import poll
 from tests.support.user import user_terminals_at
@@ -80,130 +79,120 @@ async def relay_to(path, tmp_path):
 @pytest.mark.parametrize(
     ("command", "status"), [("exit 3", 3), ("true", 0), ("kill -9 $$", 137), ("kill -15 $$", 143)]
 )
-async def test_wait_exits_with_the_status_of_the_program(path, command, status):
-    async with agent_at(path) as agent:
-        terminal = await agent.create(f"sleep 0.3; {command}")
-        assert await run(path, "wait", terminal) == (status, "", "")
-        assert await run(path, "wait", terminal) == (status, "", "")
+async def test_wait_exits_with_the_status_of_the_program(agent, path, command, status):
+    terminal = await agent.create(f"sleep 0.3; {command}")
+    assert await run(path, "wait", terminal) == (status, "", "")
+    assert await run(path, "wait", terminal) == (status, "", "")
 
 
-async def test_wait_exits_with_the_first_failed_status_of_several_terminals(path, tmp_path):
-    async with agent_at(path) as agent:
-        one, two = await agent.create("read x; exit 0"), await agent.create("exit 4")
-        three = await agent.create("exit 5")
-        done = await run(path, "wait", one, two, three, "--timeout", "0.5")
+async def test_wait_exits_with_the_first_failed_status_of_several_terminals(agent, path, tmp_path):
+    one, two = await agent.create("read x; exit 0"), await agent.create("exit 4")
+    three = await agent.create("exit 5")
+    done = await run_process(path, "wait", one, two, three, "--timeout", "0.5")
+    assert (done.status, done.out) == (124, "")
+    # On a busy machine, the others may not be known to have ended.
+    assert done.err in (
+        STALLED,
+        f"acpterm: terminal {one} has not ended within 0.5 s\n",
+        *(
+            f"acpterm: terminals {', '.join(left)} have not ended within 0.5 s\n"
+            for left in ((one, two), (one, three), (one, two, three))
+        ),
+    )
+    async with (
+        relay_to(path, tmp_path) as relay,
+        running(tmp_path, relay.path, "wait", one, two, three) as waiting,
+    ):
+        await relay.until_sent(b'"_acpterm/terminal/wait"', 3)
+        await agent.type(one, "\n")
+        assert await waiting.wait() == 4
+
+
+async def test_wait_for_needs_a_match_in_each_terminal(agent, path):
+    one, two = await agent.create("echo ok one"), await agent.create("echo ok two")
+    done = await run(path, "wait", one, two, "--for", "ok")
+    assert done == (0, "ok one\nok two\n", "")
+    done = await run(path, "wait", one, two, "--for", "one")
+    assert (done.status, done.out) == (1, "ok one\n")
+    assert f"terminal {two} has ended and has not printed 'one'" in done.err
+
+
+async def test_wait_exits_with_the_status_when_the_terminal_is_released(agent, path, tmp_path):
+    terminal = await agent.create("read x; exit 5")
+    async with (
+        relay_to(path, tmp_path) as relay,
+        running(tmp_path, relay.path, "wait", terminal) as waiting,
+    ):
+        await relay.until_sent(b'"_acpterm/terminal/wait"')
+        await agent.type(terminal, "\n")
+        await agent.wait(terminal)
+        await agent.release(terminal)
+        assert await waiting.wait() == 5
+
+
+async def test_wait_for_prints_the_lines_of_a_match_in_earlier_output(agent, path):
+    terminal = await agent.create("echo one; echo listening on port 80; sleep 1000")
+    assert await run(path, "wait", terminal, "--for", r"port \d+$") == (
+        0,
+        "listening on port 80\n",
+        "",
+    )
+    assert (await run(path, "wait", terminal, "--for", r"^one\nlis")).out == (
+        "one\nlistening on port 80\n"
+    )
+
+
+async def test_wait_for_matches_an_unfinished_line_that_arrives_in_parts(agent, path, tmp_path):
+    command = "stty -echo; printf 'pass'; read x; printf 'word: '; sleep 1000"
+    terminal = await agent.create_until("pass", command)
+    words = ["wait", terminal, "--for", "password: ?$"]
+    async with (
+        relay_to(path, tmp_path) as relay,
+        running(tmp_path, relay.path, *words) as waiting,
+    ):
+        # The first part is sent before the second one is printed.
+        await relay.until_received(b'"_acpterm/terminal/followed"')
+        await agent.type(terminal, "\n")
+        assert await waiting.wait() == 0
+        assert waiting.out == "password: \n"
+
+
+async def test_wait_for_fails_when_the_program_ends_without_a_match(agent, path):
+    terminal = await agent.create("echo one")
+    done = await run(path, "wait", terminal, "--for", "two")
+    message = f"acpterm: terminal {terminal} has ended and has not printed 'two'\n"
+    assert done == (1, "", message)
+
+
+async def test_wait_reports_only_terminals_without_a_match_when_time_is_up(agent, path):
+    never = await agent.create("echo one; sleep 1000")
+    printed = await agent.create_until("ready", "echo ready; sleep 1000")
+    # On a busy machine, not even the match may be found in the shorter time.
+    for seconds in ("1", "10"):
+        done = await run_process(
+            path, "wait", never, printed, "--for", "ready", "--timeout", seconds
+        )
+        if done.out and done.err != STALLED_IN_SEARCH:
+            break
+    assert (done.status, done.out) == (124, "ready\n")
+    assert f"terminal {never} has not printed 'ready' within {seconds} s" in done.err
+
+
+async def test_wait_accepts_a_timeout_of_0_and_a_very_long_timeout(agent, path):
+    one, two = await agent.create("sleep 1000"), await agent.create("echo x")
+    done = await run_process(path, "wait", one, two, "--for", "x", "--timeout", "0")
+    assert done.status == 124
+    done = await run_process(path, "wait", two, "--timeout", "9000000")
+    assert done.status == 0
+
+
+async def test_wait_exits_with_124_when_the_time_is_up(agent, path):
+    terminal = await agent.create("echo one; sleep 1000")
+    for words, event in ([], "not ended"), (["--for", "two"], "not printed 'two'"):
+        done = await run_process(path, "wait", terminal, *words, "--timeout", "0.2")
         assert (done.status, done.out) == (124, "")
-        # On a busy machine, the others may not be known to have ended.
-        assert done.err in (
-            STALLED,
-            f"acpterm: terminal {one} has not ended within 0.5 s\n",
-            *(
-                f"acpterm: terminals {', '.join(left)} have not ended within 0.5 s\n"
-                for left in ((one, two), (one, three), (one, two, three))
-            ),
-        )
-        async with (
-            relay_to(path, tmp_path) as relay,
-            running(tmp_path, relay.path, "wait", one, two, three) as waiting,
-        ):
-            await relay.until_sent(b'"_acpterm/terminal/wait"', 3)
-            await agent.type(one, "\n")
-            assert await waiting.wait() == 4
-
-
-async def test_wait_for_needs_a_match_in_each_terminal(path):
-    async with agent_at(path) as agent:
-        one, two = await agent.create("echo ok one"), await agent.create("echo ok two")
-        done = await run(path, "wait", one, two, "--for", "ok")
-        assert done == (0, "ok one\nok two\n", "")
-        done = await run(path, "wait", one, two, "--for", "one")
-        assert (done.status, done.out) == (1, "ok one\n")
-        assert f"terminal {two} has ended and has not printed 'one'" in done.err
-
-
-async def test_wait_exits_with_the_status_when_the_terminal_is_released(path, tmp_path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("read x; exit 5")
-        async with (
-            relay_to(path, tmp_path) as relay,
-            running(tmp_path, relay.path, "wait", terminal) as waiting,
-        ):
-            await relay.until_sent(b'"_acpterm/terminal/wait"')
-            await agent.type(terminal, "\n")
-            await agent.wait(terminal)
-            await agent.release(terminal)
-            assert await waiting.wait() == 5
-
-
-async def test_wait_for_prints_the_lines_of_a_match_in_earlier_output(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one; echo listening on port 80; sleep 1000")
-        assert await run(path, "wait", terminal, "--for", r"port \d+$") == (
-            0,
-            "listening on port 80\n",
-            "",
-        )
-        assert (await run(path, "wait", terminal, "--for", r"^one\nlis")).out == (
-            "one\nlistening on port 80\n"
-        )
-
-
-async def test_wait_for_matches_an_unfinished_line_that_arrives_in_parts(path, tmp_path):
-    async with agent_at(path) as agent:
-        command = "stty -echo; printf 'pass'; read x; printf 'word: '; sleep 1000"
-        terminal = await agent.create(command)
-        await agent.until_output(terminal, "pass")
-        words = ["wait", terminal, "--for", "password: ?$"]
-        async with (
-            relay_to(path, tmp_path) as relay,
-            running(tmp_path, relay.path, *words) as waiting,
-        ):
-            # The first part is sent before the second one is printed.
-            await relay.until_received(b'"_acpterm/terminal/followed"')
-            await agent.type(terminal, "\n")
-            assert await waiting.wait() == 0
-            assert waiting.out == "password: \n"
-
-
-async def test_wait_for_fails_when_the_program_ends_without_a_match(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one")
-        done = await run(path, "wait", terminal, "--for", "two")
-        message = f"acpterm: terminal {terminal} has ended and has not printed 'two'\n"
-        assert done == (1, "", message)
-
-
-async def test_wait_reports_only_terminals_without_a_match_when_time_is_up(path):
-    async with agent_at(path) as agent:
-        never = await agent.create("echo one; sleep 1000")
-        printed = await agent.create("echo ready; sleep 1000")
-        await agent.until_output(printed, "ready")
-        # On a busy machine, not even the match may be found in the shorter time.
-        for seconds in ("1", "10"):
-            done = await run(path, "wait", never, printed, "--for", "ready", "--timeout", seconds)
-            if done.out and done.err != STALLED_IN_SEARCH:
-                break
-        assert (done.status, done.out) == (124, "ready\n")
-        assert f"terminal {never} has not printed 'ready' within {seconds} s" in done.err
-
-
-async def test_wait_accepts_a_timeout_of_0_and_a_very_long_timeout(path):
-    async with agent_at(path) as agent:
-        one, two = await agent.create("sleep 1000"), await agent.create("echo x")
-        done = await run(path, "wait", one, two, "--for", "x", "--timeout", "0")
-        assert done.status == 124
-        done = await run(path, "wait", two, "--timeout", "9000000")
-        assert done.status == 0
-
-
-async def test_wait_exits_with_124_when_the_time_is_up(path):
-    async with agent_at(path) as agent:
-        terminal = await agent.create("echo one; sleep 1000")
-        for words, event in ([], "not ended"), (["--for", "two"], "not printed 'two'"):
-            done = await run(path, "wait", terminal, *words, "--timeout", "0.2")
-            assert (done.status, done.out) == (124, "")
-            message = f"acpterm: terminal {terminal} has {event} within 0.2 s\n"
-            assert done.err in (message, STALLED_IN_SEARCH if words else STALLED)
+        message = f"acpterm: terminal {terminal} has {event} within 0.2 s\n"
+        assert done.err in (message, STALLED_IN_SEARCH if words else STALLED)
 
 
 @pytest.mark.costly
@@ -267,7 +256,7 @@ async def test_command_waits_until_the_program_asks_for_input(path):
         assert asked == (0, "bash waits for a password\n", "")
         await terminals.type(window, "secret\r")
         await terminals.until_output(window, "bash")
-        timed_out = await run(path, "wait", "--input", "--timeout", "0.3", window)
+        timed_out = await run_process(path, "wait", "--input", "--timeout", "0.3", window)
         assert timed_out.status == 124
         assert timed_out.err.endswith("has not asked for input within 0.3 s\n")
         await terminals.type(window, "exit 7\r")

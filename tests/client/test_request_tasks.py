@@ -19,5 +19,5 @@ async def test_request_can_be_cancelled_before_its_task_has_started():
         tasks = RequestTasks(agent, nursery)
         tasks.start(RequestReceived(7, "fs/read_text_file", Raw(b"{}")), handler)
         assert tasks.cancel(7)
-    ((id_, error),) = (call.args for call in agent.fail.call_args_list)
+    ((id_, error),) = (call.args for call in agent.respond.call_args_list)
     assert (id_, error.code) == (7, REQUEST_CANCELLED)

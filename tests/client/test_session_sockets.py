@@ -13,7 +13,7 @@ import trio.testing
 from msgspec import Raw
 
 from acpterm import __version__
-from acpterm.acp.agent_api import EXTENSIONS
+from acpterm.acp.agent_meta import EXTENSIONS
 from acpterm.client.session_sockets import sockets as session_socket
 from acpterm.client.session_sockets.routes import EventRoutes
 from acpterm.client.session_sockets.server_entry import McpOptions, with_server

@@ -198,7 +198,7 @@ async def test_daemon_of_a_service_leaves_the_group_that_passes_controllers_on()
             assert set(moved) == {str(os.getpid()), str(pool._keeper.pid)}
             # The next daemon creates its groups beside the group that this one has moved to.
             other = Cgroups.find()
-            assert os.path.dirname(other._base) == str(group)
+            assert os.path.dirname(other.base) == str(group)
             other.close()
 
 

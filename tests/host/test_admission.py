@@ -211,7 +211,7 @@ async def test_orphan_of_an_agents_terminal_is_refused_when_it_has_no_marks(tmp_
 async def test_process_that_moved_to_another_control_group_is_refused(tmp_path, group):
     if (groups := Cgroups.find()) is None:
         pytest.skip("requires control groups")
-    above = os.path.dirname(groups.handover()[0])
+    above = os.path.dirname(groups.base)
     groups.close()
     elsewhere = f"{above}/elsewhere-of-tests-{os.getpid()}"
     os.mkdir(elsewhere)

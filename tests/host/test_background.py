@@ -215,9 +215,9 @@ async def test_events_tell_the_background_and_its_end(host):
             await agent.kill(terminal)
             found = []
             while not found or found[-1][0] != "killed":
-                event, _ = await events.next()
+                event = await events.next()
                 found.append((event.event, event.terminal and event.terminal.background))
-            event, _ = await events.next()
+            event = await events.next()
     assert [name for name, _ in found[-3:]] == ["exited", "background", "killed"]
     assert [each.pid for each in found[-2][1]] == [pid]
     assert event.event == "background"
@@ -228,7 +228,7 @@ async def test_background_that_nobody_asks_for_is_found(host):
     async with agent_of(host) as agent:
         with host.state.events.subscribe(lambda event: event.event == "background") as events:
             await agent.create(FORMS["setsid"])
-            event, _ = await events.next()
+            event = await events.next()
     assert event.terminal.background[0].command == "sleep 600"
 
 

@@ -27,7 +27,7 @@ def own_cgroup_directory():
     if found is None:
         return None
     found.close()
-    return Path(found._base).parent
+    return Path(found.base).parent
 
 
 def cgroup_directory_of(pid):

@@ -71,6 +71,15 @@ async def test_output_limit_of_zero_retains_nothing_and_is_truncated(agent):
     assert await read(agent, "true", outputByteLimit=0) == ("", False)
 
 
+async def test_beginning_is_sent_once_and_the_number_of_lines_each_time(agent):
+    terminal = await agent.create("seq 1000", outputByteLimit=1000)
+    await agent.wait(terminal)
+    first, second = [(await agent.output(terminal))["_meta"]["acpterm"] for _ in range(2)]
+    assert first["beginning"].startswith("1\n2\n")
+    assert "beginning" not in second
+    assert first["totalLines"] == second["totalLines"] == 1000
+
+
 async def test_truncated_stays_set(agent):
     line = "printf 0123456789; read x; printf '\\r\\033[K'; read x; printf 'a\\n'"
     terminal = await agent.create(f"stty -echo; {line}", outputByteLimit=8)

@@ -17,7 +17,6 @@ from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.daemon import daemon
-from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -382,31 +381,6 @@ async def test_queued_lines_are_sent_in_order_and_complete():
     while data := await theirs.receive_some():
         received += data
     assert received == b"".join(b"%d\n" % number for number in range(1000))
-
-
-async def test_flush_waits_for_the_new_stream_when_the_queue_was_restarted():
-    ours, theirs = trio.testing.memory_stream_one_way_pair()
-    queue = SendQueue(ours)
-    queue.close()
-    queue.restart([b"again\n"])
-    flushed = False
-
-    async def flush():
-        nonlocal flushed
-        await queue.flush()
-        flushed = True
-
-    with trio.fail_after(DEADLINE_S):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(flush)
-            # A task that spins is never blocked.
-            await trio.testing.wait_all_tasks_blocked()
-            assert not flushed
-            queue.connect(ours)
-            nursery.start_soon(queue.run)
-            assert await theirs.receive_some() == b"again\n"
-            queue.close()
-    assert flushed
 
 
 async def test_queue_drains_below_its_high_water_mark():

@@ -1,18 +1,17 @@
+import ctypes
+
 import pytest
 
 from acpterm.keeper.startup import embedded_keeper
-from tests.support.starting import stop_adopting
 
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_keepers():
-    """Start keepers as real processes here, unlike the fixture of tests/conftest.py."""
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 @pytest.fixture(autouse=True, scope="module")
 def orphans_are_reaped():
     """Programs that outlive a killed keeper must not become zombies of this process."""
-    stop_adopting()
+    # An earlier test may have made this process a subreaper: init reaps them instead.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.fixture

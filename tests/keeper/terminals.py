@@ -13,6 +13,15 @@ TIMEOUT_S = 20
 RING_BYTES = 64 * 1024
 
 
+def read_ring(ring, since, max_bytes):
+    """Return a position and the output from there on: `since`, or that of the oldest byte."""
+    end = ring.header[ring_file.HEAD]
+    start = min(max(since, end - ring.capacity, 0), end)
+    at, size = start % ring.capacity, min(max_bytes, end - start)
+    first = bytes(ring.data[at : at + size])
+    return start, first + bytes(ring.data[: size - len(first)])
+
+
 class Watched:
     """Consumes the ring of one terminal into `output`, unless `consume` is False."""
 
@@ -53,7 +62,7 @@ class Watched:
         header = self.ring.header
         self.keeper.arm(self.name, header)
         while (position := header[ring_file.CONSUMED]) != header[ring_file.HEAD]:
-            start, data = self.ring.read(position, 1 << 20)
+            start, data = read_ring(self.ring, position, 1 << 20)
             assert start == position
             self.output += data
             header[ring_file.CONSUMED] = position + len(data)

@@ -9,7 +9,7 @@ import trio
 import trio.lowlevel
 
 from acpterm.keeper import ring_file, startup
-from tests.keeper.terminals import RING_BYTES, is_alive, not_left, poll, run, spawn
+from tests.keeper.terminals import RING_BYTES, is_alive, not_left, poll, read_ring, run, spawn
 from tests.pty.tracer import tracing
 
 
@@ -77,7 +77,7 @@ async def test_full_ring_stops_the_program_and_loses_no_byte(keeper):
     output, draw = b"", random.Random(1)
     with trio.fail_after(30):
         while len(output) < len(expected):
-            start, data = terminal.ring.read(len(output), draw.choice([1, 100, 5000, 70_000]))
+            start, data = read_ring(terminal.ring, len(output), draw.choice([1, 100, 5000, 70_000]))
             assert start == len(output)
             output += data
             header[ring_file.CONSUMED] = len(output)
@@ -162,7 +162,7 @@ def test_output_at_the_end_of_the_ring_is_complete_when_the_keeper_is_killed(mon
     file.header[ring_file.RESERVED] = killed_at[0]
     file.recover()
     assert reader.read(reads, file, 1000, reading.PLAIN) == reading.EMPTY
-    assert file.read(head, 1000) == (head, b"abcdef")
+    assert read_ring(file, head, 1000) == (head, b"abcdef")
     file.close()
     for each in (fd, reads, writes):
         os.close(each)

@@ -8,6 +8,7 @@ import pytest
 
 from acpterm.keeper import ring_file
 from acpterm.keeper.ring_file import CAPACITY_MIN_BYTES, CONSUMED, HEAD, RECORD, RESERVED
+from tests.keeper.terminals import read_ring
 from tests.support.cases import each_case
 
 
@@ -43,27 +44,6 @@ def test_capacity_is_rounded_up_to_whole_pages():
     assert ring_file.capacity_for(1 << 20) == 1 << 20
 
 
-def test_bytes_are_read_at_their_positions_across_the_wrap(files):
-    written, read = files()
-    data = random.Random(1).randbytes(3 * read.capacity // 2)
-    write(written, data)
-    assert read.read(len(data) - 100, 50) == (len(data) - 100, data[-100:-50])
-    oldest = len(data) - read.capacity
-    assert read.read(0, 1 << 20) == (oldest, data[oldest:])
-    assert read.read(len(data), 10) == (len(data), b"")
-    assert read.read(len(data) + 10, 10) == (len(data), b"")
-
-
-def test_bytes_of_a_write_in_progress_are_not_returned(files):
-    written, read = files()
-    data = bytes(range(256)) * (read.capacity // 256)
-    write(written, data)
-    written.header[RESERVED] = read.capacity + 1000
-    assert read.read(0, 2000) == (1000, data[1000:2000])
-    # The whole copy may be overwritten.
-    assert read.read(0, 500) == (1000, b"")
-
-
 def test_free_bytes_grow_when_output_is_consumed(files):
     written, read = files()
     assert written.free_bytes() == written.capacity
@@ -85,13 +65,13 @@ def test_only_free_pages_are_released(head, kept):
         file.header[CONSUMED] = head - kept
         file.write_record(b"the record")
         file.release_free_pages()
-        position, read = file.read(head - kept, kept)
+        position, read = read_ring(file, head - kept, kept)
         assert (position, read) == (head - kept, data[head - kept :])
         assert file.record() == b"the record"
         # The header, the record, and each page with unconsumed output.
         assert os.fstat(fd).st_blocks * 512 <= (2 + kept // 4096 + 3) * 4096
         write(file, b"more")
-        assert file.read(head, 10) == (head, b"more")
+        assert read_ring(file, head, 10) == (head, b"more")
     finally:
         file.close()
         os.close(fd)

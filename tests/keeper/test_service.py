@@ -13,7 +13,7 @@ from acpterm.keeper.encodings import encode_input
 from acpterm.keeper.reports import UNKNOWN
 from tests.keeper.daemon import daemon
 from tests.keeper.manager import Manager
-from tests.keeper.terminals import is_alive, not_left, poll, run, spawn
+from tests.keeper.terminals import is_alive, not_left, poll, read_ring, run, spawn
 from tests.keeper.test_encodings import CHINESE
 from tests.keeper.test_supervisor import NUMBERS, numbers_of, restarted
 
@@ -145,7 +145,7 @@ async def test_programs_continue_when_the_keeper_is_killed(tmp_path, manager):
 
             ended = terminals["known"]
             assert os.waitstatus_to_exitcode(ended.report.status) == 3
-            assert ended.ring.read(0, 100) == (0, b"bye\r\n")
+            assert read_ring(ended.ring, 0, 100) == (0, b"bye\r\n")
             assert await terminals["meanwhile"].wait_closed() == b"\r\n"
             assert terminals["meanwhile"].report.status == UNKNOWN
 

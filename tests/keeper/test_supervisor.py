@@ -13,10 +13,8 @@ import trio.testing
 from acpterm.keeper import ring_file
 from acpterm.keeper.reports import RestartError
 from tests.keeper.daemon import children_of, daemon
-from tests.keeper.terminals import is_alive, poll, run, spawn
+from tests.keeper.terminals import is_alive, poll, read_ring, run, spawn
 from tests.pty.scarcity import no_descriptors
-
-pytestmark = pytest.mark.afresh
 
 NUMBERS = "i=0; while :; do echo line $i; i=$((i+1)); done"
 
@@ -89,7 +87,7 @@ async def test_successor_finds_programs_rings_and_entries_of_a_killed_worker(tmp
         ended = terminals[over.name]
         assert (ended.report, ended.end) == (over.report._replace(orphans=None), over.end)
         assert ended.master is None
-        assert ended.ring.read(0, 100) == (0, b"over\r\n")
+        assert read_ring(ended.ring, 0, 100) == (0, b"over\r\n")
 
 
 @pytest.mark.costly
@@ -160,7 +158,7 @@ async def test_exit_is_reported_to_the_successor_when_no_worker_ran(tmp_path):
         second = await started.serving()
         again = second.watch_all()[terminal.name]
         await again.wait_closed()
-        assert again.ring.read(0, 100)[1].endswith(b"last words\r\n")
+        assert read_ring(again.ring, 0, 100)[1].endswith(b"last words\r\n")
         assert os.waitstatus_to_exitcode(again.report.status) == 9
 
 

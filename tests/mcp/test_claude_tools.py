@@ -7,8 +7,7 @@ import pytest
 
 from acpterm.api.results import Exit, Output
 from acpterm.config.tools import ToolSettings
-from acpterm.mcp import call
-from acpterm.mcp.claude_tools import bash, bash_output, monitor
+from acpterm.mcp import call, claude_tools
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.waiting import read_new
 from tests.support.depth import DEADLINE_S
@@ -85,7 +84,7 @@ async def test_bash_output_returns_new_lines_that_match(tmp_path, monkeypatch):
     script = "seq 1 20; read line; exit 3"
     async with mcp_tools(tmp_path, "claude") as tools:
         with monkeypatch.context() as patch:
-            patch.setattr(bash, "_BACKGROUND_WAIT_S", DEADLINE_S)
+            patch.setattr(claude_tools, "BACKGROUND_WAIT_S", DEADLINE_S)
             started = await tools.call("Bash", command=script, run_in_background=True)
         identifier = started.data["id"]
         assert started.text.startswith(f"Command running in background with ID: {identifier}\n")
@@ -136,7 +135,7 @@ async def test_bash_output_filters_a_line_when_it_is_complete(tmp_path, options)
 async def test_bash_output_filters_the_beginning_of_a_line_when_it_is_very_long(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(bash_output, "LINE_CHARS_MAX", 5)
+    monkeypatch.setattr(claude_tools, "LINE_CHARS_MAX", 5)
     script = f"until test -e {tmp_path}/go; do sleep 0.05; done; printf 123456; sleep 60"
     async with mcp_tools(tmp_path, "claude") as tools:
         started = await tools.call("Bash", command=script, run_in_background=True)
@@ -192,7 +191,7 @@ async def test_monitor_sends_a_line_when_it_is_complete(tmp_path):
 
 @pytest.mark.long
 async def test_monitor_sends_the_beginning_of_a_line_when_it_is_very_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(monitor, "LINE_CHARS_MAX", 5)
+    monkeypatch.setattr(claude_tools, "LINE_CHARS_MAX", 5)
     events = []
 
     async def on_progress(progress, total, message):
@@ -206,7 +205,7 @@ async def test_monitor_sends_the_beginning_of_a_line_when_it_is_very_long(tmp_pa
 
 
 async def test_monitor_ends_a_line_when_the_output_after_it_is_lost(monkeypatch):
-    monkeypatch.setattr(monitor, "BATCH_S", 0)
+    monkeypatch.setattr(claude_tools, "BATCH_S", 0)
     batches = [
         Output("one\nt", 5, 0),
         Output("ee\nfour\n", 30, 15),
@@ -225,7 +224,7 @@ async def test_monitor_ends_a_line_when_the_output_after_it_is_lost(monkeypatch)
 
     following = call.Call(None, None, None, None, report=report)
     session = Session("term-1", LossyTerminal(), "command", "/")
-    assert not await monitor._follow(following, session, "numbers")
+    assert not await claude_tools._follow(following, session, "numbers")
     assert events == ["one", "t\nee\nfour"]
 
 

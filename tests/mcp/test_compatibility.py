@@ -11,7 +11,7 @@ from acpterm.config import ConfigError, load
 from acpterm.config.profiles import BUILTIN, ProfileTable
 from acpterm.config.tools import ToolSettings, resolve_tools
 from acpterm.mcp import call
-from acpterm.mcp.pool_tools.read_terminal import HISTORY_BYTES
+from acpterm.mcp.pool_tools import HISTORY_BYTES
 from acpterm.mcp.sessions import Session
 from acpterm.policy.judge import Judge
 from tests.support.depth import DEADLINE_S

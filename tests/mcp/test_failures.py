@@ -12,11 +12,13 @@ import acpterm
 from acpterm.api.client import Client
 from acpterm.api.errors import ClosedError, DaemonError
 from acpterm.config import Settings
+from acpterm.config.tools import ToolSettings
+from acpterm.mcp.call import Call
 from acpterm.mcp.connection import Question
-from acpterm.mcp.host_link import HostLink
 from acpterm.mcp.questions import Job
 from acpterm.mcp.resources import PREFIX, Resources
 from acpterm.mcp.sessions import Launch, Sessions
+from acpterm.mcp.shells import Shells
 from acpterm.mcp.starting import Start, Starts
 from acpterm.mcp.types import CallToolResult
 from tests.support.depth import DEADLINE_S
@@ -39,7 +41,7 @@ async def linked(tmp_path, nursery):
         def connect(agent, asks):
             return acpterm.connect(agent=agent, asks=asks, socket=path)
 
-        yield host, Sessions(HostLink(connect, nursery), "test", str(tmp_path))
+        yield host, Sessions(connect, nursery, "test", str(tmp_path))
 
 
 async def terminals_of(host):
@@ -79,7 +81,7 @@ async def test_call_that_fails_unexpectedly_leaves_the_server_running(tmp_path, 
             with pytest.raises(MCPError):
                 await tools.call("terminal_start", command="true")
         with monkeypatch.context() as patch:
-            patch.setattr(Starts, "start", fail)
+            patch.setattr(Call, "begin", fail)
             with pytest.raises(MCPError):
                 await tools.call("terminal_start", command="true")
         result = await tools.call("terminal_bash", command="echo lives")
@@ -112,7 +114,7 @@ async def test_program_that_starts_as_its_call_is_cancelled_is_ended(tmp_path, n
 
         with trio.CancelScope() as scope:
             start = Start(launch, None, start_and_cancel, sessions.remove)
-            await Starts(nursery).start(sessions, start, 20)
+            await Call(sessions, Starts(nursery), Shells(nursery), ToolSettings()).begin(start)
         assert scope.cancelled_caught
         assert await terminals_of(host) == []
         assert sessions.all() == []

@@ -20,8 +20,8 @@ def kept_shells(monkeypatch):
     kept = []
 
     class KeptShells(shells.Shells):
-        def __init__(self):
-            super().__init__()
+        def __init__(self, group):
+            super().__init__(group)
             kept.append(self)
 
     monkeypatch.setattr(server, "Shells", KeptShells)

@@ -8,7 +8,7 @@ import trio
 
 from acpterm.acp.pool import HISTORY_BYTES
 from acpterm.config.profiles import ProfileTable
-from acpterm.mcp.pool_tools.read_terminal import last_bytes
+from acpterm.mcp.pool_tools import last_bytes
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import Tools, mcp_tools
 from tests.support.user import user_of

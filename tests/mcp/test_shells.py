@@ -8,8 +8,7 @@ import pytest
 
 from acpterm.api import shell_process
 from acpterm.config.tools import ToolsFor
-from acpterm.mcp import call
-from acpterm.mcp.claude_tools import bash_output
+from acpterm.mcp import call, claude_tools
 from acpterm.providers import landlock_exec
 from acpterm.pty import processes
 from tests.support.depth import DEADLINE_S
@@ -350,7 +349,7 @@ async def test_new_output_of_a_shell_is_complete_after_a_flood(tmp_path, monkeyp
 
 async def test_output_of_a_busy_shell_is_new_and_matches_and_is_cropped(tmp_path, monkeypatch):
     # All output comes in one result, since that waits until the command waits for input.
-    monkeypatch.setattr(bash_output, "CATCH_UP_S", DEADLINE_S)
+    monkeypatch.setattr(claude_tools, "CATCH_UP_S", DEADLINE_S)
     command = f"echo 1 old; until test -e {tmp_path}/go; do sleep 0.05; done; seq 10000; read line"
     async with mcp_tools(tmp_path, "claude") as tools:
         slow = await tools.call("Bash", command=command, timeout=500)

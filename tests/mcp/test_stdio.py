@@ -18,8 +18,6 @@ from tests.support.mcp import PATIENT, result_of, variables
 from tests.support.processes import environment
 from tests.support.user import user_at
 
-pytestmark = pytest.mark.afresh
-
 
 def parameters(tmp_path, path: str, *arguments: str) -> StdioServerParameters:
     env = environment(XDG_CONFIG_HOME=str(tmp_path / "none"), ACPTERM_PROFILE="open")
@@ -225,7 +223,7 @@ def test_client_that_only_closes_stdout_ends_the_server(tmp_path):
 
 
 def test_server_needs_no_extra():
-    absent = "'mcp', 'mcp_types', 'pydantic', 'starlette', 'hypercorn', 'h11'"
+    absent = "'mcp', 'mcp_types', 'pydantic', 'starlette', 'wsproto', 'h11'"
     script = (
         "import sys\n"
         f"sys.modules |= dict.fromkeys([{absent}])\n"  # importing them fails

@@ -13,8 +13,7 @@ from acpterm.api.errors import RequestError
 from acpterm.api.roles import Role
 from acpterm.config.profiles import Limits, ProfileTable
 from acpterm.config.tools import ToolsFor
-from acpterm.mcp import call, waiting
-from acpterm.mcp.codex_tools import write_stdin
+from acpterm.mcp import call, codex_tools, waiting
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import QUICK, mcp_tools
 
@@ -351,7 +350,7 @@ async def test_wait_for_an_idle_shell_says_at_once_that_it_is_idle(tmp_path, bas
 
 @pytest.mark.parametrize("command", ["cat", "bash --norc -i"])
 async def test_empty_poll_does_not_end_at_a_state_that_was_said(tmp_path, monkeypatch, command):
-    monkeypatch.setattr(write_stdin, "POLL_MIN_MS", 300)
+    monkeypatch.setattr(codex_tools, "POLL_MIN_MS", 300)
     async with mcp_tools(tmp_path, "codex") as tools:
         await tools.call("exec_command", cmd=command, tty=True)
         poll = await tools.call("write_stdin", session_id=1)

@@ -63,7 +63,7 @@ async def test_new_tree_is_empty_and_close_removes_its_directory(groups):
     tree = groups.new("empty")
     assert tree.is_empty()
     await tree.close()
-    assert not os.listdir(groups._base) or "empty" not in os.listdir(groups._base)
+    assert not os.listdir(groups.base) or "empty" not in os.listdir(groups.base)
 
 
 async def test_tree_is_created_when_another_pool_has_removed_the_base_directory(groups):
@@ -192,7 +192,7 @@ async def test_close_removes_the_groups_that_programs_created(groups):
 
 
 def test_find_removes_directories_of_killed_daemons_only():
-    own = os.path.dirname(Cgroups.find()._base)
+    own = os.path.dirname(Cgroups.find().base)
     # Another test's daemon, which starts meanwhile, may remove it first.
     with suppress(FileNotFoundError):
         os.makedirs(f"{own}/acpterm-{os.getpid()}-dead/term_x")
@@ -201,11 +201,11 @@ def test_find_removes_directories_of_killed_daemons_only():
     try:
         Cgroups.find().close()
         assert not os.path.exists(f"{own}/acpterm-{os.getpid()}-dead")
-        assert os.path.exists(f"{living._base}/term_y")
+        assert os.path.exists(f"{living.base}/term_y")
     finally:
         trio.run(tree.close)
         living.close()
-    assert not os.path.exists(living._base)
+    assert not os.path.exists(living.base)
 
 
 def test_find_returns_none_when_nothing_was_delegated_to_root(monkeypatch, tmp_path):
@@ -250,7 +250,7 @@ def test_find_retries_when_another_daemon_locks_the_new_directory_as_stale(monke
     with suppress(FileNotFoundError):
         os.rmdir(locked[0])
     assert groups is not None
-    assert groups._base in created
+    assert groups.base in created
     groups.close()
 
 

@@ -169,7 +169,7 @@ def locked_base(parent):
 async def test_control_groups_of_a_gone_daemon_are_killed_and_removed(own_daemon):
     if (groups := Cgroups.find()) is None:
         pytest.skip("this process may make no control groups")
-    own = os.path.dirname(groups.handover()[0])
+    own = os.path.dirname(groups.base)
     groups.close()
     base, lock = locked_base(own)
     os.makedirs(f"{base}/term_1/below")
@@ -192,7 +192,7 @@ async def test_control_groups_of_a_gone_daemon_are_killed_and_removed(own_daemon
 async def test_control_groups_of_running_daemons_and_of_units_are_spared(own_daemon):
     if (groups := Cgroups.find()) is None:
         pytest.skip("this process may make no control groups")
-    base, _ = groups.handover()
+    base = groups.base
     unit = f"{os.path.dirname(base)}/acpterm-{os.getpid()}.service"
     os.makedirs(unit)
     tree = groups.new("term_1")

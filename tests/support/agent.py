@@ -32,6 +32,18 @@ class Agent(RpcClient):
         result = await self.request("terminal/create", params)
         return str(result["terminalId"])
 
+    async def create_ended(self, command: str, **more: Any) -> str:
+        """Create a terminal, and wait until its command has ended."""
+        terminal = await self.create(command, **more)
+        await self.wait(terminal)
+        return terminal
+
+    async def create_until(self, text: str, command: str, **more: Any) -> str:
+        """Create a terminal, and wait until its output contains `text`."""
+        terminal = await self.create(command, **more)
+        await self.until_output(terminal, text)
+        return terminal
+
     def of(self, terminal: str, **more: Any) -> dict[str, Any]:
         """Return the params that name a terminal."""
         return {"sessionId": self.session, "terminalId": terminal, **more}

@@ -1,16 +1,23 @@
-"""The user's commands as processes, which use the daemon at a socket."""
+"""The user's commands, which use the daemon at a socket: in this process, or as processes."""
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
+from unittest.mock import patch
 
 import trio
 
+import acpterm
+from acpterm.cli.main import group
+from acpterm.pty import linux
 from tests.support.polling import poll
 from tests.support.processes import environment
 from tests.support.starting import start
@@ -38,8 +45,81 @@ def command_environment(path: str, **more: str) -> dict[str, str]:
     return env | more
 
 
-async def run(path: str, *words: str, **env: str) -> Result:
-    """Run `acpterm` to its end, without stdin."""
+async def run(path: str, *words: str, stdin: bytes = b"", **env: str) -> Result:
+    """Run a command to its end: in a thread of this process, unless it handles signals.
+
+    What takes effect when Python starts, such as the encoding of stdout, is that of the tests.
+    """
+    if words[:1] in (("mcp",), ("prompt",), ("proxy",), ("serve",), ("stdio",)):
+        return await run_process(path, *words, **env)
+    here = partial(run_here, list(words), command_environment(path, **env), stdin)
+    return await trio.to_thread.run_sync(here, abandon_on_cancel=True)
+
+
+_MAIN = str(Path(acpterm.__file__).with_name("__main__.py"))
+_one_at_a_time = threading.Lock()
+
+
+def run_here(words: list[str], env: dict[str, str], stdin: bytes = b"") -> Result:
+    """Run a command to its end in this thread."""
+    with (
+        _one_at_a_time,
+        TemporaryFile() as source,
+        TemporaryFile() as out,
+        TemporaryFile() as err,
+    ):
+        source.write(stdin)
+        source.seek(0)
+        status = 0
+        with (
+            patch.dict(os.environ, env, clear=True),
+            patch.object(linux, "forbid_inspection"),
+            patch.object(sys, "argv", [_MAIN, *words]),
+            _standard_streams(source, out, err),
+        ):
+            try:
+                group(list(words), prog_name="acpterm")
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else 0
+        out.seek(0)
+        err.seek(0)
+        return Result(status, out.read().decode(), err.read().decode())
+
+
+def completions(path: str, *words: str, **env: str) -> list[str]:
+    """Return the completions of the last word, as bash's function requests them.
+
+    On a busy machine the daemon may not respond in time, and then there are none of its names.
+    """
+    more = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
+    env = command_environment(path, **more, _ACPTERM_COMPLETE="bash_complete", **env)
+    done = run_here([], env)
+    assert (done.status, done.err) == (0, "")
+    return [line.partition(",")[2] for line in done.out.splitlines() if line]
+
+
+@contextmanager
+def _standard_streams(*files: IO[bytes]) -> Iterator[None]:
+    """Replace stdin, stdout and stderr, both as descriptors and as Python's files."""
+    names = ("stdin", "stdout", "stderr")
+    saved = [os.dup(number) for number in range(3)]
+    with patch.multiple(sys, **{name: getattr(sys, name) for name in names}):
+        for number, (name, file) in enumerate(zip(names, files, strict=True)):
+            os.dup2(file.fileno(), number)
+            stream = os.fdopen(number, "w" if number else "r", closefd=False, encoding="utf-8")
+            setattr(sys, name, stream)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, fd in enumerate(saved):
+                os.dup2(fd, number)
+                os.close(fd)
+
+
+async def run_process(path: str, *words: str, **env: str) -> Result:
+    """Run `acpterm` to its end as a process, without stdin."""
     return await run_with(list(words), env=command_environment(path, **env))
 
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,6 +139,13 @@ class BlockingDaemon:
         finally:
             self.process.kill()
             self.process.wait()
+
+    def clear(self) -> None:
+        """Remove all terminals."""
+        for info in self.request("terminal/list", all=True)["terminals"]:
+            # An agent's terminal may go by itself.
+            with suppress(AssertionError):
+                self.request("terminal/release", terminalId=info["terminalId"])
 
     def request(self, method: str, **params: Any) -> Any:
         """Send `_acpterm/METHOD` on a new connection; return its result."""

@@ -4,7 +4,7 @@
 Hypothesis tries few examples, and the same ones in each run, so that a new failure is due to a
 change of the code or of the speed. At the depth `full`, it tries the usual number.
 `ACPTERM_EXAMPLES=N`, which `make fuzz` sets, tries N times as many, and different examples in each
-run. At the depths `ci` and `full`, tests with the marker `afresh` start processes as users do.
+run.
 """
 
 import os

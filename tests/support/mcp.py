@@ -17,8 +17,8 @@ from acpterm.api.client import Client as ApiClient
 from acpterm.api.questions import Asks
 from acpterm.config import Settings
 from acpterm.host.host import Host
-from acpterm.mcp.host_link import Connect
 from acpterm.mcp.server import open_server
+from acpterm.mcp.sessions import Connect
 from acpterm.mcp.tool_set_names import ToolSetName
 from acpterm.web.mcp_sessions import log_error, serve_messages
 from tests.support.depth import DEADLINE_S

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -74,14 +73,6 @@ async def process(
             started.kill()
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(started.wait)
-
-
-async def orphan_pid(code: str) -> int:
-    """Run Python code that prints a pid and then kills its own process; return that pid."""
-    done = await trio.run_process(
-        [sys.executable, "-c", code], capture_stdout=True, check=False, cwd=os.getcwd()
-    )
-    return int(done.stdout)
 
 
 def alive(pid: int) -> bool:

@@ -63,6 +63,17 @@ class User(RpcClient):
         """Send the request `_acpterm/terminal/METHOD` for a terminal and wait for its result."""
         return await self.request(f"terminal/{method}", {"terminalId": terminal, **more})
 
+    async def create(self, command: str, name: str | None = None, **more: Any) -> str:
+        """Create a terminal; return its id."""
+        params = {"command": command, "name": name, **more}
+        return str((await self.request("terminal/create", params))["terminalId"])
+
+    async def until_output(self, terminal: str, text: str) -> None:
+        """Poll until the output contains `text`."""
+        with trio.fail_after(DEADLINE_S):
+            while text not in (await self.terminal_request("output", terminal))["text"]:
+                await trio.sleep(0.005)
+
     async def list(self, **params: Any) -> Any:
         """Return the terminals that `_acpterm/terminal/list` lists."""
         return (await self.request("terminal/list", params))["terminals"]

@@ -25,7 +25,6 @@ from acpterm.web.access import AccessStore
 from acpterm.web.access_file import AccessFile
 from acpterm.web.app import make_app
 from acpterm.web.endpoint import Endpoint, bind
-from acpterm.web.http_connection import server_config
 from acpterm.web.pages import DIRECTORY as PAGE_DIRECTORY
 from acpterm.web.server import HttpServer
 from tests.support.daemon import Daemon, daemon
@@ -417,9 +416,8 @@ async def web_here(
         access = AccessStore(file, clock)
         app = make_app(host, endpoint, access, page)
         app.router.routes.extend(routes)
-        config = server_config(host.settings.max_message_bytes)
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(endpoint.socket))
-        server = HttpServer(app, config, None)
+        server = HttpServer(app, host.settings.max_message_bytes, None)
         nursery.start_soon(server.run, listener)
         async with listener:
             yield WebHere(host, endpoint, access, file, server)

@@ -248,7 +248,7 @@ async def test_cancelled_pool_kills_all_programs_at_once_and_leaves_no_resources
     assert all(terminal.is_closed and terminal.exit.signal == "SIGKILL" for terminal in terminals)
     assert descriptors() == before
     if groups is not None:
-        assert not os.path.exists(groups._base)  # noqa: ASYNC240
+        assert not os.path.exists(groups.base)  # noqa: ASYNC240
 
 
 async def test_released_terminal_leaves_the_pool_and_its_output_stays_readable():

@@ -28,7 +28,7 @@ def test_read_reports_lost_bytes():
     assert ring.read(7, None) == (b"", 7, 0)
 
 
-def test_max_bytes_returns_the_oldest_bytes_across_the_wrap():
+def test_max_bytes_returns_the_oldest_bytes():
     ring = PrivateRing(4)
     ring.write(b"abc")
     ring.write(b"def")

@@ -425,11 +425,13 @@ async def test_servers_of_2026_are_limited_in_number(tmp_path, monkeypatch):
         assert "result" in (await http.post(at.url, **listed)).json()
         assert "result" in (await http.post(at.url, **listed)).json()
         reply = await http.post(f"{at.url}/pool", **called("list_terminals"))
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "60")
         assert "try later" in reply.json()["error"]["message"]
         assert (await http.post(at.url, json=INITIALIZE)).status_code == 503
         monkeypatch.setattr(mcp_sessions, "SERVERS_MAX", 64)
         monkeypatch.setattr(mcp_sessions, "AGENT_SERVERS_MAX", 1)
         reply = await http.post(f"{at.url}/pool", **called("list_terminals"))
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "60")
         assert "try later" in reply.json()["error"]["message"]
         assert (await http.post(at.url, json=INITIALIZE)).status_code == 200
 

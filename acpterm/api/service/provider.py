@@ -45,9 +45,9 @@ _NAME: Final = "term-#"
 class DaemonProvider:
     """Runs commands in terminals of `client`'s daemon. Implements `TerminalProvider`.
 
-    `name` is the name of the provider in acpterm, such as ``podman``. If `client` is an agent,
-    ``local`` means the provider that the user's settings select for agents. Methods with a
-    `session_id` raise `AcptermError` if there is no such session, except `get_session_status`.
+    `name` is a provider of acpterm; if `client` is an agent, ``local`` means the one that the
+    settings select for agents. Methods with a `session_id` raise `AcptermError` if there is no
+    such session, except `get_session_status`.
     """
 
     def __init__(self, client: Client, name: str) -> None:
@@ -64,10 +64,7 @@ class DaemonProvider:
     async def execute_command(
         self, command: str, args: list[str], options: ExecuteCommandOptions
     ) -> ExecuteCommandResult:
-        """Execute `command`, which is shell text, with `args` quoted and appended.
-
-        If the API raises `AcptermError`, or input cannot be passed on, return an `UnknownError`.
-        """
+        """Execute shell text, with `args` quoted and appended."""
         if options.input is None:
             return await self._execute(command, args or None, options)
         try:

@@ -13,10 +13,7 @@ from acpterm.api.service.types import OutputWaitOptions
 
 
 class BashOptions(Struct, rename="camel", frozen=True):
-    """How many characters of a command's output to show, and the command's time limit in seconds.
-
-    The service does not apply these options: it only stores them, for its caller.
-    """
+    """Options for commands, which the service only stores for its caller."""
 
     crop_output: int = 10000
     timeout_seconds: float = 60.0
@@ -25,8 +22,7 @@ class BashOptions(Struct, rename="camel", frozen=True):
 class SessionRecord(Struct, rename="camel"):
     """A session in `TerminalState`, until the service notices that the program has ended.
 
-    `last_position` is the position up to which the session's output was read. `start_time` is in
-    seconds since 1970. `running` is true: sessions that have ended are removed from the state.
+    `last_position` is up to where its output was read; `start_time` is in seconds since 1970.
     """
 
     id: str
@@ -37,11 +33,7 @@ class SessionRecord(Struct, rename="camel"):
 
 
 class TerminalState(Struct, rename="camel"):
-    """The state of a terminal service, which can be stored and restored as JSON values.
-
-    `provider_name` is the name of the active provider; None if no provider is active.
-    `interactive_config` says how long to wait for the output of sessions.
-    """
+    """The state of a terminal service, which can be stored and restored as JSON values."""
 
     provider_name: str | None = None
     bash: BashOptions = BashOptions()
@@ -53,10 +45,7 @@ class TerminalState(Struct, rename="camel"):
         self.sessions[id] = SessionRecord(id, command)
 
     def update_session_position(self, id: str, position: int) -> None:  # noqa: A002
-        """Record the position up to which the output of a session was read.
-
-        Do nothing if there is no session with this id.
-        """
+        """Record up to where the output of a session was read."""
         if (session := self.sessions.get(id)) is not None:
             session.last_position = position
 
@@ -78,10 +67,7 @@ class TerminalState(Struct, rename="camel"):
         return stored
 
     def deserialize(self, data: dict[str, Any]) -> None:
-        """Replace the state by `data`, which `serialize` has returned.
-
-        Raises `msgspec.ValidationError` if `data` is not valid.
-        """
+        """Replace the state by what `serialize` has returned."""
         found = msgspec.convert(data, TerminalState)
         for name in self.__struct_fields__:
             setattr(self, name, getattr(found, name))

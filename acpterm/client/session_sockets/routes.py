@@ -27,10 +27,9 @@ class EventRoutes:
         self._routes: dict[str, tuple[Raw, Send]] = {}
 
     def add(self, token: Raw, send: Send) -> str:
-        """Add a client's request for events; return a new token for the request to the host.
+        """Return a new token for a client's request for events, which has chosen `token`.
 
-        `token` is the one that the client has chosen. `send` is called with each notification that
-        has the new token. In the params that `send` gets, `token` replaces the new token.
+        `send` gets each notification for the new token, with `token` in its params.
         """
         used = secrets.token_hex(_TOKEN_BYTES)
         # Copied, because a Raw value keeps the whole message in memory.
@@ -38,11 +37,11 @@ class EventRoutes:
         return used
 
     def remove(self, used: str) -> None:
-        """Stop passing on the notifications for `used`, a token that `add` has returned."""
+        """Forget `used`, a token that `add` has returned."""
         self._routes.pop(used, None)
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Pass on the host's `notification` if `add` has returned its token; else do nothing."""
+        """Pass on the host's `notification` if `add` has returned its token."""
         params = members(notification.params)
         if (route := self._routes.get(text(params.get("token")) or "")) is not None:
             token, send = route

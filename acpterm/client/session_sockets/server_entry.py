@@ -40,12 +40,7 @@ def with_server(
 ) -> list[Any]:
     """Return the entries `servers` of a session's `mcpServers`, with an entry for `acpterm mcp`.
 
-    If `servers` has an entry for `acpterm mcp`, add `path` to that entry, unless the entry has the
-    path of a socket already. Otherwise add an entry.
-
-    `servers` is None if the session has no `mcpServers`. `path` is the path of the session's
-    socket. `cwd` is the session's directory; None if the directory is unknown. Both are added as
-    environment variables. `is_v2` says whether the agent speaks version 2 of ACP.
+    The server gets the path of the session's socket and, if known, the session's directory.
     """
     given = items(servers)
     variables = [{"name": SOCKET_VARIABLE, "value": path}]
@@ -86,7 +81,6 @@ def _arguments(options: McpOptions) -> list[str]:
 
 
 def _runs_acpterm(server: Raw) -> bool:
-    """Return whether an entry of `mcpServers` runs `acpterm mcp`."""
     fields = members(server)
     words = [text(fields.get("command")), *map(text, items(fields.get("args")))]
     names = [os.path.basename(word or "") for word in words]
@@ -94,11 +88,7 @@ def _runs_acpterm(server: Raw) -> bool:
 
 
 def _bound(server: Raw, variables: list[dict[str, str]]) -> Any:
-    """Add `variables` to the environment in an entry of `mcpServers`; return the new entry.
-
-    `variables` contain the path of the session's socket. Return the entry unchanged if it has the
-    path of a socket already.
-    """
+    """Add `variables` to the entry's environment, unless it has the path of a socket already."""
     fields = members(server)
     env = items(fields.get("env"))
     if any(text(members(one).get("name")) == SOCKET_VARIABLE for one in env):

@@ -18,8 +18,8 @@ import trio
 from msgspec import Raw
 
 from acpterm import __version__
-from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS, EXTENSIONS
-from acpterm.acp.agent_meta import OWN
+from acpterm.acp.agent_api import EVENTS, EXTENSION_METHODS
+from acpterm.acp.agent_meta import EXTENSIONS, OWN
 from acpterm.acp.initialize import host_answer
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal import TERMINAL_METHODS, TerminalRequest
@@ -45,12 +45,7 @@ _WAITING_MAX: Final = 100
 
 
 class SocketClient:
-    """Relays between `host` and the client at the other end of `stream`.
-
-    `routes` passes on the events that the client requests from `host`. `profile` is the profile
-    that the user has chosen for the agent, if any; an `initialize` that requests another profile is
-    refused.
-    """
+    """Relays between `host` and the client at the other end of `stream`."""
 
     def __init__(
         self, stream: trio.abc.Stream, host: Endpoint, routes: EventRoutes, profile: str | None
@@ -64,10 +59,7 @@ class SocketClient:
         self._tokens: dict[Id, str] = {}
         self._is_closed = False
         self.terminals: Final[dict[str, str | None]] = {}
-        """The names of the terminals that the client has created and not released, by their ids.
-
-        The name of a terminal without a name is None.
-        """
+        """The names, if any, of the terminals that the client has created and not released."""
         self._endpoint = Endpoint(
             Connected(TrioStream(stream)),
             "the MCP server",
@@ -152,11 +144,7 @@ class SocketClient:
             self._forget(text(params.get("terminalId")))
 
     def _forget(self, released: str | None) -> None:
-        """Remove the terminal with the id or name `released` from `terminals`.
-
-        If several terminals have had this name, remove the latest. Do nothing if there is no such
-        terminal, or if `released` is None because the request had no valid `terminalId`.
-        """
+        """Remove the terminal with the id or name `released` from `terminals`, if there is one."""
         if released in self.terminals:
             del self.terminals[released]
             return

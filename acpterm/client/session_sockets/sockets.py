@@ -95,7 +95,6 @@ class SessionSocket:
             self._clients.discard(client)
 
     def _refusal(self, stream: trio.SocketStream) -> str | None:
-        """Return why the client on `stream` is refused; None if it is accepted."""
         try:
             uid = peer_of(stream.socket).uid
         except OSError as error:
@@ -116,11 +115,7 @@ _log = structlog.get_logger("acpterm.mcp")
 
 
 class SessionSockets:
-    """The sockets in `directory`, one for each session; `open_session_sockets` creates this object.
-
-    `host` is the connection to the host, and `routes` passes on the events that clients request
-    from the host. `options` are those of `--mcp`. The tasks of the sockets run in `nursery`.
-    """
+    """The sockets in `directory`, one for each session; their tasks run in `nursery`."""
 
     def __init__(
         self,
@@ -216,7 +211,6 @@ async def open_session_sockets(
 
 
 def _parent(parents: Iterable[str]) -> str:
-    """Return the first of `parents` in which a directory for sockets can be created."""
     for parent in parents:
         fits = len(os.fsencode(parent)) + _ADDED_BYTES <= PATH_BYTES_MAX
         if fits and os.path.isabs(parent) and os.access(parent, os.W_OK | os.X_OK):

@@ -29,15 +29,11 @@ _WORDS: Final = {
 
 
 def short_id(identifier: str) -> str:
-    """Return the first `_ID_CHARS` characters of a question's id.
-
-    `acpterm approve` and `acpterm deny` accept them in place of the whole id.
-    """
+    """Return the beginning of a question's id that commands show and accept."""
     return summary_line(identifier[:_ID_CHARS])
 
 
 def table(questions: Sequence[ApprovalInfo], now: float) -> str:
-    """Return a table of questions, with their ages at the time `now` (seconds since 1970)."""
     return columns([_HEADER, *(_row(info, now) for info in questions)])
 
 
@@ -59,10 +55,7 @@ def _agent(info: ApprovalInfo) -> str:
 
 
 def asked_lines(info: ApprovalInfo, *, has_keys: bool = False) -> str:
-    """Return the lines that show a new question, with the commands that answer it.
-
-    With `has_keys`, leave out the commands: the user answers with keys (`keys_line`).
-    """
+    """Return the lines that show a new question; without keys, with the commands that answer it."""
     short = short_id(info.approval_id)
     answers = f"acpterm approve {short}, acpterm deny {short}"
     if info.prefix is not None:
@@ -84,7 +77,6 @@ def keys_line(info: ApprovalInfo) -> str:
 
 
 def closed_line(withdrawn: WithdrawnNotification) -> str:
-    """Return the line that shows how a question was answered, or why it is no longer asked."""
     answer = withdrawn.answer
     word = "allowed" if answer.decision == "allow" else "refused"
     always = " always" if answer.scope == "always" else ""

@@ -39,13 +39,7 @@ Change: TypeAlias = AskedNotification | WithdrawnNotification
 async def follow_approvals(
     client: UserClient, take: Callable[[Change, Raw], Awaitable[object]]
 ) -> None:
-    """Call `take` with each question and each answer, decoded and as raw JSON; await each call.
-
-    The pending questions come first, then new questions and answers. A question that is still
-    pending after the daemon's worker was replaced is not passed to `take` again. Runs until
-    cancelled. Raises `DaemonError` when the daemon ends, and `RpcError` if the daemon refuses the
-    request.
-    """
+    """Call `take` with each question and each answer, decoded and as raw JSON; await each call."""
     request = SubscribeApprovalsRequest(client.token())
     known: set[str] = set()
     while True:
@@ -56,6 +50,7 @@ async def follow_approvals(
                     with suppress(ValidationError):
                         change = _decode(params)
                         if isinstance(change, AskedNotification):
+                            # After the worker was replaced, pending questions come again.
                             if change.approval.approval_id in known:
                                 continue
                             known.add(change.approval.approval_id)
@@ -96,7 +91,6 @@ class KeyAnswers:
             self._shown_at = time.monotonic()
 
     async def run(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Run `work` until it returns or q is typed; meanwhile answer questions."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read, nursery.cancel_scope)
             await work()

@@ -1,6 +1,5 @@
 """Formats entries of the audit log as lines of text, for `acpterm audit`."""
 
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from acpterm.client.sanitize import one_line
+from acpterm.client.user.format import NOTHING, cut, summary_line
 from acpterm.policy.audit.entry import DECISION_COLOURS, EVENTS, Entry, Event
 from acpterm.runtime.command_line import command_line
 
@@ -18,7 +18,6 @@ _AGENT: Final = 16
 _SESSION: Final = 12
 # Hexadecimal digits that are shown of a terminal's id.
 _ID: Final = 8
-_NONE: Final = "-"
 # In a narrower window the details would have no room: there the date is shorter, and the agent's
 # name, and the session is left out.
 _WIDE: Final = 120
@@ -39,10 +38,8 @@ class AuditRow(NamedTuple):
     what: str
     """Details that depend on the event, such as the command or the decision."""
     colour: str | None
-    """The colour of the event; not a column."""
 
     def text(self, most: int | None = None) -> str:
-        """Return the columns as one line, cut to `most` characters if given."""
         event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)
         if most is None or most >= _WIDE:
             who = f"{self.agent.ljust(_AGENT)}  {self.session.ljust(_SESSION)}"
@@ -50,22 +47,21 @@ class AuditRow(NamedTuple):
         else:
             agent = one_line(self.agent, _NARROW_AGENT).ljust(_NARROW_AGENT)
             line = f"{self.time[5:16]}  {event}  {agent}  {terminal}  {self.what}".rstrip()
-        return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
+        return cut(line, most)
 
 
 def audit_row(entry: Entry) -> AuditRow:
-    """Return the columns of an entry, with the time converted to local time."""
     event = EVENTS.get(entry.event, _OTHER)
     colour = (
         DECISION_COLOURS.get(entry.decision or "") if entry.event == "decision" else event.colour
     )
     return AuditRow(
         time=_local(entry.time),
-        event=one_line(entry.event, 2 * _EVENT) or _NONE,
+        event=one_line(entry.event, 2 * _EVENT) or NOTHING,
         agent=_word(entry.agent or entry.connection, _AGENT),
         session=_word(entry.session, _SESSION),
         terminal=_word((entry.terminal or "").removeprefix("term_")[:_ID], _ID),
-        what=_line(_details(event.words, entry)),
+        what=summary_line(_details(event.words, entry)),
         colour=colour,
     )
 
@@ -81,11 +77,7 @@ def _local(time: str) -> str:
 
 
 def _word(text: str | None, most: int) -> str:
-    return one_line(text, most) if text else _NONE
-
-
-def _line(text: str) -> str:
-    return one_line(text, sys.maxsize)
+    return one_line(text, most) if text else NOTHING
 
 
 def _details(words: str, entry: Entry) -> str:
@@ -118,9 +110,9 @@ class _Texts:
         if value in ("", []):
             raise KeyError(name)
         if name == "command":
-            return _line(command_line(value, self._members.get("args")))
+            return summary_line(command_line(value, self._members.get("args")))
         if name in ("from", "to"):
             return _local(value).strip()
         if name in _UNITS:
             return f"{value} {_UNITS[name][value != 1]}"
-        return _line(", ".join(value) if isinstance(value, list) else str(value))
+        return summary_line(", ".join(value) if isinstance(value, list) else str(value))

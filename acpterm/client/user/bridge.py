@@ -68,8 +68,7 @@ _followed: Final = msgspec.json.Decoder(FollowedNotification)
 class Bridge:
     """A bridge between the local terminal `tty` and a remote terminal with the name `name`.
 
-    `socket` is the path of the local socket that leads to the other host's daemon. That daemon runs
-    `argv` in the remote terminal. `run` gives up after `limit_s` seconds without a connection.
+    `socket` leads to the other host's daemon, which runs `argv` in the remote terminal.
     """
 
     def __init__(self, tty: Tty, socket: str, name: str, argv: list[str], limit_s: float) -> None:
@@ -90,11 +89,9 @@ class Bridge:
         self._number = 0
 
     async def run(self) -> int | None:
-        """Run the remote program, and pass output, input and window size on until it has exited.
+        """Run the remote program; return its exit code, or 255 as ssh does if that is unknown.
 
-        Return the program's exit code, or 255 if the exit code is unknown or a signal ended the
-        program. If the other daemon refuses to create or follow the remote terminal, print the
-        daemon's message and return 255. Return None after `limit_s` seconds without a connection.
+        Return None after `limit_s` seconds without a connection.
         """
         lost_at, pause = trio.current_time(), _PAUSE_S
         while trio.current_time() - lost_at < self._limit_s:
@@ -118,12 +115,7 @@ class Bridge:
         return None
 
     async def _serve(self, client: UserClient) -> int:
-        """Pass output, input and window size on until the program has exited; return its exit code.
-
-        Return 255 if the exit code is unknown or if a signal ended the program. Raises `LostError`
-        or `DaemonError` when the connection is lost, and `RpcError` if the other daemon refuses to
-        create or follow the remote terminal. Refused input and sizes are dropped.
-        """
+        """Pass output, input and window size on until the program has exited; return its code."""
         terminal = self._terminal = self._terminal or await self._find(client)
         self._client = client
         try:
@@ -139,7 +131,6 @@ class Bridge:
         return status.exit_code
 
     async def _find(self, client: UserClient) -> str:
-        """Return the id of the remote terminal; create the terminal if there is none yet."""
         if self._is_requested:
             try:
                 request = GetRequest(self._name, own=True)
@@ -175,11 +166,11 @@ class Bridge:
         return stream.response.exit_status
 
     async def _write(self, data: bytes) -> None:
-        """Print `data`; if the PTY has hung up, wait until SIGHUP cancels this task."""
         try:
             await self._tty.write(data)
         except OSError:
-            # An error would close the connection before the remote terminal is released on SIGHUP.
+            # The PTY has hung up, and SIGHUP cancels this task. An error would close the connection
+            # before the remote terminal is released.
             await trio.sleep_forever()
 
     async def _pass_input(self, client: UserClient, terminal: str) -> None:
@@ -218,10 +209,7 @@ class Bridge:
         self._resized.unpark_all()
 
     async def release(self) -> None:
-        """Release the remote terminal, if the bridge is connected.
-
-        Wait for at most `_RELEASE_TIMEOUT_S`. Errors are ignored.
-        """
+        """Release the remote terminal, if the bridge is connected."""
         if self._client is not None and self._terminal is not None:
             with trio.move_on_after(_RELEASE_TIMEOUT_S), suppress(RpcError, DaemonError):
                 await self._client.terminal_request("release", self._terminal, Empty)
@@ -235,11 +223,7 @@ def _message(group: BaseExceptionGroup[RpcError]) -> str:
 
 
 async def _main(words: list[str]) -> int | None:
-    """Run a bridge until it has ended.
-
-    `words` are the arguments of `Bridge`: socket, limit in seconds, name, and then the argv. Return
-    the exit code; None on SIGHUP, or if there was no connection for too long.
-    """
+    """Run a bridge; return the exit code, or None if it has to end by SIGHUP."""
     tty = Tty()
     socket, limit, name, *argv = words
     bridge = Bridge(tty, socket, name, argv, float(limit))

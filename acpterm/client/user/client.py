@@ -46,10 +46,9 @@ _WAITING_MAX: Final = 4
 class Stream(Generic[W]):
     """An iterator over the params of the notifications that a request causes.
 
-    `UserClient.stream` creates it. The iteration ends when the response to the request arrives;
-    `response` is then the response, decoded by `decode`. If the response is an error, the iteration
-    raises that error. If the connection is lost, the iteration raises `LostError`. The caller may
-    then pass `endpoint`, the lost connection, to `UserClient.reconnect`, and open another stream.
+    The iteration ends with the response, which is then in `response`, decoded by `decode`, or is
+    raised if it is an error. If the connection is lost, the iteration raises `LostError`. The
+    caller may then pass `endpoint` to `UserClient.reconnect`, and open another stream.
     """
 
     response: W
@@ -65,7 +64,6 @@ class Stream(Generic[W]):
         return self
 
     async def __anext__(self) -> Raw:
-        """Wait for the next notification; return its params."""
         async for params in self._receive:
             return params
         if self._answer is not None:

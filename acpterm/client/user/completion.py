@@ -20,8 +20,6 @@ from acpterm.link.daemon import DaemonError
 W = TypeVar("W", bound=Wire)
 
 TIMEOUT_S: Final = 0.3
-"""Seconds to wait for the list of terminals or shares."""
-
 # Minimum length of a shown id in characters, even if fewer characters would be unique.
 _ID_MIN: Final = 8
 # Maximum length of a terminal's description, in characters.
@@ -43,7 +41,6 @@ def shares(settings: Settings) -> list[ShareInfo]:
 
 
 def _request(settings: Settings, method: str, params: Wire, into: type[W]) -> W | None:
-    """Return the result of a request to the daemon, decoded as `into`; None on any failure."""
     deadline = time.monotonic() + TIMEOUT_S
     try:
         with open_blocking_client(settings, start=False, answer_timeout_s=TIMEOUT_S) as client:
@@ -54,10 +51,7 @@ def _request(settings: Settings, method: str, params: Wire, into: type[W]) -> W 
 
 
 def short_ids(ids: list[str]) -> dict[str, str]:
-    """Map each id to its shortest unique prefix of at least `_ID_MIN` characters.
-
-    The prefixes omit `term_`, with which every id begins; `_ID_MIN` does not count `term_`.
-    """
+    """Map each id to its shortest unique prefix of at least `_ID_MIN` digits, without `term_`."""
     bare = sorted(identifier.removeprefix(_KIND) for identifier in ids)
     found = {}
     for at, one in enumerate(bare):
@@ -77,5 +71,4 @@ def _common(one: str, other: str) -> int:
 
 
 def description(terminal: TerminalInfo) -> str:
-    """Return a line that describes a terminal: its state and command."""
     return one_line(f"{terminal.state}  {terminal.command}", _DESCRIPTION_MAX)

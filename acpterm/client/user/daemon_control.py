@@ -42,12 +42,7 @@ _POLL_S: Final = 0.02
 
 
 class NoWorker(Wire):
-    """The status of a daemon whose worker does not respond, or that has none.
-
-    `worker_pid` is always None, since only a worker reports its pid. `message` is the keeper's
-    explanation why there is no worker. `keeper_pid` and `message` come from the lock file; each is
-    None if the lock file does not contain it.
-    """
+    """The status of a daemon whose worker does not respond, or that has none, by its lock file."""
 
     keeper_pid: int | None
     worker_pid: int | None = None
@@ -88,16 +83,13 @@ class Worker(NamedTuple):
 
 
 class RestartResult(NamedTuple):
-    """The result of replacing the worker `old` by the worker `new`.
-
-    `old` is None if the old worker did not respond. `keeper_pid` is the keeper's process id.
-    `takeovers` is the number of take-overs since the daemon started.
-    """
+    """The result of replacing the worker `old`, which is None if it did not respond."""
 
     old: Worker | None
     new: Worker
     keeper_pid: int | None
     takeovers: int
+    """Number of take-overs since the daemon started."""
     running: int
     """Number of terminals whose programs continue to run."""
 
@@ -105,8 +97,7 @@ class RestartResult(NamedTuple):
 def restart_worker(settings: Settings) -> RestartResult:
     """Replace the worker by one of the installed version, or start one; wait until it responds.
 
-    Terminals' programs continue to run, since the keeper owns them. After an error, the old worker,
-    if there is one, continues.
+    After an error, the old worker, if there is one, continues.
     """
     waits = msgspec.structs.replace(settings, resume_timeout=REPLACE_TIMEOUT_S)
     try:
@@ -201,11 +192,7 @@ def _end(client: BlockingClient) -> ShutdownResult:
 
 
 class _Process:
-    """The daemon's process, whose exit can be waited for.
-
-    If the daemon runs in another container, its process is invisible here. The process then appears
-    to have exited, unless a process here has the same pid.
-    """
+    """The daemon's process. In another container it is invisible, and appears to have exited."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -215,7 +202,7 @@ class _Process:
                 self._fd = os.pidfd_open(pid)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the process's exit; return whether it has exited within `seconds`."""
+        """Return whether it has exited within `seconds`."""
         if self._fd is not None:
             return bool(select.select((self._fd,), (), (), seconds)[0])
         deadline = time.monotonic() + seconds
@@ -228,6 +215,6 @@ class _Process:
         return False
 
     def close(self) -> None:
-        """Close the descriptor (pidfd) of the process."""
+        """Close the pidfd."""
         if self._fd is not None:
             os.close(self._fd)

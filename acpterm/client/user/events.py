@@ -22,8 +22,10 @@ from acpterm.acp.user_streams import EventNotification, EventsRequest
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.client import UserClient
 from acpterm.client.user.format import (
+    NOTHING,
     background,
     background_line,
+    cut,
     duration,
     ended,
     ended_by,
@@ -34,8 +36,7 @@ from acpterm.link.errors import LostError
 from acpterm.runtime.shutdown_signals import shutdown_signals
 
 RECONNECTED: Final = "reconnected"
-"""Name of the event which reports that the daemon's worker was replaced. It is created here; the
-daemon does not send it."""
+"""Name of the event that tells that the worker was replaced. The daemon does not send it."""
 # Hexadecimal digits that are shown of a terminal's id. The number is fixed, since the ids of later
 # lines are not known yet.
 _ID: Final = 8
@@ -44,11 +45,10 @@ _WHO: Final = 24
 # Width of the columns for the event and the owner: the longest word in each.
 _EVENT: Final = 12
 _OWNER: Final = 5
-_NONE: Final = "-"
 
 
 class EventRow(NamedTuple):
-    """The columns of an event in `acpterm events`, in order. The text of each is safe to print."""
+    """The columns of an event in `acpterm events`, in order; safe to print."""
 
     time: str
     event: str
@@ -60,17 +60,15 @@ class EventRow(NamedTuple):
     """Details that depend on the event, such as the exit status or the command."""
 
     def text(self, most: int | None = None) -> str:
-        """Return the columns as one line, cut to `most` characters if given."""
         event, terminal = self.event.ljust(_EVENT), self.terminal.ljust(_ID)
         owner = self.owner.ljust(_OWNER)
         line = f"{self.time}  {event}  {terminal}  {owner}  {self.who}  {self.what}".rstrip()
-        return line if most is None or len(line) <= most else f"{line[: most - 1]}…"
+        return cut(line, most)
 
 
 def event_row(event: EventNotification) -> EventRow:
-    """Return the columns of an event."""
     terminal = event.terminal
-    short = _NONE
+    short = NOTHING
     if terminal is not None:
         short = summary_line(terminal.terminal_id.removeprefix("term_")[:_ID])
         if terminal.name:
@@ -79,18 +77,17 @@ def event_row(event: EventNotification) -> EventRow:
         time=time.strftime("%H:%M:%S", time.localtime(event.at / 1000)),
         event=one_line(event.event, _EVENT),
         terminal=short,
-        owner=terminal.owner if terminal else _NONE,
+        owner=terminal.owner if terminal else NOTHING,
         who=_who(event),
         what=_what(event),
     )
 
 
 def _who(event: EventNotification) -> str:
-    """Return the agent's name and the session's id of an event; `-` if the event has neither."""
     words = [
         one_line(word, _WHO) for word in (event.agent or event.connection, event.session_id) if word
     ]
-    return " ".join(words) or _NONE
+    return " ".join(words) or NOTHING
 
 
 def _what(event: EventNotification) -> str:
@@ -123,7 +120,6 @@ def _without_terminal(event: EventNotification) -> str:
 
 
 def _tool_call(update: Any) -> str:
-    """Return the title (or else the id) and the status of the tool call in a `session/update`."""
     if isinstance(update, msgspec.Raw):
         update = msgspec.json.decode(update)
     if not isinstance(update, Mapping):
@@ -166,12 +162,7 @@ async def follow(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Await `take` for each event of the daemon, decoded and as raw JSON, until cancelled.
-
-    After the daemon's worker was replaced, `take` gets an event `RECONNECTED`, since events may be
-    missing. `task_status` is started once the request is queued: no event that later requests of
-    `client` cause is missed.
-    """
+    """Await `take` for each event and `RECONNECTED`, decoded and as raw JSON, until cancelled."""
     request = EventsRequest(client.token())
     is_reconnected = False
     while True:

@@ -39,11 +39,7 @@ _COMMAND: Final = 1000
 
 
 class Row(NamedTuple):
-    """The columns of the list of terminals, in order.
-
-    `where` is the provider and the host. `age` and `output` are the times since the terminal was
-    created and since its last output.
-    """
+    """The columns of the list; `age` and `output` are times since creation and last output."""
 
     id: str
     name: str
@@ -59,7 +55,7 @@ class Row(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A terminal in the list: its full id and its row."""
+    """A terminal's full id, and its row."""
 
     id: str
     row: Row
@@ -71,10 +67,6 @@ HEADER: Final = Row(
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return the rows of a table as lines, with aligned columns.
-
-    All rows must have the same number of columns.
-    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
@@ -89,11 +81,7 @@ def is_waiting(info: TerminalInfo) -> bool:
 
 
 def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
-    """Sort terminals: first those that wait, then by state, and newest first.
-
-    Newest means created last, or for a program that has ended, ended last. Ended ones of which
-    something still runs are the first of the ended ones.
-    """
+    """Sort: first those that wait, then by state; newest first (created, or ended, last)."""
 
     def rank(info: TerminalInfo) -> tuple[bool, int, int]:
         newest = -(info.exited_at or info.created_at)
@@ -106,11 +94,7 @@ def in_list_order(terminals: Iterable[TerminalInfo]) -> list[TerminalInfo]:
 
 
 def row(terminal: TerminalInfo, short: str, now: float) -> Row:
-    """Return the row of a terminal in the list.
-
-    `short` is the short id to show. The row shows times as durations before `now`, which is in
-    seconds since 1970.
-    """
+    """Return the row of a terminal in the list; times are durations before `now`."""
     return Row(
         id=short,
         name=_word(terminal.name),
@@ -122,17 +106,12 @@ def row(terminal: TerminalInfo, short: str, now: float) -> Row:
         size=f"{terminal.cols}x{terminal.rows}",
         age=ago(terminal.created_at, now),
         output=ago(terminal.last_output_at, now),
-        command=_in_short(summary_line(terminal.command)),
+        command=cut(summary_line(terminal.command), _COMMAND),
     )
 
 
 def where(terminal: TerminalInfo) -> str:
-    """Return where a terminal's program runs: the provider, and the host's name in parentheses.
-
-    The host's name is omitted if it is unknown, or if the provider's name ends with it, as in
-    `ssh:NAME`. Return the directory instead if the program runs in another one than that of its
-    session, and `-` for any other program that runs on this machine without isolation.
-    """
+    """Return the provider and the host; the directory if that of the session was gone; or `-`."""
     if terminal.cwd_gone is not UNSET:
         return f"{summary_line(terminal.cwd)}, since {summary_line(terminal.cwd_gone)} is gone"
     if terminal.provider == "local":
@@ -142,18 +121,12 @@ def where(terminal: TerminalInfo) -> str:
     return f"{summary_line(terminal.provider)} ({summary_line(terminal.host)})"
 
 
-def _in_short(command: str) -> str:
-    """Return `command`, shortened to `_COMMAND` characters if it is longer."""
-    return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"
+def cut(text: str, most: int | None) -> str:
+    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def state(terminal: TerminalInfo, now: float) -> str:
-    """Return the state of a terminal as text, such as `running` or `exited 0, released 5m ago`.
-
-    The text says whether the program is queued, is running, waits for input, is stopped or is
-    ending, or how it ended; what it has left running, as in `exited 0, 1 still running on :5173`;
-    and, if the terminal was released, how long before `now` (in seconds since 1970).
-    """
+    """Return the state as text, such as `running` or `exited 0, 1 still running on :5173`."""
     status = terminal.exit_status
     if status is None:
         how: str = ENDING if terminal.ending else terminal.state
@@ -174,25 +147,21 @@ def state(terminal: TerminalInfo, now: float) -> str:
 
 
 def background(info: TerminalInfo) -> list[BackgroundProcess]:
-    """Return what an exited program has left running, as far as the daemon lists it."""
     return [] if info.background is UNSET else info.background
 
 
 def background_number(info: TerminalInfo) -> int:
-    """Return how many processes an exited program has left running."""
     omitted = 0 if info.background_omitted is UNSET else info.background_omitted
     return len(background(info)) + omitted
 
 
 def background_line(process: BackgroundProcess) -> str:
-    """Return a process as text, such as `vite (pid 4711, port 5173)`."""
     noun = "port" if len(process.ports) == 1 else "ports"
     ports = f", {noun} {' '.join(map(str, process.ports))}" if process.ports else ""
     return f"{summary_line(process.command)} (pid {process.pid}{ports})"
 
 
 def background_notice(info: TerminalInfo) -> str | None:
-    """Return a sentence that says what a program has left running, and how to end it, if any."""
     number = background_number(info)
     if not number:
         return None
@@ -203,10 +172,7 @@ def background_notice(info: TerminalInfo) -> str | None:
 
 
 def ago(moment: int | None, now: float) -> str:
-    """Return the time from `moment` (milliseconds since 1970) to `now` (seconds), such as `5m`.
-
-    Return `-` if `moment` is None.
-    """
+    """Return the time from `moment` (ms) to `now` (s), such as `5m`; `-` if it is None."""
     return NOTHING if moment is None else span(now - moment / 1000)
 
 
@@ -228,7 +194,6 @@ def duration(seconds: float) -> str:
 
 
 def memory(size: int) -> str:
-    """Return the number of bytes `size` as text with a unit, such as `1.5 KiB`."""
     if size < _KIB:
         return f"{size} B"
     if size < _KIB * _KIB:
@@ -238,11 +203,10 @@ def memory(size: int) -> str:
 
 def summary_line(text: str) -> str:
     """Return untrusted text as one line of any length, with invisible characters escaped."""
-    return one_line(text, max(1, 6 * len(text)))
+    return one_line(text, sys.maxsize)
 
 
 def waiting_questions(count: int) -> str:
-    """Say how many commands wait for the user's approval."""
     return "1 command waits for you" if count == 1 else f"{count} commands wait for you"
 
 
@@ -256,25 +220,18 @@ def title(info: TerminalInfo) -> str:
 
 
 def ended(status: ExitInfo) -> str:
-    """Return how a program ended, such as `exited with 3`; it is safe to print."""
     if status.signal is not None:
         return f"ended by {one_line(status.signal)}"
     return f"exited with {status.exit_code}"
 
 
 def reason(status: ExitInfo) -> str:
-    """Return why a cluster ended a program or did not run it, such as ` (node failure)`.
-
-    Return ` (lost)` if the exit status was lost, and "" if something else ended the program.
-    """
+    """Return why a cluster ended a program, such as ` (node failure)`, or ` (lost)`; else ""."""
     return f" ({status.ended_by.replace('_', ' ')})" if status.ended_by in _REASONS else ""
 
 
 def end_notice(info: TerminalInfo, status: ExitInfo) -> str | None:
-    """Return a sentence for the user that says how a program ended, and why.
-
-    Return None if the user needs no such explanation: if `reason(status)` is "".
-    """
+    """Say how a program ended if its status alone does not explain that; else return None."""
     if status.ended_by == "lost":
         on = "connection to its host" if info.provider.startswith("ssh:") else "exit status"
         return f"{title(info)} {ended(status)}: the {on} is lost"
@@ -282,15 +239,11 @@ def end_notice(info: TerminalInfo, status: ExitInfo) -> str | None:
 
 
 def queue_notice(info: TerminalInfo) -> str:
-    """Return a note that a terminal's program has not started: it waits in a cluster's queue."""
     return f"{title(info)} waits in the queue of {summary_line(info.provider)}"
 
 
 def ended_by(status: ExitInfo) -> str:
-    """Return what ended a program, such as `by user`; safe to print.
-
-    If a limit ended the program, the limit and its value follow, as in `by idle: idle = 300`.
-    """
+    """Return what ended a program, such as `by user` or `by idle: idle = 300`."""
     by = f"by {summary_line(status.ended_by)}"
     if status.limit is UNSET or status.limit_value is UNSET:
         return by
@@ -298,10 +251,7 @@ def ended_by(status: ExitInfo) -> str:
 
 
 def exit_code(status: ExitInfo) -> int:
-    """Return the exit status that a shell would report for a program: 128 + n after signal n.
-
-    Return 255 if the program's exit status is unknown, and 128 for a signal with an unknown number.
-    """
+    """Return the status a shell would report: 128 + n after signal n; 255 if it is unknown."""
     if status.signal is None:
         return 255 if status.exit_code is None else status.exit_code
     number = getattr(signal, status.signal, None)

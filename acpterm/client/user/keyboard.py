@@ -13,11 +13,7 @@ _READ_BYTES_MAX: Final = 1024
 
 
 def has_keyboard() -> bool:
-    """Return whether this process should read keys from stdin.
-
-    It should if stdout is a terminal, and if this process is in the foreground process group of the
-    terminal on stdin, so that keys typed there are meant for this process.
-    """
+    """Return whether stdout is a terminal, and this process is in the foreground on stdin."""
     try:
         return os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:

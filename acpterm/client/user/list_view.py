@@ -27,8 +27,6 @@ _FILTER_MAX: Final = 200
 
 
 class Action(Enum):
-    """An action that a key requests: the caller must quit, or open the selected terminal."""
-
     QUIT = auto()
     OPEN = auto()
 
@@ -42,16 +40,12 @@ class Part(NamedTuple):
     first: int
     """Index in the filtered list of the first of `rows`."""
     total: int
-    """Number of rows in the filtered list."""
 
 
 class ListView:
-    """Selection, scroll position and filter of a list of terminals."""
-
     def __init__(self) -> None:
         self.filter = ""
-        """The text that the row of a shown terminal contains, ignoring case; empty if there is no
-        filter."""
+        """Text that the rows shown contain, ignoring case; "" shows all."""
         self.is_typing_filter = False
         """Whether typed characters change the filter, instead of being commands."""
         self._items: list[Item] = []
@@ -66,25 +60,19 @@ class ListView:
 
     @property
     def selected(self) -> str | None:
-        """The id of the selected terminal; None if no terminal matches the filter."""
         return self._selected
 
     @property
     def items(self) -> list[Item]:
-        """The terminals that match the filter, in the order in which to show them."""
         wanted = self.filter.casefold()
         return [one for one in self._items if wanted in "  ".join(one.row).casefold()]
 
     def update(self, items: Sequence[Item]) -> None:
-        """Replace the terminals of the list; `items` are in the order in which to show them."""
         self._items = list(items)
         self._settle()
 
     def feed(self, typed: bytes) -> Action | None:
-        """Handle typed keys, up to the first one that requests an action from the caller.
-
-        Return that action, and drop the keys after it; return None if no key requests an action.
-        """
+        """Handle typed keys up to the first that requests an action, and return that action."""
         for key in _KEY.findall(self._decoder.decode(typed)):
             if action := self._press(key):
                 return action
@@ -145,12 +133,8 @@ class ListView:
             self._has_moved = self._place > 0
 
     def _settle(self) -> None:
-        """Update the index of the selected terminal after the list or the filter has changed.
-
-        If the selected terminal is no longer in the filtered list, keep the index, and select the
-        terminal that now has it. If the list has become too short, select the last terminal. If no
-        key has moved the selection from the first row, select the terminal that is there now.
-        """
+        # If the selected terminal is gone, select what is at its place now. Until a key has moved
+        # the selection, that is the first row.
         items = self.items
         ids = [item.id for item in items]
         if self._selected in ids and self._has_moved:

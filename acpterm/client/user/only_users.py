@@ -36,12 +36,7 @@ class NotTheUserError(Exception):
 
 
 def check_user(config: str | None = None) -> None:
-    """Raise `NotTheUserError` if this process is or may be in an agent's terminal.
-
-    `config` is the path of the settings file given on the command line, if any. If the settings are
-    invalid, connect to the daemon at the default sockets: the command may be about to repair the
-    settings.
-    """
+    """Raise `NotTheUserError` if this process is or may be in an agent's terminal."""
     try:
         settings = load(config)
     except ConfigError:
@@ -55,7 +50,7 @@ def check_user(config: str | None = None) -> None:
 
 
 def _ask(settings: Settings) -> str | None:
-    """Return the daemon's reason for refusing this process; None if the daemon accepts it."""
+    """Return the daemon's reason for refusing this process; raise `DaemonError` if none answers."""
     sock = connect_running(settings)
     if sock is None:
         raise DaemonError("no daemon is running")
@@ -69,11 +64,7 @@ def _ask(settings: Settings) -> str | None:
 
 
 def _marked() -> str | None:
-    """Return a sentence that says which process has the mark of a terminal; None if there is none.
-
-    Only this process and its ancestors are checked. An own process of acpterm (`marks.DETACHED`)
-    does not count, whatever marks it has.
-    """
+    """Say which process, this one or an ancestor, has the mark of a terminal."""
     pid, youngest = os.getpid(), float("inf")
     while pid > 0:
         process = processes.identity(pid)

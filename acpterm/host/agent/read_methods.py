@@ -132,7 +132,10 @@ def _output(
         begin = entry.terminal.text.beginning()
         if begin is not None:
             own = OutputMeta() if isinstance(own, UnsetType) else own
-            own.beginning, own.total_lines = begin
+            own.total_lines = begin.total_lines
+            if not entry.is_beginning_sent:
+                # Only once: an agent that polls would get the same 8 KiB each time.
+                own.beginning, entry.is_beginning_sent = begin.text, True
     meta = UNSET if isinstance(own, UnsetType) else {OWN: own}
     return TerminalOutputResponse(text, truncated, status, meta)
 

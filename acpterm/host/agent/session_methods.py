@@ -11,8 +11,8 @@ import trio
 from msgspec import UNSET, Raw, UnsetType
 
 from acpterm import __version__
-from acpterm.acp.agent_api import EXTENSIONS, SetSessionRequest
-from acpterm.acp.agent_meta import OWN, CancelMeta, InitializeMeta, ResumeMeta, own_meta
+from acpterm.acp.agent_api import SetSessionRequest
+from acpterm.acp.agent_meta import EXTENSIONS, OWN, CancelMeta, InitializeMeta, ResumeMeta, own_meta
 from acpterm.acp.initialize import Implementation, InitializeAnswer, InitializeRequest, host_answer
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import (

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.ring_file import RingFile
 
 # Ways to read.
+
 # Read until the PTY is empty. Before the kernel reports an empty PTY, it waits for the thread that
 # moves output from the slave to the master: only this way is certain to read all that was written
 # before.

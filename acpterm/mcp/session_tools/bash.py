@@ -5,7 +5,7 @@ killed, as the setting `tool_at_timeout` says. If a command waits for input, the
 once with an id, since waiting longer would not help.
 """
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -17,18 +17,10 @@ from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.shell_replies import crop_command
 from acpterm.mcp.states import SessionResult, View
 from acpterm.mcp.tool import Reply, Tool
-from acpterm.mcp.waiting import read_new, removed_on_failure, wait_for_end
-
-_BACKGROUND_WAIT_S: Final = 0.5
-"""Seconds that a call waits for a command in the background.
-
-So the result can report the error of a command that fails at once.
-"""
+from acpterm.mcp.waiting import BACKGROUND_WAIT_S, read_new, removed_on_failure, wait_for_end
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_bash`."""
-
     command: Annotated[str, Meta(description="The shell command to execute")]
     cwd: Annotated[
         str | None,
@@ -66,7 +58,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         Launch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
     )
     async with removed_on_failure(call, session):
-        wait = _BACKGROUND_WAIT_S if params.run_in_background else limit
+        wait = BACKGROUND_WAIT_S if params.run_in_background else limit
         # A killed command needs a moment to end after its time limit.
         grace = 5.0 if kills else 0.0
         await wait_for_end(call, session, wait + grace)
@@ -82,17 +74,12 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kills: bool) -> Reply:
-    """Run the command in the persistent shell `name`, and return the result of the call.
-
-    `limit` is the time limit of the command in seconds. At the limit, the command is killed if
-    `kills` is true, and otherwise continues in the shell.
-    """
     call.approval_s = 0 if params.run_in_background else limit
     ran = await call.shells.run(
         call,
         name,
         params.command,
-        _BACKGROUND_WAIT_S if params.run_in_background else limit,
+        BACKGROUND_WAIT_S if params.run_in_background else limit,
         cwd=params.cwd,
         at_limit="kill" if kills else "continue",
     )
@@ -101,13 +88,7 @@ async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kill
 
 
 async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
-    """Set `view.text` to all output that the host retains as text, and return `view`.
-
-    Before the call, `view.text` comes from the output that the host retains as bytes. If a command
-    prints much, the host retains a longer part of the output as text than as bytes. `view.cropped`
-    becomes the new `view.text`, cropped to `max_output` characters; if `max_output` is None, to the
-    number in the setting `tool_crop_output`.
-    """
+    """Show all output that the host retains as text: often more than it retains as bytes."""
     whole = await session.terminal.output()
     view.text = whole.text
     view.lost = None

@@ -21,8 +21,6 @@ from acpterm.mcp.waiting import read_new, settle, type_into, wait_until
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_continue`."""
-
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )
@@ -95,11 +93,7 @@ async def _continue(
 
 
 async def _ask_user(call: Call, session: Session) -> str:
-    """Return the line that the user types in the MCP client, with a line end.
-
-    Raises `ToolError` if the client cannot ask, if the user does not answer, or if the program
-    waits for a password, which must not pass through the client and the model.
-    """
+    """Return the line that the user types in the MCP client, with a line end."""
     attach = f"the user can: acpterm attach {session.id}"
     view = await read_new(call, session)
     if view.is_secret:

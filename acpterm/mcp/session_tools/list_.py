@@ -35,8 +35,6 @@ class Listed(Struct, kw_only=True):
 
 
 class Sessions(Struct, kw_only=True):
-    """The structured content of `terminal_list`."""
-
     status: Annotated[str, Meta(description="how many run, and what can be done next")]
     sessions: list[Listed]
 
@@ -110,7 +108,6 @@ async def _listed(call: Call, session: Session) -> Listed:
 
 
 def _short(command: str) -> str:
-    """Return a command as one line of at most `_COMMAND_WIDTH` characters."""
     line = " ".join(command.split())
     return line if len(line) <= _COMMAND_WIDTH else f"{line[: _COMMAND_WIDTH - 1]}…"
 

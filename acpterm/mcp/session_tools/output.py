@@ -17,8 +17,6 @@ PAGE_CHARS_MAX: Final = 30_000
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_output`."""
-
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )
@@ -35,12 +33,7 @@ class Params(Struct, kw_only=True):
 
 
 class Page(Struct, kw_only=True):
-    """The structured content of `terminal_output`. `firstLine` is counted from 0.
-
-    `lines` is the number of lines in `output`, and `totalLines` the number of lines on all pages
-    together. With `grep`, only the matching lines count as lines. `position` is the end of the text
-    that was read. `complete` says whether the program has ended.
-    """
+    """The structured content of `terminal_output`. With `grep`, only matching lines are counted."""
 
     id: str
     status: Annotated[str, Meta(description="whether it runs, and how to read the rest")]
@@ -103,7 +96,6 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _read(session: Session, since: int | None) -> _Text:
-    """Return the text from the position `since` on, or all retained text if `since` is None."""
     if since is None:
         whole = await session.terminal.output()
         text = session.clean(whole.text)
@@ -118,12 +110,7 @@ def _pieces(line: str) -> list[str]:
 
 
 def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
-    """Return the index in `lines` of the first line of the page, and the lines of the page.
-
-    `lines` has the lines to choose from, as pairs: the line's number in the output, counted from 0,
-    and the line. If `params` has no `offset`, `limit` or `grep`, the page is all of `lines`.
-    Otherwise the page has at most `PAGE_CHARS_MAX` characters.
-    """
+    """Return the index in `lines` of the page's first line, and its lines with their numbers."""
     if (params.offset, params.limit, params.grep) == (None, None, None):
         return 0, lines
     offset = params.offset or 0

@@ -10,7 +10,7 @@ from acpterm.mcp.tool import Reply
 
 
 def how_to_read(session: Session, view: View) -> str:
-    """Return a tool call as text. The call returns the output that `view` leaves out."""
+    """Return the tool call, as text, that returns the output that `view` leaves out."""
     since = {"since": view.since} if view.since else {}
     return call_text(
         "terminal_output", sessionId=session.id, **since, offset=view.cropped.head_lines
@@ -18,7 +18,6 @@ def how_to_read(session: Session, view: View) -> str:
 
 
 def _next_calls(view: View) -> tuple[str, ...]:
-    """Return the tools that a result suggests to the model while the program runs."""
     if view.screen_size is not None:
         return SCREEN_CALLS
     if view.is_waiting:
@@ -29,11 +28,6 @@ def _next_calls(view: View) -> tuple[str, ...]:
 async def session_reply(
     call: Call, session: Session, view: View, heading: str = "", *, shows_id: bool = False
 ) -> Reply:
-    """Return the result about a session; its text is `heading`, then the output in `view`.
-
-    `shows_id` says whether the line with the state has the id. If the program has ended, record
-    that its end was reported.
-    """
     note = how_to_read(session, view)
     calls = _next_calls(view)
     if session.is_idle and (name := call.shells.idle_name(session)) is not None:
@@ -52,10 +46,6 @@ async def session_reply(
 def shell_reply(
     ran: Ran, output: Cropped, heading: str | None = None, matched: str | None = None
 ) -> Reply:
-    """Return the result about a command in a persistent shell, with the tools that can follow.
-
-    Without a `heading`, which has the id of the session, the line with the state has it.
-    """
     next_calls: tuple[str, ...] = ("terminal_wait",)
     if ran.screen_size is not None:
         next_calls = SCREEN_CALLS

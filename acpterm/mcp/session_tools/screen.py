@@ -12,8 +12,6 @@ from acpterm.mcp.tool_error import ToolError
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_screen`."""
-
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )
@@ -21,8 +19,6 @@ class Params(Struct, kw_only=True):
 
 
 class Grid(Struct, kw_only=True):
-    """The structured content of `terminal_screen`."""
-
     id: str
     status: Annotated[str, Meta(description="size, cursor, and what can be done next")]
     rows: Annotated[list[str], Meta(description="the rows from top to bottom")]

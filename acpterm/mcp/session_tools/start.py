@@ -18,8 +18,6 @@ _RESERVED: Final = re.compile(rf"{PENDING}(\d+|#)")
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_start`."""
-
     command: Annotated[str, Meta(description="The shell command to execute")]
     cwd: Annotated[str | None, Meta(description="Its directory, an absolute path")] = None
     name: Annotated[

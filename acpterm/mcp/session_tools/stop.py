@@ -4,40 +4,30 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from acpterm.mcp.call import Call
+from acpterm.mcp.call import WITHDRAWN, Call
 from acpterm.mcp.tool import Reply, Tool
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_stop`."""
-
     session_id: Annotated[str, Meta(description="The terminal session ID to terminate")] = field(
         name="sessionId"
     )
 
 
 class Stopped(Struct, kw_only=True):
-    """The structured content of `terminal_stop`."""
-
     id: str
     status: Annotated[str, Meta(description="what was ended")]
     terminated: bool
 
 
 async def _execute(call: Call, params: Params) -> Reply:
-    if await call.starts.withdraw(params.session_id):
-        status = "[not started: the question to the user was withdrawn]"
-        return Reply(
-            state=status,
-            text=f"Terminal session {params.session_id} terminated.",
-            data=Stopped(id=params.session_id, status=status, terminated=True),
-        )
-    session = await call.get(params.session_id)
-    await call.sessions.stop(session)
-    status = f"[stopped after {session.uptime:.1f} s]"
+    session = await call.stop(params.session_id)
+    name = params.session_id if session is None else session.id
+    status = WITHDRAWN if session is None else f"[stopped after {session.uptime:.1f} s]"
     return Reply(
-        text=f"Terminal session {session.id} terminated.",
-        data=Stopped(id=session.id, status=status, terminated=True),
+        state=status if session is None else None,
+        text=f"Terminal session {name} terminated.",
+        data=Stopped(id=name, status=status, terminated=True),
     )
 
 

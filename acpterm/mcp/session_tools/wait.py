@@ -28,8 +28,6 @@ Condition: TypeAlias = Literal["exit", "input", "idle", "text"]
 
 
 class Params(Struct, kw_only=True):
-    """The parameters of `terminal_wait`."""
-
     session_id: Annotated[
         str | list[str] | None,
         Meta(description="The session, or several of them; by default any that runs"),
@@ -89,7 +87,6 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 def _command_reply(call: Call, ran: Ran) -> Reply:
-    """Return the reply of `terminal_wait` about a command in a persistent shell."""
     return shell_reply(ran, crop_command(ran.completed, call.settings.crop_output))
 
 
@@ -126,10 +123,9 @@ async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Ses
 async def _first(
     call: Call, sessions: list[Session], conditions: _Conditions
 ) -> tuple[Session, Ended | Ran]:
-    """Wait for all sessions at once; return the first whose wait ends, and the result of the wait.
+    """Wait for all sessions at once; return the first whose wait ends, and how.
 
-    An error, for example because a session was removed, does not end the wait for the others. If
-    the waits for all sessions fail, raise the first error.
+    The waits for the others go on if one fails, for example because its session was removed.
     """
     found: list[tuple[Session, Ended | Ran]] = []
     failures: list[AcptermError | ToolError] = []
@@ -184,11 +180,7 @@ async def _program(call: Call, session: Session, conditions: _Conditions) -> End
 
 
 async def _command(call: Call, session: Session, conditions: _Conditions) -> Ended | Ran:
-    """Wait for the command in the persistent shell of `session`; return its result.
-
-    Of the conditions, only `until_input` and `timeout` apply. If no command runs in the shell any
-    more, wait for the session as `_program` does.
-    """
+    """Wait for the end of the command in the persistent shell, or as `_program` if none runs."""
     found = await call.shells.wait(
         call,
         session,

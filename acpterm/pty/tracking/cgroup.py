@@ -45,8 +45,8 @@ class Cgroups:
     """The locked directory of this daemon's control groups. `find` and `adopt` create it."""
 
     def __init__(self, base: str, lock: int) -> None:
-        self._base = base
-        self._lock = lock
+        self.base = base
+        self.lock = lock
 
     @classmethod
     def find(cls, held: Collection[str] = ()) -> "Cgroups | None":
@@ -88,38 +88,23 @@ class Cgroups:
         os.close(lock)
         return None
 
-    def handover(self) -> tuple[str, int]:
-        """Return path and lock for the next worker; this object keeps the descriptor."""
-        return self._base, self._lock
-
     def new(self, name: str) -> "CgroupTree":
         """Create the control group of a terminal. Raises `OSError`."""
-        return CgroupTree.make(os.path.join(self._base, name))
-
-    def existing(self, name: str) -> "CgroupTree":
-        """Return the group of a previous worker's terminal; empty if it was removed."""
-        return CgroupTree(os.path.join(self._base, name))
+        return CgroupTree.make(self.directory(name))
 
     def directory(self, name: str) -> str:
-        return os.path.join(self._base, name)
-
-    def enable(self, controller: str, own_pids: Collection[int]) -> str | None:
-        """Enable a controller; return None, or why that is impossible (`controllers.enable`)."""
-        return controllers.enable(controller, self._base, own_pids)
-
-    def disable_controllers(self) -> None:
-        controllers.disable(self._base)
+        return os.path.join(self.base, name)
 
     @property
     def name(self) -> str:
         """The directory's name, by which `terminals_of` names the daemon."""
-        return os.path.basename(self._base)
+        return os.path.basename(self.base)
 
     def close(self) -> None:
         """Remove the directory if no groups are left in it, and unlock it."""
         with contextlib.suppress(OSError):
-            os.rmdir(self._base)
-        os.close(self._lock)
+            os.rmdir(self.base)
+        os.close(self.lock)
 
 
 def _path_of(pid: int | str) -> str | None:

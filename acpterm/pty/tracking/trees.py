@@ -19,8 +19,10 @@ from typing import Final, NamedTuple
 import trio
 
 from acpterm.pty.limits import ResourceLimits
+from acpterm.pty.tracking import controllers
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.cgroup_limits import Enforcement, enforce
+from acpterm.pty.tracking.cgroup_tree import CgroupTree
 from acpterm.pty.tracking.leftovers import end_leftovers
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.pty.tracking.origin import Origin, find_origin
@@ -88,7 +90,7 @@ class Trees:
         session: int | None = None,
     ) -> ProcessTree:
         """Create the tree of a previous worker's terminal; times as in `ProcStat.started`."""
-        group = None if self._cgroups is None else self._cgroups.existing(name)
+        group = None if self._cgroups is None else CgroupTree(self._cgroups.directory(name))
         tree = self._subreaper.new(name, group)
         tree.restore(pid, started, reaped_at, session)
         return tree
@@ -102,7 +104,9 @@ class Trees:
             return enforce(limits, None, lambda _: None)
         own_pids = {os.getpid(), self._subreaper.parent}
         return enforce(
-            limits, cgroups.directory(name), lambda controller: cgroups.enable(controller, own_pids)
+            limits,
+            cgroups.directory(name),
+            lambda controller: controllers.enable(controller, cgroups.base, own_pids),
         )
 
     def enforce_again(self, name: str, limits: ResourceLimits) -> Enforcement | None:
@@ -117,14 +121,13 @@ class Trees:
         """Disable controllers, so that systemd can start the service again (`controllers`)."""
         # Limits of control groups have no effect until the next worker's `enforce_again`.
         if self._cgroups is not None:
-            self._cgroups.disable_controllers()
+            controllers.disable(self._cgroups.base)
 
     def handover(self) -> Handover:
         """Return the state for the next worker, before the first terminal is created."""
         if self._cgroups is None:
             return Handover(b"", ())
-        base, lock = self._cgroups.handover()
-        return Handover(os.fsencode(base), (lock,))
+        return Handover(os.fsencode(self._cgroups.base), (self._cgroups.lock,))
 
     @property
     def tracking(self) -> str:

@@ -33,53 +33,45 @@ _TOKEN = re.compile("[^\b\r\x11-\x13]+|\b+|\r+|[\x11-\x13]")
 class Line:
     """The line of the output that has no newline yet, and the cursor in this line."""
 
-    __slots__ = ("_cells", "_column")
+    __slots__ = ("cells", "column")
 
     def __init__(self) -> None:
-        self._cells = ""
-        self._column = 0
+        self.cells = ""
+        self.column = 0
 
     @property
     def appending(self) -> bool:
         """Whether the cursor is just past the last cell, so that writing appends."""
-        return self._column == len(self._cells)
-
-    @property
-    def cells(self) -> str:
-        return self._cells
-
-    @property
-    def column(self) -> int:
-        return self._column
+        return self.column == len(self.cells)
 
     def load(self, cells: str, column: int) -> None:
-        self._cells = cells
-        self._column = column
+        self.cells = cells
+        self.column = column
 
     def text(self) -> str:
-        return self._cells.replace(_ERASED, " ")
+        return self.cells.replace(_ERASED, " ")
 
     def end(self) -> str:
         """Return the text of the line, without a newline, and begin a new line."""
         text = self.text()
-        self._cells = ""
-        self._column = 0
+        self.cells = ""
+        self.column = 0
         return text
 
     def carriage_return(self) -> None:
-        self._column = 0
+        self.column = 0
 
     def write(self, run: str) -> str:
         """Write at the cursor; return the lines that became full, joined without newlines."""
-        if self._column + len(run) <= WIDTH:
+        if self.column + len(run) <= WIDTH:
             self._put(run)
             return ""
         ended = []
         at = 0
         while at < len(run):
-            if self._column == WIDTH:
+            if self.column == WIDTH:
                 ended.append(self.end())
-            room = WIDTH - self._column
+            room = WIDTH - self.column
             self._put(run[at : at + room])
             at += room
         return "".join(ended)
@@ -94,7 +86,7 @@ class Line:
         ended = []
         for line in lines:
             # Nearly all lines are complete in `program`, so they need no cells and no cursor.
-            if only_returns and not self._column and not self._cells and len(line) <= WIDTH:
+            if only_returns and not self.column and not self.cells and len(line) <= WIDTH:
                 ended.append(_flat(line.split("\r")) if "\r" in line else line)
             else:
                 ended.append(self._edit(line, only_returns=only_returns) + self.end())
@@ -107,8 +99,8 @@ class Line:
             if max(map(len, runs), default=0) <= WIDTH:
                 ended = self.write(first)
                 if runs:
-                    self._cells = _flat([self._cells, *runs])
-                    self._column = len(runs[-1])
+                    self.cells = _flat([self.cells, *runs])
+                    self.column = len(runs[-1])
                 return ended
         return "".join(map(self.do, _TOKEN.findall(program)))
 
@@ -116,31 +108,31 @@ class Line:
         """Apply printing characters, or one control, several times if it is CR or BS."""
         match token[0]:
             case "\r":
-                self._column = 0
+                self.column = 0
             case "\b":
-                self._column = max(0, self._column - len(token))
+                self.column = max(0, self.column - len(token))
             case "\x11":
-                self._cells = self._cells[: self._column].rstrip(_ERASED)
+                self.cells = self.cells[: self.column].rstrip(_ERASED)
             case "\x12":
                 # EL 1 includes the cell under the cursor.
-                right = self._cells[self._column + 1 :]
-                self._cells = _ERASED * (self._column + 1) + right if right else ""
+                right = self.cells[self.column + 1 :]
+                self.cells = _ERASED * (self.column + 1) + right if right else ""
             case "\x13":
-                self._cells = ""
+                self.cells = ""
             case _:
                 return self.write(token)
         return ""
 
     def _put(self, run: str) -> None:
-        cells, column = self._cells, self._column
+        cells, column = self.cells, self.column
         end = column + len(run)
         if column == len(cells):
-            self._cells = cells + run
+            self.cells = cells + run
         elif column < len(cells):
-            self._cells = cells[:column] + run + cells[end:]
+            self.cells = cells[:column] + run + cells[end:]
         elif run:
-            self._cells = cells.ljust(column, _ERASED) + run
-        self._column = end
+            self.cells = cells.ljust(column, _ERASED) + run
+        self.column = end
 
 
 def _flat(runs: list[str]) -> str:

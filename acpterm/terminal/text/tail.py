@@ -29,21 +29,18 @@ _POP_MAX_BYTES = 256 * 1024
 class Tail:
     """Keeps at least the last `limit` bytes of the added text."""
 
-    __slots__ = ("_limit", "_open", "_pieces", "_retained", "gone", "total")
+    __slots__ = ("_limit", "_open", "_pieces", "gone", "retained", "total")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pieces: list[bytes] = []
         self._open = bytearray()
-        self._retained = 0
+        #: The number of bytes of the text that are in memory.
+        self.retained = 0
         #: The number of bytes added and not removed.
         self.total = 0
         #: The number of bytes that were beyond the limit when lines were last removed.
         self.gone = 0
-
-    @property
-    def retained(self) -> int:
-        return self._retained
 
     def add(self, data: bytes) -> None:
         added = len(data)
@@ -53,7 +50,7 @@ class Tail:
             added = self._limit
         if not added:
             return
-        self._retained += added
+        self.retained += added
         if added < _SMALL_BYTES:
             self._open += data
             if len(self._open) >= _PIECE_MIN_BYTES:
@@ -62,7 +59,7 @@ class Tail:
             self._close()
             piece = max(_PIECE_MIN_BYTES, min(_PIECE_MAX_BYTES, self._limit // 16))
             self._pieces += [data[at : at + piece] for at in range(0, added, piece)]
-        if self._retained > self._limit:
+        if self.retained > self._limit:
             self._drop()
 
     def pop_lines(self, count: int, floor: int) -> list[str]:
@@ -97,7 +94,7 @@ class Tail:
     def _cut(self, size: int) -> None:
         """Remove the last `size` bytes."""
         self.total -= size
-        self._retained -= size
+        self.retained -= size
         while size:
             if not self._open:
                 self._open = bytearray(self._pieces.pop())
@@ -107,7 +104,7 @@ class Tail:
 
     def last(self, length: int, suffix: bytes = b"") -> bytes:
         """Return the last `length` retained bytes of the text, followed by `suffix`."""
-        first, skip = self._locate(max(0, self._retained - length))
+        first, skip = self._locate(max(0, self.retained - length))
         if first == len(self._pieces):
             return bytes(self._open[skip:]) + suffix
         with memoryview(self._pieces[first]) as head:
@@ -115,14 +112,14 @@ class Tail:
 
     def fit(self, length: int) -> int:
         """Return the number of bytes to request from `last` so that they begin with a character."""
-        skip = max(0, self._retained - min(length, self.total - self.gone))
-        while skip < self._retained:
+        skip = max(0, self.retained - min(length, self.total - self.gone))
+        while skip < self.retained:
             first, offset = self._locate(skip)
             piece = self._open if first == len(self._pieces) else self._pieces[first]
             if not is_continuation(piece[offset]):
                 break
             skip += 1
-        return self._retained - skip
+        return self.retained - skip
 
     def _locate(self, index: int) -> tuple[int, int]:
         """Return the number of the piece that has the byte, and its index there."""
@@ -138,8 +135,8 @@ class Tail:
             self._open = bytearray()
 
     def _drop(self) -> None:
-        excess = self._retained - self._limit
+        excess = self.retained - self._limit
         first, offset = self._locate(excess)
         if first:
             del self._pieces[:first]
-            self._retained = self._limit + offset
+            self.retained = self._limit + offset

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from acpterm.terminal.vt.dump import Charsets, Dump, Saved, ScreenState, rows_of
-from acpterm.terminal.vt.style import BLANK, Cell, Style
+from acpterm.terminal.vt.dump import Dump, rows_of
+from acpterm.terminal.vt.style import BLANK, Cell
 
 if TYPE_CHECKING:
     from acpterm.terminal.vt.page import Page
@@ -27,7 +27,9 @@ DECOM: Final = 6
 DECAWM: Final = 7
 DECTCEM: Final = 25
 DECLRMM: Final = 69
+_DECCKM: Final = 1
 _DECNKM: Final = 66
+_BRACKETED_PASTE: Final = 2004
 _BLINKING: Final = 12
 _ALTERNATE: Final = 1
 # The DECSCUSR number of each of libghostty's cursor shapes, blinking: bar, block, underline, hollow
@@ -38,18 +40,44 @@ _SHAPES: Final = (5, 1, 3, 1)
 class Screen:
     """A screen of `cols` by `rows`: if smaller than the emulator's, the part with the cursor."""
 
-    __slots__ = ("_active", "_dump", "_main", "_top", "cols", "rows")
-
     def __init__(self, dump: Dump, cols: int, rows: int) -> None:
-        self._dump: Final = dump
         self.cols: Final = cols
         self.rows: Final = rows
-        active = dump.screens[dump.active]
-        self._active: Final = active
-        self._main: Final = dump.screens[0] if dump.active == _ALTERNATE else None
+        self._dump: Final = dump
+        active = self._active = dump.screens[dump.active]
+        #: The main screen while the alternate screen is shown.
+        self.main: Final = dump.screens[0] if dump.active == _ALTERNATE else None
+        self.is_alternate: Final = self.main is not None
+        #: Whether this screen is only a part of the emulator's.
+        self.is_clipped: Final = (cols, rows) != (dump.cols, dump.rows)
         self._top: Final = max(0, active.y - rows + 1) if rows < dump.rows else 0
-
-    # The cells
+        #: The bytes of an incomplete sequence or character at the end of the output.
+        self.held: Final = dump.held
+        self.cursor: Final = min(active.x, cols - 1), min(active.y - self._top, rows - 1)
+        self.cursor_visible: Final = DECTCEM in dump.modes
+        #: Whether the row is full, so that the next character goes to the next row.
+        self.wraps: Final = active.wraps
+        #: The style with which the next character is written.
+        self.pen: Final = active.pen
+        self.charsets: Final = active.charsets
+        #: The cursor that DECSC saved on the current screen.
+        self.saved: Final = active.saved
+        #: The last character printed, which REP repeats; empty if there is none.
+        self.last: Final = dump.last
+        #: The first and last row, and column, of the scrolling region of the emulator's screen.
+        self.margins: Final = dump.top, dump.bottom
+        self.side_margins: Final = dump.left, dump.right
+        self.tabs: Final = dump.tabs
+        #: Kitty's stack of keyboard flags; the last entry is in effect.
+        self.keys: Final = active.keys
+        #: The level of xterm's modifyOtherKeys: 0 or 2. The emulator knows no other level.
+        self.other_keys: Final = 2 if dump.has_other_keys else 0
+        self.application_cursor: Final = _DECCKM in dump.modes
+        self.application_keypad: Final = _DECNKM in dump.modes
+        self.bracketed_paste: Final = _BRACKETED_PASTE in dump.modes
+        self.is_default_cursor_blinking: Final = (
+            bool(dump.is_default_cursor) and _BLINKING in dump.modes
+        )
 
     def cells(self, y: int, *, main: bool = False) -> list[Cell]:
         """Return the cells of row `y`, without blanks in default style at the end.
@@ -76,7 +104,7 @@ class Screen:
         return (b"", b"") if page is None else (page.tables, page.words(at))
 
     def _row(self, y: int, *, main: bool) -> tuple[Page | None, int]:
-        state = self._main if main and self._main is not None else self._active
+        state = self.main if main and self.main is not None else self._active
         rows = rows_of(state, self._dump.rows)
         y += self._top
         return rows[y] if y < len(rows) else (None, 0)
@@ -85,21 +113,6 @@ class Screen:
         rows = ("".join([cell.data for cell in self.cells(y)]) for y in range(self.rows))
         return "\n".join(row.rstrip(" ") for row in rows).rstrip("\n")
 
-    # The cursor
-
-    @property
-    def cursor(self) -> tuple[int, int]:
-        return min(self._active.x, self.cols - 1), min(self._active.y - self._top, self.rows - 1)
-
-    @property
-    def wraps(self) -> bool:
-        """Whether the row is full, so that the next character goes to the next row."""
-        return self._active.wraps
-
-    @property
-    def cursor_visible(self) -> bool:
-        return DECTCEM in self._dump.modes
-
     @property
     def cursor_shape(self) -> int:
         """The cursor's shape as a DECSCUSR number; 0 if the program has not chosen a shape."""
@@ -107,58 +120,6 @@ class Screen:
             return 0
         shape = _SHAPES[self._active.shape] if self._active.shape < len(_SHAPES) else 1
         return shape if _BLINKING in self._dump.modes else shape + 1
-
-    @property
-    def is_default_cursor_blinking(self) -> bool:
-        return self._dump.is_default_cursor and _BLINKING in self._dump.modes
-
-    @property
-    def pen(self) -> Style:
-        return self._active.pen
-
-    @property
-    def charsets(self) -> Charsets:
-        return self._active.charsets
-
-    @property
-    def saved(self) -> Saved | None:
-        """The cursor that DECSC saved on the current screen."""
-        return self._active.saved
-
-    @property
-    def last(self) -> str:
-        """The last character printed, which REP repeats; empty if there is none."""
-        return self._dump.last
-
-    # The screen and its modes
-
-    @property
-    def is_alternate(self) -> bool:
-        return self._main is not None
-
-    @property
-    def main(self) -> ScreenState | None:
-        """The main screen while the alternate screen is shown."""
-        return self._main
-
-    @property
-    def margins(self) -> tuple[int, int]:
-        """The first and last row of the scrolling region of the emulator's screen."""
-        return self._dump.top, self._dump.bottom
-
-    @property
-    def side_margins(self) -> tuple[int, int]:
-        """The first and last column of the scrolling region of the emulator's screen."""
-        return self._dump.left, self._dump.right
-
-    @property
-    def is_clipped(self) -> bool:
-        """Whether this screen is only a part of the emulator's."""
-        return (self.cols, self.rows) != (self._dump.cols, self._dump.rows)
-
-    @property
-    def tabs(self) -> tuple[int, ...]:
-        return self._dump.tabs
 
     def is_set(self, mode: int) -> bool:
         """Return whether a mode is set; ANSI modes are negative."""
@@ -172,32 +133,5 @@ class Screen:
         return tuple(modes)
 
     @property
-    def application_cursor(self) -> bool:
-        return 1 in self._dump.modes
-
-    @property
-    def bracketed_paste(self) -> bool:
-        return 2004 in self._dump.modes
-
-    @property
-    def application_keypad(self) -> bool:
-        return _DECNKM in self._dump.modes
-
-    @property
-    def keys(self) -> tuple[int, ...]:
-        """Kitty's stack of keyboard flags; the last entry is in effect."""
-        return self._active.keys
-
-    @property
-    def other_keys(self) -> int:
-        """The level of xterm's modifyOtherKeys: 0 or 2. The emulator knows no other level."""
-        return 2 if self._dump.has_other_keys else 0
-
-    @property
     def title(self) -> str:
         return "".join(char for char in self._dump.title if char.isprintable())[:TITLE_MAX]
-
-    @property
-    def held(self) -> bytes:
-        """The bytes of an incomplete sequence or character at the end of the output."""
-        return self._dump.held

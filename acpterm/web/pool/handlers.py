@@ -21,10 +21,9 @@ from acpterm.host.user import launch_methods
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.web.access import AccessStore
-from acpterm.web.login_websocket import accept, ending_with_login
 from acpterm.web.pool.websocket import serve_pool
 from acpterm.web.request_body import BodyError, read_body
-from acpterm.web.websocket_stream import GOING_AWAY, close
+from acpterm.web.websocket_stream import GOING_AWAY, accept, close, ending_with_login
 
 # A command line can be long.
 _BODY_MAX: Final = 4 * 1024 * 1024

@@ -60,7 +60,7 @@ def members_of(group):
 async def process_that_moved_to_another_control_group_is_killed_with_its_tree():
     require_cgroups()
     groups = Cgroups.find()
-    elsewhere = f"{os.path.dirname(groups._base)}/elsewhere-of-tests-{os.getpid()}"
+    elsewhere = f"{os.path.dirname(groups.base)}/elsewhere-of-tests-{os.getpid()}"
     groups.close()
     trees = Trees("cgroup")
     one, _other = trees.new("one"), trees.new("other")

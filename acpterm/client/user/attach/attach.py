@@ -60,12 +60,7 @@ _BELL: Final = b"\a"
 
 
 class InputSender:
-    """Sends input to the terminal; the daemon confirms what it has written to the terminal.
-
-    If the program stops reading, and too much input is unconfirmed for `_CONFIRM_TIMEOUT_S`, more
-    input is dropped and the bell rings, until the daemon confirms some. So the window's input is
-    still read, and the detach keys are still found. The bell also rings for requests that fail.
-    """
+    """Sends input to the terminal; the daemon confirms what it has written to the terminal."""
 
     def __init__(self, client: UserClient, terminal_id: str, printer: Printer) -> None:
         self._client = client
@@ -77,7 +72,6 @@ class InputSender:
         self._confirmed = trio.lowlevel.ParkingLot()
 
     async def send(self, data: bytes) -> None:
-        """Send `data`; do not wait until the daemon confirms it."""
         for at in range(0, len(data), _CHUNK_BYTES):
             await self._send_chunk(data[at : at + _CHUNK_BYTES])
 
@@ -86,6 +80,7 @@ class InputSender:
             while self._unconfirmed_bytes + len(data) > _UNCONFIRMED_BYTES_MAX:
                 await self._confirmed.park()
         if self._unconfirmed_bytes + len(data) > _UNCONFIRMED_BYTES_MAX:
+            # The program does not read: drop input, so that the detach keys are still found.
             self._is_stuck = True
             self._printer.put(_BELL)
             return
@@ -102,7 +97,6 @@ class InputSender:
         self._client.send("terminal/write", params, on_response)
 
     async def flush(self) -> None:
-        """Wait until the daemon has responded to all requests with input."""
         while self._unconfirmed_bytes:
             await self._confirmed.park()
 
@@ -136,11 +130,7 @@ async def attach(
     read_only: bool = False,
     complete: bool = False,
 ) -> AttachResponse | None:
-    """Attach the window `terminal` to the daemon's terminal `info`: show output, and send input.
-
-    If `complete`, the program waits for the window. Return None if the user detached, or this
-    process or its window ends. Raises, in exception groups, `RpcError` and `DaemonError`.
-    """
+    """Attach the window; return None after detaching, or if this process or its window ends."""
     notice = await _notice(client, info, detach_filter)
     attachment = _Attachment(
         client, terminal, info, detach_filter, notice, read_only=read_only, complete=complete
@@ -160,7 +150,6 @@ async def attach(
 
 
 async def _notice(client: UserClient, info: TerminalInfo, detach_filter: DetachFilter) -> str:
-    """Return the notice to show first: the terminal's name or id, and the detach keys."""
     outer = None
     if identifier := os.environ.get(marks.TERMINAL):
         # The outer terminal may belong to another daemon.
@@ -199,7 +188,7 @@ class _Attachment:
         self._token = client.token()
         self._has_output = trio.Event()
         self.has_main = False
-        """Whether the terminal's main screen has been shown on the window's main screen."""
+        """Whether the terminal's main screen was shown."""
         self._is_alternate = False
         # The position in the program's output up to which the window shows it.
         self._position: int | UnsetType = UNSET
@@ -207,7 +196,6 @@ class _Attachment:
         self._is_notice_visible = False
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
-        """Stay attached until the program exits, the user detaches, or a signal ends this."""
         response: AttachResponse | None = None
         self._printer.put(_PUSH_TITLE)
         async with trio.open_nursery() as nursery:
@@ -227,7 +215,6 @@ class _Attachment:
         return response
 
     async def _attach(self) -> AttachResponse:
-        """Show output until the program exits or the terminal is released."""
         while True:
             cols, rows = self._terminal.size
             request = AttachRequest(
@@ -267,7 +254,6 @@ class _Attachment:
         self._last_output_at = trio.current_time()
 
     def _choose_screen(self, *, alternate: bool) -> None:
-        """Prepare the window for a snapshot of the terminal's main or `alternate` screen."""
         if not alternate and not self.has_main:
             self.has_main = True
             # The window's own content goes to its scrollback, so that it is not overwritten.
@@ -345,7 +331,6 @@ class _Attachment:
         return self._info.state == "queued"
 
     async def _paint_final_screen(self) -> None:
-        """Erase the notice of `_show_notice` by painting the terminal's final screen."""
         cols, rows = self._terminal.size
         try:
             screen = await self._client.terminal_request("screen", self._id, ScreenResponse)
@@ -360,7 +345,6 @@ class _Attachment:
             self._printer.put(f"{picture}\x1b[?7h\x1b[{y + 1};{x + 1}H".encode())
 
     def _repaint(self) -> None:
-        """Request the whole screen from the daemon again, in the window's current size."""
         params = WindowRequest(self._token, *self._terminal.size)
         # Ignore the response: an error only means that the window is not attached at the moment.
         self._client.send("terminal/window", params, lambda _: None)

@@ -28,26 +28,17 @@ _PASTE_END: Final = b"\x1b[201~"
 
 
 class _Match(Enum):
-    """What the input begins with, according to the comparison with one detach key."""
-
     KEY = auto()
-    """The detach key."""
     MINOR = auto()
     """A report of a release, a repetition or a modifier by itself: no new key press."""
     INCOMPLETE = auto()
     """Possibly only the first bytes of a key or of a paste: more input is needed to decide."""
     PASTE = auto()
-    """The start marker of a bracketed paste."""
     OTHER = auto()
-    """Anything else, such as another key."""
 
 
 class DetachFilter:
-    """A filter that searches input for the detach keys, and removes them.
-
-    `keys` has the names of the keys (see `acpterm.keys`), separated by spaces. Raises `ValueError`
-    for invalid names.
-    """
+    """Finds the detach keys `keys` in input; raises `ValueError` for invalid names."""
 
     def __init__(self, keys: str) -> None:
         names = sequence(keys)
@@ -60,11 +51,7 @@ class DetachFilter:
         self._pasting = False
 
     def feed(self, typed: bytes) -> tuple[bytes, bool]:
-        """Return the input to send to the program, and whether the detach keys follow that input.
-
-        Hold back bytes at the end that may be the start of the detach keys. Drop input that follows
-        the detach keys.
-        """
+        """Return the input to pass on, and whether the detach keys follow it."""
         typed, self._rest = self._rest + typed, b""
         passed: list[bytes] = []
         while typed:
@@ -104,10 +91,6 @@ class DetachFilter:
         self._held.clear()
 
     def _paste(self, typed: bytes, passed: list[bytes]) -> bytes:
-        """Move pasted text from the beginning of `typed` to the end of `passed`; return the rest.
-
-        Hold back bytes at the end of `typed` that may be the start of the paste's end marker.
-        """
         end = typed.find(_PASTE_END)
         if end >= 0:
             self._pasting = False
@@ -122,8 +105,6 @@ class DetachFilter:
 
 
 class _Step:
-    """A matcher for one detach key, the key with the name `name`, in all its encodings."""
-
     def __init__(self, name: str) -> None:
         self._bytes: Final = key_bytes(name)
         # The bytes of a cursor key depend on the cursor key mode that the program has set.
@@ -132,22 +113,12 @@ class _Step:
         self._first: Final = re.compile(b"[\x1b%s]" % re.escape(self._bytes[:1]))
 
     def find_start(self, typed: bytes) -> int:
-        """Return the index of the first byte of `typed` at which the key or a paste may start.
-
-        Return `len(typed)` if there is no such byte.
-        """
+        """Return the first index at which the key or a paste may start."""
         found = self._first.search(typed)
         return found.start() if found else len(typed)
 
     def match(self, typed: bytes) -> tuple[_Match, int]:
-        """Return what `typed` begins with, and how many bytes at the beginning of `typed` that is.
-
-        The number of bytes is:
-
-        - the length of `typed` if the result is `_Match.INCOMPLETE`;
-        - the length of this key, a key event or the start marker of a paste, if one is recognized;
-        - 1 in all other cases.
-        """
+        """Return what `typed` begins with, and how many bytes that is."""
         if typed.startswith(_PASTE_START):
             return _Match.PASTE, len(_PASTE_START)
         if report := find_key_event(typed):

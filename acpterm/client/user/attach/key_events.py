@@ -43,26 +43,16 @@ _MODIFIER_KEYS: Final = range(57441, 57455)
 
 
 class KeyEvent(NamedTuple):
-    """A key with its modifiers.
-
-    `name` is the key's character (letters in lower case) or its name in `acpterm.keys`, such as
-    `f5`. `modifiers` are bits: `SHIFT`, `ALT` and `CTRL` of `acpterm.keys`, and higher bits for
-    Super, Hyper and Meta.
-    """
+    """A key (a character, letters in lower case, or a name in `acpterm.keys`) and modifier bits."""
 
     name: str
     modifiers: int
 
 
 class KeyEvents(NamedTuple):
-    """The parsed report of one key event.
-
-    The report may stand for several keys, such as a Cyrillic letter and the letter at its position
-    on a US keyboard.
-    """
+    """What one report may stand for: a Cyrillic letter is also the Latin one at its position."""
 
     size: int
-    """Length of the report in bytes."""
     keys: frozenset[KeyEvent]
     """All keys that the report may stand for; empty for a key without a name in `acpterm.keys`."""
     minor: bool
@@ -70,10 +60,7 @@ class KeyEvents(NamedTuple):
 
 
 def key_event_of(name: str) -> KeyEvent:
-    """Parse the name of a key with its modifiers, such as `C-b` (see `acpterm.keys`).
-
-    Raises `ValueError` for invalid names.
-    """
+    """Parse the name of a key, such as `C-b`; raise `ValueError` if it is invalid."""
     modifiers, plain = parse_key(name)
     if plain == "btab":
         return KeyEvent("tab", modifiers | SHIFT)
@@ -81,7 +68,7 @@ def key_event_of(name: str) -> KeyEvent:
 
 
 def find_key_event(typed: bytes) -> KeyEvents | None:
-    """Parse the report with which `typed` begins; return None if `typed` begins with no report."""
+    """Parse the report with which `typed` begins, if it does."""
     found = _REPORT.match(typed)
     if found is None:
         return None
@@ -107,10 +94,7 @@ def find_key_event(typed: bytes) -> KeyEvents | None:
 
 
 def is_incomplete(typed: bytes) -> bool:
-    """Return whether `typed` may be the first part of a report of a key event.
-
-    For CSI alone, return False, since a terminal sends the same bytes for Alt-[.
-    """
+    # CSI alone does not count: a terminal sends the same bytes for Alt-[.
     return _INCOMPLETE.fullmatch(typed) is not None
 
 
@@ -133,10 +117,6 @@ def _xterm_keys(code: int, modifiers: int) -> set[KeyEvent]:
 
 
 def _keys(code: int, modifiers: int) -> set[KeyEvent]:
-    """Return a set of one key: the key with this character code and `modifiers`.
-
-    The set is empty if the code is invalid.
-    """
     if not 0 < code < 0x110000:
         return set()
     return {_key(_CODES.get(code) or chr(code), modifiers)}
@@ -149,10 +129,7 @@ def _key(name: str, modifiers: int) -> KeyEvent:
 
 
 def _is_letter(code: int) -> bool:
-    """Return whether a character code is a letter that has an upper case and a lower case.
-
-    A letter whose lower case is more than one character does not count.
-    """
+    """Return whether a character has two cases, the lower one being one character."""
     if not 0 < code < 0x110000:
         return False
     char = chr(code)
@@ -160,11 +137,6 @@ def _is_letter(code: int) -> bool:
 
 
 def _get(fields: list[list[int]], field: int, part: int, default: int) -> int:
-    """Return the number in part `part` of field `field` of a key event's report.
-
-    `fields` has the numbers of the report: a list for each field, with a number for each part.
-    `field` and `part` are counted from 0. If that number is missing, return `default`.
-    """
     if field < len(fields) and part < len(fields[field]) and fields[field][part] >= 0:
         return fields[field][part]
     return default

@@ -42,8 +42,6 @@ _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 
 
 class Part(NamedTuple):
-    """The next bytes of a terminal's output."""
-
     data: bytes
     lost: int
     """Number of bytes lost before `data`: 0, unless the daemon's worker was replaced."""
@@ -52,11 +50,8 @@ class Part(NamedTuple):
 async def follow_output(
     client: UserClient, terminal: str, take: Callable[[Part], Awaitable[object]]
 ) -> ExitInfo | None:
-    """Await `take` for each part of a terminal's output until the program exits; return its exit.
-
-    The program blocks while `take` is slow (`FollowRequest.hold`), so nothing is lost, unless the
-    daemon's worker is replaced. Return None if the terminal was removed.
-    """
+    """Await `take` for each part of the output until the program exits; return its exit."""
+    # With `hold`, the program waits for `take`: output is lost only if the worker is replaced.
     request = FollowRequest(terminal, client.token(), 0, hold=True)
     while True:
         with client.stream("terminal/follow", request, FollowResponse) as stream:
@@ -96,27 +91,19 @@ _UNFINISHED: Final = re.compile(
 
 
 class ExitResult(NamedTuple):
-    """How a program exited, and the shutdown signal that this process received, if any.
-
-    `status` is None if the terminal was removed before its program exited.
-    """
+    """How a program exited (None: it was removed), and the shutdown signal received, if any."""
 
     status: ExitInfo | None
     signal: Signals | None
 
 
 class PipeOutput:
-    """A converter of a terminal's output to the bytes that the program would write to a pipe.
-
-    A terminal outputs CR LF for each LF of its program; that CR is removed, and so are escape
-    sequences. All other bytes are unchanged. The output may be fed in pieces of any size.
-    """
+    """Converts output to what the program would write to a pipe: no CR of CR LF, no sequences."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Convert the next piece of output, `data`; return the converted bytes."""
         data, self._rest = self._rest + data, b""
         begin = data.rfind(b"\x1b", max(0, len(data) - _SEQUENCE_MAX))
         # An ESC at the end may begin the terminator of a string, so look for the string before it.
@@ -128,7 +115,7 @@ class PipeOutput:
         return _SEQUENCE.sub(b"", data).replace(b"\r\n", b"\n")
 
     def finish(self) -> bytes:
-        """End the output: return a CR that was held back; drop an incomplete escape sequence."""
+        # A CR that was held back is output; an incomplete escape sequence is not.
         rest, self._rest = self._rest, b""
         return rest if rest == b"\r" else b""
 
@@ -136,10 +123,7 @@ class PipeOutput:
 async def follow(
     client: UserClient, info: TerminalInfo, *, pipe: str | None, raw: bool
 ) -> ExitResult:
-    """Print a terminal's output until its program has exited; return how it exited.
-
-    Forward stdin to the named pipe `pipe`, if any. Errors are in exception groups.
-    """
+    """Print a terminal's output until its program has exited; pass stdin to `pipe`, if given."""
     received: list[Signals] = []
     async with shutdown_event(received.append) as shutdown, trio.open_nursery() as nursery:
         nursery.start_soon(_kill_on_shutdown, shutdown, received, client, info)
@@ -164,7 +148,7 @@ async def follow(
 async def _kill_on_shutdown(
     shutdown: trio.Event, received: list[Signals], client: UserClient, info: TerminalInfo
 ) -> None:
-    """Kill the program after a shutdown signal; after SIGINT, send it SIGINT first."""
+    # After SIGINT, the program gets SIGINT first.
     await shutdown.wait()
     if received[0] == Signals.SIGINT:
         with suppress(RpcError):  # the program has exited
@@ -176,7 +160,6 @@ async def _kill_on_shutdown(
 
 
 async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
-    """Print a note on stderr if a cluster has not started the program after `_QUEUE_NOTE_S`."""
     await trio.sleep(_QUEUE_NOTE_S)
     with suppress(RpcError):  # the terminal was removed, or the connection is lost
         info = await client.terminal_request("get", info.terminal_id, TerminalInfo)
@@ -187,8 +170,6 @@ async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
 async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
-    """Print all output; if `output` is not None, convert the output with it first."""
-
     async def put_part(part: Part) -> None:
         if part.lost:
             await note(missing(part.lost))
@@ -202,7 +183,6 @@ async def _print(
 
 
 def is_passed_on(*, even_terminal: bool) -> bool:
-    """Return whether to forward this process's stdin to the program."""
     return even_terminal or sys.stdin is None or not os.isatty(_STDIN)
 
 
@@ -223,7 +203,6 @@ async def pass_stdin(path: str) -> None:
 
 
 async def _read(stdin: StdioStream) -> bytes:
-    """Wait for the next bytes of stdin; return empty bytes at its end, or if it cannot be read."""
     try:
         return await stdin.receive_some(_CHUNK_BYTES)
     except trio.BrokenResourceError:

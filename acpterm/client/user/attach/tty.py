@@ -22,18 +22,12 @@ from acpterm.runtime import stdio
 
 _READ_BYTES_MAX: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 32 * 1024
-"""`Printer.drain` waits while the printer's queue has more than this many bytes.
-
-The number is small, because a slow window still prints the whole queue after the user has stopped a
-flood of output with a key.
-"""
+"""Small, since a slow window still prints the whole queue after a key has stopped a flood."""
 CHUNK_BYTES: Final = 8 * 1024
 """Maximum size of one write. A write can be neither interrupted nor cancelled."""
 
 
 class Tty:
-    """The window of this command, with input from `in_fd` and output to `out_fd`."""
-
     def __init__(self, in_fd: int = 0, out_fd: int = 1) -> None:
         self._in_fd: Final = in_fd
         self._out_fd: Final = out_fd
@@ -46,13 +40,11 @@ class Tty:
 
     @staticmethod
     def beside_data() -> "Tty | None":
-        """Return the window if only stdin is no terminal, as in `seq 3 | acpterm run less`.
-
-        Return None if stdin is a device: commands in the background of a script get `/dev/null`.
-        """
+        """Return the window if only stdin is no terminal, as in `seq 3 | acpterm run less`."""
         if sys.stdin is None or not os.isatty(1):
             return None
         with contextlib.suppress(OSError):  # stdout is not our controlling terminal
+            # Commands in the background of a script get /dev/null.
             is_data = not stat.S_ISCHR(os.fstat(0).st_mode)
             is_readable = fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
             # In the background, a read would stop this process.
@@ -62,12 +54,10 @@ class Tty:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows of the window; 80 and 24 if unknown."""
         return window_size(self._out_fd)
 
     @contextlib.contextmanager
     def raw(self) -> Iterator[None]:
-        """Keep the window in raw mode during the block, and restore its mode afterwards."""
         self.make_raw()
         try:
             yield
@@ -77,11 +67,8 @@ class Tty:
                 termios.tcsetattr(self._in_fd, termios.TCSANOW, self._original)
 
     def make_raw(self) -> None:
-        """Set the window's raw mode at once; keep unread input.
-
-        Call this again when this process continues after a stop: the shell may have changed the
-        mode. The change does not wait until the window has displayed all output.
-        """
+        # Not TCSADRAIN: a window may never display its output. The shell may change the mode during
+        # a stop, so this is called again after it.
         with contextlib.suppress(termios.error):
             tty.setraw(self._in_fd, termios.TCSANOW)
 
@@ -97,16 +84,11 @@ class Tty:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Print `data`. Raises `OSError` if the window was closed."""
         await stdio.write_all(self._out_fd, data)
 
 
 class Printer:
-    """A queue of data that `run` prints on the window `terminal`.
-
-    `put` never waits. A task that puts much data must also await `drain`, which waits while the
-    queue is long.
-    """
+    """A queue of data that `run` prints; `put` never waits, so await `drain` after much data."""
 
     def __init__(self, terminal: Tty) -> None:
         self._terminal = terminal
@@ -116,19 +98,16 @@ class Printer:
         self._printed: Final = trio.lowlevel.ParkingLot()
 
     def put(self, data: bytes) -> None:
-        """Append `data` to the queue."""
         self._parts.append(data)
         self._size += len(data)
         self._has_parts.unpark_all()
 
     async def drain(self) -> None:
-        """Wait until the queue has at most `HIGH_WATER_BYTES`."""
         await trio.lowlevel.checkpoint()
         while self._size > HIGH_WATER_BYTES:
             await self._printed.park()
 
     async def flush(self) -> None:
-        """Wait until the whole queue is printed."""
         while self._size:
             await self._printed.park()
 
@@ -147,9 +126,6 @@ class Printer:
 
 
 def tab_stops(cols: int) -> bytes:
-    """Return bytes that set a tab stop every 8 columns in a window of `cols` columns.
-
-    DECST8C would do this in one short sequence, but not all windows support it.
-    """
+    # DECST8C would do this in one short sequence, but not all windows support it.
     stops = "".join(f"\x1b[{column}G\x1bH" for column in range(9, cols + 1, 8))
     return f"\x1b7\x1b[3g{stops}\x1b8".encode()

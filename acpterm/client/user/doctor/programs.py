@@ -111,7 +111,7 @@ async def systemd() -> list[CheckResult]:
     return [running, problem(socket, one_line(f"{load}, {active}", _LINE_CHARACTERS_MAX), advice)]
 
 
-_WEB_PACKAGES: Final = ("h11", "hypercorn", "starlette")
+_WEB_PACKAGES: Final = ("h11", "starlette", "wsproto")
 
 
 def web() -> CheckResult:

@@ -23,11 +23,7 @@ _decoder: Final = msgspec.json.Decoder(ExportedNotification)
 
 
 async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
-    """Write to the empty `file` the asciicast of a terminal's output, or its recording if better.
-
-    A recording is copied unchanged; return a report of its lines that cannot be read. This must run
-    on the daemon's machine, since it opens the recording. Raises `OSError` too.
-    """
+    """Write an asciicast, or the recording if that has more; return a report of its bad lines."""
     info = await client.terminal_request("get", terminal, TerminalInfo)
     await _export(client, info.terminal_id, file.write)
     if info.recording is None:
@@ -36,7 +32,6 @@ async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Repor
 
 
 def _replace_if_better(file: BinaryIO, path: str) -> Report:
-    """Copy the recording at `path` over `file`, unless the recording has less content."""
     # The recording may not exist, because the disk was full or the user has removed the file.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
         recorded, report = _content(recording)
@@ -50,7 +45,6 @@ def _replace_if_better(file: BinaryIO, path: str) -> Report:
 
 
 async def _export(client: UserClient, terminal: str, write: Callable[[bytes], object]) -> None:
-    """Request a terminal's retained output as an asciicast; pass its bytes to `write`."""
     request = ExportRequest(terminal, client.token())
     with client.stream("terminal/export", request, Empty) as stream:
         try:
@@ -66,13 +60,10 @@ class _Content(NamedTuple):
     output: int = -1
     """Characters of output; -1 if the file is not an asciicast."""
     input: int = 0
-    """Characters of input."""
     others: int = 0
-    """Number of other events, such as resizes."""
 
 
 def _content(file: BinaryIO) -> tuple[_Content, Report]:
-    """Return the amount of content in an asciicast, and a report of its unreadable lines."""
     file.seek(0)
     try:
         cast = asciicast.read(asciicast.read_lines(file))

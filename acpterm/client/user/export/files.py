@@ -14,7 +14,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 
 
 def write_to(path: str, source: BinaryIO) -> None:
-    """Replace the file at `path` by a file with the whole content of `source`."""
+    """Replace the file at `path` by the content of `source`, atomically."""
     source.seek(0)
     if path == "-":
         _write_to_stdout(source)

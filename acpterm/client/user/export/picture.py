@@ -67,10 +67,7 @@ _NO_XML: Final = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 class Run(NamedTuple):
-    """Text of one style: ASCII characters only, or one character with its combining marks, if any.
-
-    `column` is the text's first column on the screen, counted from 0; `width` is in columns.
-    """
+    """Text of one style: ASCII, or one character with its marks; with column and width in cells."""
 
     column: int
     width: int
@@ -108,7 +105,6 @@ def runs(row: str) -> Iterator[Run]:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """Split text into parts, each with its width in columns."""
     parts: list[tuple[str, int]] = []
     for piece in _PIECE.findall(text):
         width = len(piece) if piece.isascii() else wcwidth(piece)
@@ -125,7 +121,6 @@ def _parts(text: str) -> list[tuple[str, int]]:
 
 
 def svg(rows: Sequence[str], cols: int, title: str) -> str:
-    """Render rows as an SVG picture of a window with this title."""
     width, height = cols * WIDTH + 2 * _MARGIN, len(rows) * HEIGHT + 2 * _MARGIN + _BAR
     escaped_title = _escape(title)
     parts = [
@@ -178,7 +173,7 @@ def _glyphs(run: Run, y: int) -> str:
 
 
 def _words(run: Run) -> Iterator[Run]:
-    """Split a run into its words; keep it whole if spaces are visible, as in underlined text."""
+    """Split a run into words; keep it whole if spaces are visible, as in underlined text."""
     if not run.text.isascii() or _decoration(run.style):
         yield run
         return
@@ -187,7 +182,6 @@ def _words(run: Run) -> Iterator[Run]:
 
 
 def _position(run: Run) -> str:
-    """Return the SVG attributes that place a run's text horizontally in its columns."""
     if run.width == 2 and not run.text.isascii():
         return f'x="{(run.column + 1) * WIDTH:g}" text-anchor="middle"'
     return (
@@ -209,7 +203,6 @@ def _font_attributes(style: Style) -> Iterator[tuple[str, str]]:
 
 
 def page(rows: Iterable[str], title: str) -> Iterator[str]:
-    """Render rows as a self-contained HTML page with this title, in pieces."""
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f"<title>{_escape(title)}</title>\n<style>\n"

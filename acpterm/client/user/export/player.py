@@ -44,8 +44,6 @@ _CLEAR: Final = LEAVE + b"\x1b[H\x1b[2J"
 
 
 class Key(Enum):
-    """What a key does to the playback."""
-
     PAUSE = auto()
     STEP = auto()
     BACK = auto()
@@ -67,13 +65,7 @@ _TYPED: Final = re.compile(
 
 
 class Playback:
-    """One playback of `cast`.
-
-    `write` writes bytes to the terminal. `speed` is a factor: 2 plays twice as fast. `idle_limit`
-    is the maximum time between two events, in seconds of the cast: longer pauses are shortened.
-    `reopen` reads the cast again, for seeking backwards; None if the cast can be read only once.
-    Raises `ValueError` unless `speed` and `idle_limit` are above 0.
-    """
+    """A playback: pauses over `idle_limit` are cut; `reopen` reads the cast again, to seek."""
 
     def __init__(
         self,
@@ -103,7 +95,6 @@ class Playback:
         self._advance()
 
     async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
-        """Play the cast to its end, or until `Key.QUIT` is received."""
         self._clock = trio.current_time()
         while self._next is not None:
             key = await self._wait(self._next[0], keys)
@@ -115,7 +106,7 @@ class Playback:
                 await self._show_next()
 
     async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
-        """Return the next key; return None if the playback time reaches `until` first."""
+        """Return the next key; None if the playback time reaches `until` first."""
         if keys is None:
             await trio.sleep_until(self._due(until))
             return None
@@ -158,7 +149,6 @@ class Playback:
         self._clock = trio.current_time()
 
     def _now(self) -> float:
-        """Return the current playback time, in seconds."""
         if self.paused or self._next is None:
             return self.time
         now = self.time + (trio.current_time() - self._clock) * self.speed
@@ -176,7 +166,6 @@ class Playback:
         await self._print(event)
 
     async def _step(self) -> None:
-        """Play up to and including the next output event."""
         while self._next is not None:
             time, event = self._next
             self._move(time)
@@ -209,7 +198,6 @@ class Playback:
         self._move(to)
 
     async def _skip(self, to: float, emulator: Emulator) -> None:
-        """Advance to the playback time `to`, without writing to the terminal."""
         while self._next is not None and self._next[0] <= to:
             event = self._next[1]
             self._advance()
@@ -224,7 +212,6 @@ class Playback:
             await self._write(data)
 
     def _advance(self) -> None:
-        """Set `_next` to the next event and its playback time, or to None at the cast's end."""
         before = 0.0 if self._next is None else self._next[0]
         event = next(self.cast.events, None)
         if event is None:
@@ -271,7 +258,6 @@ async def play_here(playback: Playback) -> int | None:
 
 
 async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
-    """Read keys; pass those that control the playback to `send`, until no more can be read."""
     async with send:
         while typed := await read_keys():
             for key in keys_in(typed):
@@ -282,7 +268,6 @@ async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
 
 
 def keys_in(typed: bytes) -> Iterator[Key]:
-    """Yield the keys in the input `typed` that control a playback."""
     for match in _TYPED.finditer(typed):
         if match["arrow"]:
             yield _ARROWS[match["arrow"]]
@@ -293,7 +278,6 @@ def keys_in(typed: bytes) -> Iterator[Key]:
 
 
 async def print_all(cast: Cast) -> None:
-    """Print all output of a recording without pauses, for a stdout that is not a terminal."""
     async with while_stdout_is_read():
         for event in cast.events:
             if event.code == asciicast.OUTPUT:

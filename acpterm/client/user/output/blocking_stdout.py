@@ -33,7 +33,6 @@ def put(data: bytes) -> None:
 
 
 def note(text: str) -> None:
-    """Write a line to stderr. Errors are ignored."""
     with suppress(OSError):
         write_fully(STDERR, f"{text}\n".encode())
 

@@ -38,7 +38,6 @@ class ColouredStream(TextStream):
 
     @property
     def line(self) -> str:
-        """The current, incomplete line, with colours."""
         return self._coloured(self._pending, self._style)[0]
 
     def _run(self, characters: bytes) -> str:
@@ -67,7 +66,6 @@ class ColouredStream(TextStream):
 
 
 def _overwritten(line: str, style: _Style) -> tuple[str, _Style]:
-    """Return what `ColouredStream._coloured` returns, for a line in which the cursor moves."""
     cells, _, end = _cells(line, style)
     return _text([*cells, ("", end)], style), end
 

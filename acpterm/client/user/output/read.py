@@ -48,11 +48,7 @@ def read_output(
     times: bool = False,
     stay: bool = True,
 ) -> Generator[TimedPart, None, None]:
-    """Yield a terminal's output from position `since` or time `since_time` on, else all of it.
-
-    If `stay`, also yield live output until the program has ended. Raises `RpcError`, `DaemonError`,
-    and `DeadlineError` at the time `client.deadline`.
-    """
+    """Yield output from a position or time on; if `stay`, live output too."""
     params = FollowRequest(
         terminal, client.token(), since, since_time=since_time, times=times, stay=stay
     )

@@ -20,7 +20,7 @@ from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
 from acpterm.client.user.output import coloured
 from acpterm.client.user.output.blocking_stdout import note, put, window_size
-from acpterm.client.user.output.read import Since, read_output
+from acpterm.client.user.output.read import Since, TimedPart, read_output
 from acpterm.client.user.output.text_follow import UNKNOWN, TextStream, follow_text
 from acpterm.runtime.lines import split_lines
 from acpterm.terminal.text.slices import resync
@@ -39,11 +39,7 @@ def last_lines(text: str, number: int) -> str:
 
 
 class Lines:
-    """Converts each change of a text to the characters to print.
-
-    `width` is None if stdout is not a terminal; otherwise it is a function that returns the number
-    of columns of this terminal.
-    """
+    """Converts each change of a text to what is printed; `width` is None unless it is a window."""
 
     def __init__(self, width: Callable[[], int] | None) -> None:
         self._width = width
@@ -55,7 +51,6 @@ class Lines:
         self._skipped = ""
 
     def begin(self, skipped: str) -> None:
-        """Leave out `skipped`, the beginning of the current line: treat it as printed already."""
         self._printed = self._skipped = skipped
 
     def show(self, complete: str, line: str) -> str:
@@ -95,7 +90,7 @@ class Lines:
 
 
 def _columns(text: str) -> int:
-    """Return an upper bound of the columns that a text occupies."""
+    # An upper bound.
     return len(text) + sum(not char.isascii() for char in text) + 7 * text.count("\t")
 
 
@@ -162,24 +157,11 @@ def print_raw(
 ) -> None:
     """Print a terminal's bytes from `since` on, unchanged, or only its last `tail` lines."""
     info = client.terminal_request("get", terminal, TerminalInfo)
-    held: list[bytes] = []
-    first = since.position
-    if first is None and since.time is None:
-        first = 0
-    parts = read_output(client, info.terminal_id, since=first, since_time=since.time, stay=stay)
-    with while_stdout_is_read(client):
-        for data, position, lost, _ in parts:
-            if lost and (tail is None or position > info.position):
-                note(missing(lost))
-            if tail is None:
-                put(data)
-                continue
-            held.append(data)
-            if position >= info.position:
-                put(_last(b"".join(held), tail))
-                tail, held = None, []
-        if tail is not None:
-            put(_last(b"".join(held), tail))
+    parts = (
+        (part.position, part.data, missing(part.lost) if part.lost else "")
+        for part in _read(client, info, since, stay=stay)
+    )
+    _print_parts(client, info, parts, tail)
 
 
 def print_stamped(
@@ -189,36 +171,55 @@ def print_stamped(
     # Text is retained for longer than bytes, but only bytes have times: the rest is left out.
     printed = escape_invisible_text if os.isatty(1) else str
     info = client.terminal_request("get", terminal, TerminalInfo)
-    held: list[str] = []
+    parts = (
+        (position, "".join(map(printed, lines)).encode(), gap)
+        for position, lines, gap in _stamped(client, info, since, stay=stay)
+    )
+    # Without `stay`, wait for the end: the incomplete line comes last, and counts as one of the
+    # `tail` lines.
+    _print_parts(client, info, parts, tail, to_end=not stay)
+
+
+def _read(
+    client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool, times: bool = False
+) -> Iterator[TimedPart]:
+    first = 0 if since == Since() else since.position
+    return read_output(
+        client, info.terminal_id, since=first, since_time=since.time, times=times, stay=stay
+    )
+
+
+def _print_parts(
+    client: BlockingClient,
+    info: TerminalInfo,
+    parts: Iterator[tuple[int, bytes, str]],
+    tail: int | None,
+    *,
+    to_end: bool = False,
+) -> None:
+    """Print parts with their end positions and notes; of those up to now, only `tail` lines."""
+    held = b""
     with while_stdout_is_read(client):
-        for position, over, gap in _stamped(client, info, since, stay=stay):
+        for position, data, gap in parts:
             if gap and (tail is None or position > info.position):
                 note(gap)
-            lines = [printed(line) for line in over]
             if tail is None:
-                put("".join(lines).encode())
+                put(data)
                 continue
-            held = (held + lines)[-tail:] if tail else []
-            # Without `stay`, wait for the end: the incomplete line comes last, and counts as one of
-            # the `tail` lines.
-            if stay and position >= info.position:
-                put("".join(held).encode())
-                tail, held = None, []
-        put("".join(held).encode())
+            # In Latin-1 each byte is one character.
+            held = last_lines((held + data).decode("latin-1"), tail).encode("latin-1")
+            if position >= info.position and not to_end:
+                put(held)
+                tail, held = None, b""
+        put(held)
 
 
 def _stamped(
     client: BlockingClient, info: TerminalInfo, since: Since, *, stay: bool
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield for each part of the output its end position, the completed lines, and a note or ""."""
-    first = since.position
-    if first is None and since.time is None:
-        first = 0
     stream, at, lost, untimed = TextStream(), 0, 0, 0
-    parts = read_output(
-        client, info.terminal_id, since=first, since_time=since.time, times=True, stay=stay
-    )
-    for part in parts:
+    for part in _read(client, info, since, stay=stay, times=True):
         data, lost = part.data, lost + part.lost
         if part.lost:
             stream, data = TextStream(), data[resync(data) :]
@@ -246,7 +247,6 @@ def _stamped(
 
 
 def _gap(lost: int, untimed: int) -> str:
-    """Return a note about `lost` missing bytes and `untimed` bytes without a known time."""
     why = "they came before the daemon's worker was replaced, and their times are unknown"
     notes = [missing(lost)] if lost else []
     if untimed:
@@ -255,15 +255,8 @@ def _gap(lost: int, untimed: int) -> str:
 
 
 def _stamp(at: int) -> str:
-    """Return a time (milliseconds since 1970) in the format of RFC 3339."""
     return datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(timespec="milliseconds")
 
 
-def _last(data: bytes, number: int) -> bytes:
-    # In Latin-1 each byte is one character.
-    return last_lines(data.decode("latin-1"), number).encode("latin-1")
-
-
 def missing(lost: int) -> str:
-    """Return a note for the user that `lost` bytes are missing."""
     return "[the beginning is missing]" if lost == UNKNOWN else f"[{lost} bytes are missing here]"

@@ -28,7 +28,7 @@ UNKNOWN: Final = -1
 
 
 class TextStream:
-    """A converter of output to text. The output may be fed in pieces of any size."""
+    """Converts output, fed in pieces of any size, to text."""
 
     def __init__(self) -> None:
         self._utf8 = Utf8()
@@ -37,18 +37,14 @@ class TextStream:
 
     @property
     def line(self) -> str:
-        """The text of the current, incomplete line."""
         return self._line.text()
 
     def feed(self, data: bytes) -> str:
-        """Convert the next bytes of output; return the lines that they complete."""
+        """Return the lines that the next bytes complete."""
         return self._run(self._utf8.feed(data))
 
     def finish(self) -> str:
-        """End the output; return the lines that this completes.
-
-        An incomplete character at the end becomes U+FFFD.
-        """
+        """Return the lines that the end completes; an incomplete character becomes U+FFFD."""
         return self._run(self._utf8.finish())
 
     def _run(self, characters: bytes) -> str:
@@ -61,11 +57,7 @@ class TextStream:
 
 
 def continue_text(text: str, stream: bytes) -> tuple[str, TextStream]:
-    """Return the complete lines of `text`, and a `TextStream` to convert the output that follows.
-
-    The current line of the `TextStream` is the incomplete last line of `text`. `stream` has the
-    bytes from which `text` was converted; the beginning of these bytes may be missing.
-    """
+    """Return the complete lines of `text`, and a stream that continues it after its bytes."""
     # The state of a conversion is known only at the beginning of a line, so the current line is
     # converted again.
     converter = TextStream()
@@ -89,19 +81,12 @@ class NewLines(NamedTuple):
     over: str
     """Newly completed lines. The first one completes the `line` of the previous change."""
     line: str
-    """The current, incomplete line."""
     lost: int = 0
-    """Number of bytes missing before `over`, or `UNKNOWN`. If it is not 0, the first line in `over`
-    is a new line, and not the completion of the previous `line`."""
+    """Bytes missing before `over`, or `UNKNOWN`. If not 0, `over` begins with a new line."""
 
 
 class _TextFollower:
-    """A converter of output to text, which may begin with the daemon's retained text.
-
-    `parts` are the output as bytes. `output` is the daemon's response with the retained text; None
-    to convert only `parts`. The result begins with the retained text, or with the text of `parts`
-    if `parts` begin earlier in the output.
-    """
+    """Yields the daemon's text, or that of `parts` if they reach back further, and what follows."""
 
     def __init__(
         self,
@@ -117,7 +102,6 @@ class _TextFollower:
         self._held: TimedPart | None = None
 
     def run(self) -> Iterator[NewLines]:
-        """Yield the changes of the text until the output ends."""
         if self._output is not None:
             yield self._begin(self._output)
         if self._held is not None:
@@ -127,12 +111,6 @@ class _TextFollower:
         yield NewLines(self._stream.finish(), self._stream.line)
 
     def _begin(self, output: OutputResponse) -> NewLines:
-        """Return the first text; `run` converts the later parts.
-
-        Read parts up to the position at which `output` ends. If these parts reach back further than
-        `output`, return their whole text. Otherwise return the text of `output`, continued with the
-        text that the last of these parts has after this position.
-        """
         pieces: list[bytes] = []
         start = position = 0
         while position < output.position and (part := next(self._parts, None)):
@@ -180,15 +158,7 @@ def follow_text(
     stay: bool = True,
     stream: Callable[[], TextStream] = TextStream,
 ) -> Generator[NewLines, None, None]:
-    """Yield a terminal's text: all retained text, or the text from position `since` on.
-
-    Text since a position or a time is converted by a `stream`.
-
-    If `since_time` (milliseconds since 1970) is given, begin with the first byte printed at that
-    time or later. If `stay`, also yield live text until the program has ended; otherwise stop after
-    the current text. Closing the generator cancels the request. Raises `RpcError` if a request
-    fails, `DaemonError` if the daemon ends, and `DeadlineError` at the time `client.deadline`.
-    """
+    """Yield text, all or from a position or time on; if `stay`, live text too, to the end."""
     output = None
     if since is None and since_time is None:
         output = client.terminal_request("output", terminal, OutputResponse)

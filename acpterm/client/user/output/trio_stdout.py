@@ -17,14 +17,12 @@ from acpterm.runtime import stdio
 
 
 async def put(data: bytes) -> None:
-    """Write to stdout. Raises `OSError` if the write fails."""
     if data:
         with named("stdout"):
             await stdio.write_all(STDOUT, data)
 
 
 async def note(text: str) -> None:
-    """Write a line to stderr. Errors are ignored."""
     with suppress(OSError):
         await stdio.write_all(STDERR, f"{text}\n".encode())
 

@@ -321,7 +321,7 @@ class Subscriber:
         return next((cursor for cursor in self._due if cursor.next_turn <= now), None)
 
     def _is_over(self) -> bool:
-        """Return whether the session is closed and everything is sent, but for what runs on."""
+        """Return whether the session is closed and everything is sent, except what runs on."""
         if self._backlog or not self._session.closed.is_set():
             return False
         sent = (cursor.source for cursor in self._cursors.values() if cursor.call is not None)

@@ -1,38 +1,11 @@
 // Makes untrusted text safe to show: names, commands, titles and output come from programs and
-// agents. The rules are those of `acpterm/client/sanitize.py`; a test compares the two.
+// agents. The rules are those of `acpterm/client/sanitize.py`, whose patterns `shared.js` has.
 //
 // The page shows text only as `textContent`, so markup has no effect. Characters that are invisible
 // or change the direction of text are shown as escapes, such as \u202e.
 
-const C0 = "\\x00-\\x08\\x0b-\\x1f";
-const DIRECTION =
-  "\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff";
-const INVISIBLE =
-  "\\xad\\u034f\\u0600-\\u0605\\u06dd\\u070f\\u0890\\u0891\\u08e2\\u115f\\u1160\\u17b4\\u17b5" +
-  "\\u180b-\\u180f\\u200b-\\u200d\\u2060-\\u2065\\u206a-\\u206f\\u3164\\ufe00-\\ufe0f\\ufeff" +
-  "\\uffa0\\ufff0-\\ufffb\\u{110bd}\\u{110cd}\\u{13430}-\\u{1343f}\\u{1bca0}-\\u{1bca3}" +
-  "\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}";
-const EMOJI =
-  "[\\xa9\\xae\\u203c\\u2049\\u2122\\u2139\\u2194-\\u2199\\u21a9\\u21aa\\u231a-\\u23fa\\u24c2" +
-  "\\u25aa-\\u25fe\\u2600-\\u27bf\\u2934\\u2935\\u2b05-\\u2b55\\u3030\\u303d\\u3297\\u3299" +
-  "\\u{1f000}-\\u{1faff}]";
-// Joiners and selectors that change the look of an emoji are kept.
-const KEPT =
-  `(?<=${EMOJI})(?:\\ufe0f(?:\\u200d(?=${EMOJI}))?|\\u200d(?=${EMOJI}))` +
-  "|(?<=[#*0-9])\\ufe0f(?=\\u20e3)";
-const JOINING = "[\\u0620-\\u07fa\\u08a0-\\u08c9\\u0900-\\u0df4\\u1820-\\u1878]";
-const HIDDEN = new RegExp(`(?<kept>${KEPT})|[\\t\\n${C0}${DIRECTION}${INVISIBLE}]`, "gu");
-const HIDDEN_IN_TEXT = new RegExp(
-  `(?<kept>${KEPT}|(?<=${JOINING})[\\u200c\\u200d](?=${JOINING}))|[${C0}${DIRECTION}${INVISIBLE}]`,
-  "gu",
-);
-const SEQUENCE = new RegExp(
-  "(?:\\x1b\\[|\\x9b)[0-?]*[ -/]*[@-~]?" +
-    "|(?:\\x1b[\\]PX^_]|[\\x90\\x98\\x9d\\x9e\\x9f])[^\\x07\\x1b\\x9c]*(?:\\x07|\\x1b\\\\|\\x9c)?" +
-    "|\\x1b[ -/]*[0-~]?",
-  "gu",
-);
-const CONTROL = new RegExp(`[${C0}${DIRECTION}]`, "gu");
+import { CONTROL, HIDDEN, HIDDEN_IN_TEXT, SEQUENCE } from "./shared.js";
+
 // The characters that Python's `str.strip` removes; JavaScript's `trim` removes others.
 const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const IS_SPACE = new RegExp(`^${SPACE}$`, "u");

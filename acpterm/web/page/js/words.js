@@ -4,6 +4,7 @@
 // All results are safe to show. Times are in milliseconds since 1970 on the wire, and `now` is in
 // seconds, as in the Python module.
 
+import { COMMAND_MAX, ORDER, REASONS, SPANS } from "./shared.js";
 import { cut, oneLine } from "./text.js";
 
 export const WAITS = "waits for input";
@@ -11,15 +12,6 @@ export const ENDING = "ending";
 export const NOTHING = "-";
 
 const KIB = 1024;
-const SPANS = [
-  [24 * 3600, "d"],
-  [3600, "h"],
-  [60, "m"],
-  [1, "s"],
-];
-const REASONS = new Set(["lost", "node_failure", "time_limit", "preempted", "cancelled", "not_started"]);
-const ORDER = ["running", "queued", "exited", "released"];
-const COMMAND_MAX = 1000;
 
 /** Return the columns of `acpterm ls` for a terminal. `short` is the short id to show. */
 export function row(terminal, short, now) {
@@ -172,7 +164,7 @@ export function ended(status) {
 
 /** Return why a program on another host ended, such as " (node failure)"; else an empty text. */
 function reason(status) {
-  return REASONS.has(status.endedBy) ? ` (${status.endedBy.replaceAll("_", " ")})` : "";
+  return REASONS.includes(status.endedBy) ? ` (${status.endedBy.replaceAll("_", " ")})` : "";
 }
 
 /** Return what ended a program, such as "by user" or "by idle: idle = 300". */

@@ -24,8 +24,6 @@ from tests.support.processes import environment
 from tests.support.starting import ACPTERM
 from tests.support.user import user_at
 
-pytestmark = pytest.mark.afresh
-
 
 @pytest.fixture
 def path(tmp_path):
