@@ -6,8 +6,9 @@ the token is neither in the command line nor in the environment, and is not logg
 gives none (it refuses every process in an agent's terminal), the client gets no questions, and the
 user can still answer with `acpterm approve`.
 
-The host's notifications only change `Questions.pending`, with which `Asker` compares what it has
-asked. So the host's limit of pending questions limits the memory, however fast they come and go.
+The host's notifications only change `Questions.pending`, with which `QuestionTasks` compares what
+it has asked. So the host's limit of pending questions limits the memory, however fast they come
+and go.
 """
 
 from collections.abc import Awaitable, Callable
@@ -88,7 +89,7 @@ class Questions:
         await self._changed.park()
 
 
-class Asker:
+class QuestionTasks:
     """Asks the user the host's questions, each in a task, and sends the host the answers.
 
     `ask` returns the id of an option of `question_options`, or raises `CannotAskError`: then the

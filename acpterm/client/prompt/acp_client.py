@@ -37,7 +37,7 @@ from acpterm.client.prompt.permissions import CommandQuestions, Permissions, Rul
 from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.tool_calls import ToolCalls
 from acpterm.client.prompt.turn import Turn
-from acpterm.client.questions import Asker
+from acpterm.client.questions import QuestionTasks
 from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.client.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
 from acpterm.client.wirelog import LoggedStream, WireLog
@@ -144,7 +144,7 @@ class AcpClient:
         )
         self._permissions = Permissions(options.allow, printer.notice)
         face = CommandQuestions(self._permissions, self.calls, out.flush, printer.notice)
-        self._asker = Asker(hosted.questions, host, face.ask, face.withdrawn)
+        self._questions = QuestionTasks(hosted.questions, host, face.ask, face.withdrawn)
         self._tasks = RequestTasks(self._agent, nursery)
         self._files = Files([options.cwd, *options.add_dirs], read_only=options.read_only)
         self._options = options
@@ -155,7 +155,7 @@ class AcpClient:
         self._agent_info = InitializeResponse(0)
 
     async def run(self) -> None:
-        self._nursery.start_soon(self._asker.run)
+        self._nursery.start_soon(self._questions.run)
         await self._agent.run()
 
     async def initialize(self) -> None:

@@ -119,7 +119,7 @@ class Permissions:
 
 
 class CommandQuestions:
-    """Decides on the host's questions about commands: the face of `questions.Asker`.
+    """Decides on the host's questions about commands: the face of `questions.QuestionTasks`.
 
     `show` waits until earlier output was printed, so that a question appears below it.
     """

@@ -39,7 +39,7 @@ from acpterm.client.proxy.capabilities import Capabilities
 from acpterm.client.proxy.chat import COMMANDS_UPDATE, Chat, OpenClient
 from acpterm.client.proxy.editor_requests import EditorRequests
 from acpterm.client.proxy.presenter import Presenter, new_presenter
-from acpterm.client.questions import Asker
+from acpterm.client.questions import QuestionTasks
 from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.terminals import HOST_METHODS, Terminals
 from acpterm.client.wirelog import WireLog
@@ -139,7 +139,7 @@ class Relay:
                 nursery=nursery,
             )
         if host is not None:
-            nursery.start_soon(Asker(hosted.questions, host, self._requests.ask).run)
+            nursery.start_soon(QuestionTasks(hosted.questions, host, self._requests.ask).run)
             self._terminals = Terminals(
                 host,
                 nursery,
