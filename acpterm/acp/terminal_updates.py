@@ -3,7 +3,8 @@
 Agents describe such terminals in two formats, which are decoded here to the same types:
 
 - in `_meta` of a `tool_call` or `tool_call_update`: `terminal_info` (a terminal exists), then
-  `terminal_output` or `terminal_output_delta` (text to append), and `terminal_exit`;
+  `terminal_output` or `terminal_output_delta` (text to append), and `terminal_exit`. `MetaEncoder`
+  encodes this format, for editors that show it;
 - in separate updates of ACP v2: `terminal_update` (an absent member keeps the previous value, a
   null member clears it) and `terminal_output_chunk` (bytes to append, in base64; a character may be
   split between two chunks).
@@ -13,8 +14,9 @@ Values that cannot be decoded are ignored without an error.
 
 import base64
 import binascii
+import codecs
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -66,18 +68,10 @@ class Exit(NamedTuple):
 TerminalUpdate: TypeAlias = Info | Output | Exit
 
 
-_META_NAMES: Final = (
-    "terminal_info",
-    "terminal_output",
-    "terminal_output_delta",
-    "terminal_exit",
-)
-
-
 def without_terminals(meta: Raw | None) -> dict[str, Raw] | None:
     """Return `meta` without the members that `from_meta` reads; None if it has none of them."""
     found = members(meta)
-    rest = {name: value for name, value in found.items() if name not in _META_NAMES}
+    rest = {name: value for name, value in found.items() if name not in META_KEYS}
     return rest if len(rest) < len(found) else None
 
 
@@ -95,6 +89,55 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
     end = members(found.get("terminal_exit"))
     if (terminal := text(end.get("terminal_id"))) is not None:
         yield Exit(terminal, ProgramExit(_number(end.get("exit_code")), text(end.get("signal"))))
+
+
+# Clears the screen and the scrollback, and moves the cursor to the top left.
+_CLEAR: Final = "\x1b[2J\x1b[3J\x1b[H"
+_CONTINUATION_BYTES_MAX: Final = 3  # of one character in UTF-8
+
+
+class MetaEncoder:
+    """Encodes one terminal as values of `_meta`, one for each update of a tool call.
+
+    The incomplete character at the end of the output is held back.
+    """
+
+    def __init__(self, terminal: str) -> None:
+        self._terminal = terminal
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def info(self, cwd: str | None) -> dict[str, Any]:
+        """Encode that the terminal exists."""
+        return self._meta("terminal_info", {} if cwd is None else {"cwd": cwd})
+
+    def output(
+        self, data: bytes, *, lost: int = 0, replace: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Encode output, before which `lost` bytes are missing, or which replaces all earlier."""
+        text = ""
+        if lost or replace:
+            text = self._decoder.decode(b"", final=True)
+        if replace:
+            text += _CLEAR
+        if lost:
+            text += f"\r\n[{lost} bytes are missing]\r\n"
+            # The rest of a character whose start is missing.
+            start = 0
+            while start < min(_CONTINUATION_BYTES_MAX, len(data)) and data[start] & 0xC0 == 0x80:
+                start += 1
+            data = data[start:]
+        text += self._decoder.decode(data)
+        if text:
+            yield self._meta("terminal_output", {"data": text})
+
+    def ended(self, end: ProgramExit) -> Iterator[dict[str, Any]]:
+        """Encode how the program ended, after the incomplete character at the end of its output."""
+        if rest := self._decoder.decode(b"", final=True):
+            yield self._meta("terminal_output", {"data": rest})
+        yield self._meta("terminal_exit", {"exit_code": end.code, "signal": end.signal})
+
+    def _meta(self, kind: str, members: dict[str, Any]) -> dict[str, Any]:
+        return {kind: {"terminal_id": self._terminal, **members}}
 
 
 def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:

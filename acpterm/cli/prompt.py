@@ -12,9 +12,9 @@ from acpterm.cli._async import run
 from acpterm.cli._options import absolute, common, settings
 from acpterm.cli._output import is_colour_wanted
 from acpterm.cli._params import Finite
-from acpterm.client.prompt.acp_client import Workspace
+from acpterm.client.prompt.acp_client import PromptOptions
 from acpterm.client.prompt.permissions import Rule
-from acpterm.client.prompt.run import PromptOptions, run_prompt
+from acpterm.client.prompt.run import run_prompt
 from acpterm.client.wirelog import LogError
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.keeper.reports import KeeperLostError
@@ -98,7 +98,8 @@ def command(
     options = PromptOptions(
         command=agent,
         text=prompt,
-        place=Workspace(_directory(cwd), [_directory(path) for path in add_dir]),
+        cwd=_directory(cwd),
+        add_dirs=[_directory(path) for path in add_dir],
         config=config,
         embedded=embedded,
         allow=allow,

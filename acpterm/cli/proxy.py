@@ -61,6 +61,15 @@ def command(
         stream = stdio.take_stdio()
     except OSError as error:
         fail(str(error))
-    options = ProxyOptions(agent, config, embedded, terminals, log, profile, not no_chat, added)
+    options = ProxyOptions(
+        command=agent,
+        config=config,
+        embedded=embedded,
+        log=log,
+        profile=profile,
+        mcp=added,
+        terminals=terminals,
+        chat=not no_chat,
+    )
     expected = TrackingError, KeeperLostError, LogError
     raise SystemExit(run(run_proxy, stream, chosen, options, expected=expected))

@@ -90,10 +90,7 @@ def command(
 
 
 def _agents(name: str | None) -> "list[Agent]":
-    """Return a list with only the agent `name`; without a name, all agents that are installed.
-
-    In the latter case, exit with an error message if no agent is installed.
-    """
+    """Return the agent `name`; without a name, all agents that are installed."""
     from acpterm.client.setup.agents import AGENTS  # noqa: PLC0415
 
     if name is not None:
@@ -126,12 +123,7 @@ def _list(as_json: bool) -> None:
 def _targets(
     agents: "list[Agent]", *, proxy: bool, skill: bool, tools: str | None, undo: bool
 ) -> "list[tuple[str, Target]]":
-    """Return the files to change for `agents`, each file once.
-
-    Each item is a pair: the titles of the agents that read the file, separated by commas, and the
-    target, which has the path of the file and the change to make. The other parameters are options
-    of the command.
-    """
+    """Return each file to change once, with the titles of the agents that read it."""
     from acpterm.client.setup import targets  # noqa: PLC0415
 
     found: dict[str, tuple[list[str], Target]] = {}
@@ -148,18 +140,8 @@ def _targets(
 
 
 def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bool) -> None:
-    """Change one file: show the change, ask the user to confirm the change, and write the file.
-
-    `target` has the path of the file and the change to make. `titles` names the agents that read
-    the file. With `undo`, remove from the file what setup has added. With `yes`, do not ask the
-    user. With `dry_run`, only show the change.
-
-    Exits with status 1, and leaves the file as it is, in these cases: this process is or may be in
-    an agent's terminal; the user does not confirm the change; there is no terminal to ask on.
-    Raises `SetupError` if the file is invalid or cannot be changed.
-    """
-    from acpterm.client.setup.journal import Journal  # noqa: PLC0415
-    from acpterm.client.setup.plan import apply, plan_setup, plan_undo  # noqa: PLC0415
+    """Show the change of one file, ask the user, and write it; `titles`: the agents' names."""
+    from acpterm.client.setup.plan import Journal, apply, plan_setup, plan_undo  # noqa: PLC0415
     from acpterm.config import setup_dir  # noqa: PLC0415
 
     journal = Journal(setup_dir())

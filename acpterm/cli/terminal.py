@@ -9,7 +9,7 @@ from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import absolute, check_utf8, settings
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import terminal_argument
-from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
+from acpterm.client.chat.actions import Action
 from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, steps
 from acpterm.client.sanitize import escape_invisible_text
 from acpterm.client.user.blocking_client import BlockingClient
@@ -47,7 +47,7 @@ def list_terminals(daemon: Daemon) -> None:
     A session is a terminal, yours or an agent's. It stays in the list after its program has ended,
     until it is removed.
     """
-    _perform(ListTerminals(), daemon)
+    _perform(Action("list"), daemon)
 
 
 @command.command("start", context_settings={"allow_interspersed_args": False})
@@ -64,7 +64,7 @@ def start(words: tuple[str, ...], daemon: Daemon) -> None:
     waits for input, or has printed nothing for 2 seconds. It ends at once when the program ends.
     The settings tool_min_interval, tool_max_interval and tool_settle_interval change these times.
     """
-    _perform(Start(words[0], list(words[1:]) or None), daemon)
+    _perform(Action("start", text=words[0], args=list(words[1:]) or None), daemon)
 
 
 @command.command("send", context_settings={"ignore_unknown_options": True})
@@ -76,7 +76,7 @@ def send(terminal: str, words: tuple[str, ...], daemon: Daemon) -> None:
 
     If INPUT is the name of a key, such as C-c or Up, that key is pressed instead.
     """
-    _perform(Send(terminal, " ".join(words)), daemon)
+    _perform(Action("send", terminal, " ".join(words)), daemon)
 
 
 @command.command("output")
@@ -84,7 +84,7 @@ def send(terminal: str, words: tuple[str, ...], daemon: Daemon) -> None:
 @at_daemon
 def output(terminal: str, daemon: Daemon) -> None:
     """Print all retained output of a terminal session."""
-    _perform(Output(terminal), daemon)
+    _perform(Action("output", terminal), daemon)
 
 
 @command.command("stop")
@@ -92,18 +92,17 @@ def output(terminal: str, daemon: Daemon) -> None:
 @at_daemon
 def stop(terminal: str, daemon: Daemon) -> None:
     """End a terminal session's program, and remove the session if it is yours."""
-    _perform(Stop(terminal), daemon)
+    _perform(Action("stop", terminal), daemon)
 
 
-def _perform(action: TerminalAction, daemon: Daemon) -> None:
-    for value in action:
-        check_utf8(*(value if isinstance(value, list) else [value]))
+def _perform(action: Action, daemon: Daemon) -> None:
+    check_utf8(action.target, action.text, *(action.args or ()))
     loaded = settings(daemon.config)
     directory = absolute()
     # If its name is not UTF-8, the daemon finds the directory by inspecting this process.
     place = Place(directory if is_utf8_encodable(directory) else None, loaded.provider)
     work = steps(action, place, Intervals.of(loaded))
-    starts = isinstance(action, Start)
+    starts = action.name == "start"
     text = daemon.call(lambda client: _run(client, work), start=starts)
     echo_once(escape_invisible_text(text) if os.isatty(1) else text)
 

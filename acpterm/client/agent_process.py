@@ -48,11 +48,7 @@ class AgentStartError(Exception):
 
 
 class _Stdout(trio.abc.ReceiveStream):
-    """The agent's stdout as a stream.
-
-    `drain` makes the stream end after the agent has exited, even if a process that the agent
-    started still has stdout open.
-    """
+    """The agent's stdout, which ends after the agent even if other processes hold it open."""
 
     def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
@@ -60,34 +56,22 @@ class _Stdout(trio.abc.ReceiveStream):
         self._receiving: trio.CancelScope | None = None
 
     def drain(self) -> None:
-        """Make the stream end once no bytes have arrived for `DRAIN_TIMEOUT_S`.
-
-        Call this when the agent has exited.
-        """
         self._timeout = DRAIN_TIMEOUT_S
         if self._receiving is not None:
             self._receiving.deadline = trio.current_time() + DRAIN_TIMEOUT_S
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Wait for bytes and return them, at most `max_bytes`; return `b""` at the stream's end.
-
-        If `max_bytes` is None, the number of bytes is not limited.
-        """
+        """Wait for bytes and return them; `b""` at the end of the stream."""
         with trio.move_on_after(self._timeout) as self._receiving:
             return await self._stream.receive_some(max_bytes)
         return b""
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await self._stream.aclose()
 
 
 class AgentProcess:
-    """A running agent, created by `open_agent`.
-
-    `command` is the agent's program, as the user named it. `exited` is set once the agent has
-    exited and is reaped.
-    """
+    """A running agent, created by `open_agent`. `exited` is set once it is reaped."""
 
     def __init__(self, command: str, process: trio.Process) -> None:
         assert process.stdin is not None  # noqa: S101  both are pipes
@@ -112,11 +96,12 @@ class AgentProcess:
         """The exit code as in `subprocess`: -N if signal N ended the agent; None while it runs."""
         return self._process.returncode if self.exited.is_set() else None
 
-    def exit_message(self) -> str:
-        """Return an error message that says how the agent ended, with the last lines of its stderr.
-
-        If the agent still runs, the message says that the agent has closed its stdout.
-        """
+    async def exit_message(self) -> str:
+        """Wait a little for the exit; return how the agent ended, and its last lines of stderr."""
+        with trio.move_on_after(EXIT_TIMEOUT_S):
+            await self.exited.wait()
+        with trio.move_on_after(STDERR_TAIL_TIMEOUT_S):
+            await self._stderr_closed.wait()
         code = self.returncode
         if code is None:
             ending = "has closed its stdout"
@@ -127,14 +112,9 @@ class AgentProcess:
         return f"the agent {self.command!r} {ending}{self.stderr_tail()}"
 
     def stderr_tail(self) -> str:
-        """Return text to append to a message: the last lines of stderr; "" if there are none."""
+        """Return the last lines of stderr to append to a message; "" if there are none."""
         lines = [line for line in self._stderr_lines if line]
         return "; its last words: " + "\n".join(lines) if lines else ""
-
-    async def wait_stderr_closed(self) -> None:
-        """Wait until stderr has been read to its end, for at most `STDERR_TAIL_TIMEOUT_S`."""
-        with trio.move_on_after(STDERR_TAIL_TIMEOUT_S):
-            await self._stderr_closed.wait()
 
     async def close_stdin(self) -> None:
         """Close the agent's stdin, which asks the agent to exit. Idempotent."""
@@ -143,12 +123,7 @@ class AgentProcess:
             await self.stdin.aclose()
 
     async def pump_stderr(self, stderr_filter: StderrFilter | None) -> None:
-        """Read the agent's stderr to its end: keep its last lines, and copy it to our stderr.
-
-        Each chunk passes through `stderr_filter` before it is copied; if `stderr_filter` is None,
-        nothing is copied. If our stderr breaks, reading continues, so that the agent never blocks
-        on a full pipe.
-        """
+        """Read stderr to its end: keep its last lines, and copy it, filtered, to our stderr."""
         stderr = self._process.stderr
         assert stderr is not None  # noqa: S101  it is a pipe
         rest = b""
@@ -157,6 +132,7 @@ class AgentProcess:
                 *lines, rest = (rest + data).split(b"\n")
                 self._stderr_lines.extend(_line(line) for line in lines[-STDERR_LINES_MAX:])
                 rest = rest[-_STDERR_LINE_BYTES:]
+                # If our stderr breaks, read on: the agent must not block on a full pipe.
                 if stderr_filter is not None:
                     try:
                         await stdio.write_all(2, stderr_filter(bytes(data)))
@@ -170,10 +146,7 @@ class AgentProcess:
             await stderr.aclose()
 
     async def reap(self, tree: ProcessTree) -> None:
-        """Wait until the agent has exited and is reaped; then set `returncode` and drain stdout.
-
-        Notify `tree`, which tracks the agent's processes, that the agent's pid may be reused.
-        """
+        """Wait until the agent has exited and is reaped, after which its pid may be reused."""
         await self._process.wait()
         tree.reaped()
         self.exited.set()
@@ -191,9 +164,8 @@ async def open_agent(
 ) -> AsyncIterator[AgentProcess]:
     """Run the agent `argv` for the duration of the block; then end its whole process tree.
 
-    `trees` tracks the agent's processes. `grace`: seconds between SIGTERM and SIGKILL.
-    `stderr_filter` transforms the agent's stderr before it is written to our stderr; if it is None,
-    nothing is written. Raises `AgentStartError` if the program does not exist or cannot be run.
+    `grace`: seconds between SIGTERM and SIGKILL. Without `stderr_filter`, its stderr is not copied.
+    Raises `AgentStartError`.
     """
     tree = trees.new(f"agent_{secrets.token_hex(16)}")
     starting = True
@@ -266,7 +238,6 @@ async def _start(argv: Sequence[str], tree: ProcessTree) -> trio.Process:
 
 
 def why_not_found(command: str) -> str | None:
-    """Return an error message if there is no program `command`; None if there is one."""
     if shutil.which(command) is not None:
         return None
     message = f"the agent {command!r} cannot be started"
@@ -278,10 +249,7 @@ def why_not_found(command: str) -> str | None:
 
 
 def exit_status(code: int | None) -> int:
-    """Return the exit status for an acpterm command whose agent has exited with `code`.
-
-    `code` is as in `subprocess`: -N, for signal N, becomes 128 + N; None (unknown) becomes 1.
-    """
+    """Return the exit status of acpterm for the agent's exit code as in `subprocess`."""
     if code is None:
         return 1
     return code if code >= 0 else 128 - code

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
+from anyio import aclose_forcefully
 from anyio.abc import UNIXSocketStream
 
 from acpterm.client.questions import Questions, request_token
@@ -62,7 +63,11 @@ async def connect_daemon(
     token = None
     if questions is not None:
         # Before `initialize`: the daemon refuses a token to a process with an agent's connection.
-        token = await request_token(settings, questions.request)
+        try:
+            token = await request_token(settings, questions.request)
+        except BaseException:
+            await aclose_forcefully(stream)
+            raise
     return DaemonConnection(stream, token)
 
 

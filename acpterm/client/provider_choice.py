@@ -40,21 +40,16 @@ class SelectError(Exception):
 
 
 class ProviderRow(NamedTuple):
-    """A row of the list of providers: a provider, whether it works, and whether it is selected."""
-
     name: str
     isolation: Isolation
     works: bool
     selected: bool
     found: str
-    """The result of the provider's check, such as its version, or why it does not work."""
+    """The result of the check, such as a version, or why the provider does not work."""
 
 
 def text_of(rows: Sequence[ProviderRow], width: int | None = None) -> str:
-    """Return the rows as lines of text; the line of the selected provider begins with "*".
-
-    The last column is folded to fit a window of `width` columns, if given.
-    """
+    """Return the rows as text; the last column is folded to fit `width` columns."""
     heads = columns(
         [
             (
@@ -77,7 +72,6 @@ def text_of(rows: Sequence[ProviderRow], width: int | None = None) -> str:
 
 
 async def provider_rows(settings: Settings, selected: str) -> list[ProviderRow]:
-    """Check each provider, one after the other, and return a row for each."""
     rows = []
     for name in names(settings):
         try:
@@ -90,17 +84,12 @@ async def provider_rows(settings: Settings, selected: str) -> list[ProviderRow]:
 
 
 def names(settings: Settings) -> list[str]:
-    """Return the names of all providers: first those on this machine, then the places."""
+    """Return the names: first those on this machine, then the places."""
     return [*NAMES, *settings.places]
 
 
 async def select(name: str, config: str | None) -> str:
-    """Write the provider `name` into the settings file; return the path of the file.
-
-    `config` is the path of the settings file given on the command line, if any. Raises
-    `SelectError`, and changes nothing, if a provider of this machine does not work, or the file
-    cannot be read or written.
-    """
+    """Write a provider that works into the settings file, and return its path."""
     # A host that cannot be reached now may be reached later.
     if name != "local" and not is_place(name):
         try:
@@ -122,7 +111,7 @@ def _write(name: str, config: str | None) -> str:
 
 
 def selected_text(name: str, path: str) -> str:
-    """Return the message to the user after `select` has written `name` into the file at `path`."""
+    """Return what to tell the user after `select`."""
     return (
         f'{path}: provider = "{name}"\n'
         "A running daemon uses it from its next start: acpterm restart"
@@ -130,26 +119,20 @@ def selected_text(name: str, path: str) -> str:
 
 
 class Used(NamedTuple):
-    """The provider of agents' terminals."""
-
     name: str
     source: str
     """What sets it: a path, a variable, or "default"."""
     in_daemon: bool
-    """Whether a running daemon uses it; otherwise the next daemon will."""
+    """Else the next daemon will use it."""
 
     @property
     def text(self) -> str:
-        """This as a sentence."""
         who = "the running daemon uses" if self.in_daemon else "a daemon will use"
         return f"{who} {self.name}, by {self.source}"
 
 
 def used(config: str | None) -> Used:
-    """Return the provider that the daemon uses or, if none runs, that the next one will use.
-
-    Raises `ConfigError` if the settings are invalid.
-    """
+    """Return the provider that a daemon uses, or will use."""
     settings, sources = load_with_sources(config, on_demand_environment(os.environ))
     # A daemon refuses the user's requests in agents' terminals.
     with suppress(DaemonError, RpcError):

@@ -1,17 +1,17 @@
 """The questions that the host asks the user through `acpterm proxy` or `acpterm prompt`.
 
-The host sends questions only to an approver. A client of the daemon becomes an approver by a token.
-It requests the token on the user's socket before it starts the agent, and sends it in `initialize`.
-The token is neither in the command line nor in the environment, and is not logged. If the user's
-socket does not exist, or the daemon refuses the client there (as it refuses every process in an
-agent's terminal), the client gets no questions: the user can still answer with `acpterm approve`.
+The host sends questions only to an approver, which a client of the daemon becomes by a token. It
+requests the token on the user's socket before it starts the agent, and sends it in `initialize`:
+the token is neither in the command line nor in the environment, and is not logged. If the daemon
+gives none (it refuses every process in an agent's terminal), the client gets no questions, and the
+user can still answer with `acpterm approve`.
 
-The host's notifications only change `pending`, the questions that have no answer yet. Each time
-`wait_changed` returns, a task of the client compares `pending` with the questions that the client
-has asked the user. So the memory is limited by the host's limit of pending questions, however fast
-questions come and go.
+The host's notifications only change `Questions.pending`, with which `QuestionTasks` compares what
+it has asked. So the host's limit of pending questions limits the memory, however fast they come
+and go.
 """
 
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -49,21 +49,20 @@ from acpterm.runtime.command_line import command_line
 _TOKEN_TIMEOUT_S: Final = 10.0
 
 
-class Questions:
-    """The host's questions to the user.
+class CannotAskError(Exception):
+    """The user cannot be asked here; the message says why."""
 
-    `request` has the params with which the client requests its token: where the user is asked, the
-    agent's command, and the profile that the user has chosen.
-    """
+
+class Questions:
+    """The host's questions without an answer; `request` are the params that request the token."""
 
     def __init__(self, request: ApproverRequest) -> None:
         self.request: Final = request
         self.pending: Final[dict[str, ApprovalInfo]] = {}
-        """The questions without an answer, by id, the oldest first."""
+        """By id, the oldest first."""
         self._changed: Final = trio.lowlevel.ParkingLot()
 
     def on_notification(self, notification: NotificationReceived) -> None:
-        """Update `pending` by a notification of the host."""
         params = notification.params
         if isinstance(params, UnsetType) or params is None:
             return
@@ -89,13 +88,52 @@ class Questions:
         """Wait until `pending` may have changed after this call."""
         await self._changed.park()
 
-    def answer(self, host: Endpoint, identifier: str, decision: Decision, scope: Scope) -> None:
-        """Send the host the user's answer to a question; `identifier` is the question's id."""
-        host.call(ANSWER, AnswerRequest(identifier, decision, scope), ignore)
 
-    def decline(self, host: Endpoint, identifier: str, reason: str) -> None:
-        """Report to the host why the question cannot be put to the user here."""
-        host.call(DECLINE, DeclineRequest(identifier, reason), ignore)
+class QuestionTasks:
+    """Asks the user the host's questions, each in a task, and sends the host the answers.
+
+    `ask` returns the id of an option of `question_options`, or raises `CannotAskError`: then the
+    user can still answer elsewhere. It is cancelled when the question is answered elsewhere, and
+    `on_withdrawn` is called then.
+    """
+
+    def __init__(
+        self,
+        questions: Questions,
+        host: Endpoint,
+        ask: Callable[[ApprovalInfo], Awaitable[str]],
+        on_withdrawn: Callable[[ApprovalInfo], None] = lambda _: None,
+    ) -> None:
+        self._questions = questions
+        self._host = host
+        self._ask = ask
+        self._on_withdrawn = on_withdrawn
+
+    async def run(self) -> None:
+        asked: dict[str, trio.CancelScope] = {}
+        async with trio.open_nursery() as nursery:
+            while True:
+                pending = self._questions.pending
+                for identifier in asked.keys() - pending.keys():
+                    asked.pop(identifier).cancel()
+                for identifier, info in pending.items():
+                    if identifier not in asked:
+                        asked[identifier] = trio.CancelScope()
+                        nursery.start_soon(self._answer, info, asked[identifier])
+                # At once after the comparison: a change during another wait would be missed.
+                await self._questions.wait_changed()
+
+    async def _answer(self, info: ApprovalInfo, scope: trio.CancelScope) -> None:
+        with scope:
+            identifier = info.approval_id
+            try:
+                decision, how_long = CHOICES[await self._ask(info)]
+                answer = AnswerRequest(identifier, decision, how_long)
+                self._host.call(ANSWER, answer, ignore)
+            except CannotAskError as error:
+                self._host.call(DECLINE, DeclineRequest(identifier, str(error)), ignore)
+        if scope.cancelled_caught:
+            self._on_withdrawn(info)
 
 
 async def request_token(settings: Settings, request: ApproverRequest) -> str | None:
@@ -139,7 +177,6 @@ CHOICES: Final[dict[str, tuple[Decision, Scope]]] = {
 
 
 def question_options(info: ApprovalInfo) -> list[PermissionOption]:
-    """Return the options that the user can choose from in answer to the question `info`."""
     shown = "this command"
     options = [PermissionOption("allow_once", "Allow once", "allow_once")]
     if info.prefix is not None:

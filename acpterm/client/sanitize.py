@@ -54,32 +54,21 @@ _HIDDEN_IN_JSON: Final = f"[{_DIRECTION}{_INVISIBLE}]"
 
 
 def strip_controls(text: str) -> str:
-    """Return text without control characters and control sequences; keep tabs and line feeds.
-
-    All carriage returns are removed too.
-    """
+    """Return text without control characters and sequences, but tabs and line feeds."""
     return re.sub(_CONTROL, "", re.sub(_SEQUENCE, "", text.replace("\r\n", "\n")))
 
 
 def escape_invisible(text: str) -> str:
-    """Replace all invisible and control characters by escapes, including tabs and line feeds.
-
-    The only invisible characters kept are those that change the look of an emoji.
-    """
+    """Replace invisible and control characters by escapes, also tabs and line feeds."""
     return text if _is_plain(text) else re.sub(_HIDDEN, _escape, text)
 
 
 def escape_invisible_text(text: str) -> str:
-    """Replace invisible and control characters by escapes, in text that may have several lines.
-
-    Tabs and line feeds are kept. Invisible characters are kept if they change the look of an emoji,
-    or join letters of a script that needs joiners.
-    """
+    """Replace invisible and control characters by escapes, in text of several lines."""
     return text if _is_plain(text) else re.sub(_HIDDEN_IN_TEXT, _escape, text)
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether text consists of printable ASCII characters only."""
     return text.isascii() and text.isprintable()
 
 
@@ -100,20 +89,13 @@ def _escape_for_json(match: re.Match[str]) -> str:
 
 
 def one_line(text: str, max_chars: int = 200) -> str:
-    """Return text as one line, with invisible and control characters replaced by escapes.
-
-    If the line has more than `max_chars` characters, it is cut to that length and ends with "…".
-    """
+    """Return text as one line with escapes, cut to `max_chars` characters."""
     line = escape_invisible(text.strip())
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
 def keep_sgr(line: str) -> str:
-    """Return a line of program output with its colours, but without other control sequences.
-
-    Colours are reset at the end of the line. If carriage returns overwrite text, only the text
-    after the last of them is kept.
-    """
+    """Return a line of program output with its colours only, after its last carriage return."""
     line = line.rstrip("\r")
     line = line[line.rfind("\r") + 1 :]
     kept = re.sub(

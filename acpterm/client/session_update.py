@@ -21,8 +21,6 @@ SessionKey: TypeAlias = tuple[str, str]
 
 
 class Update(NamedTuple):
-    """A partially decoded `session/update`. `session` is the session's id."""
-
     session: str
     kind: str
     """The value of `sessionUpdate`, such as `tool_call`."""
@@ -33,24 +31,20 @@ class Update(NamedTuple):
 
     @property
     def tool_call(self) -> str | None:
-        """The id of the tool call that the update describes; None for other kinds of updates."""
+        """The id of the tool call; None for other kinds of updates."""
         return text(self.fields.get("toolCallId")) if self.kind in TOOL_CALLS else None
 
     @property
     def ends_call(self) -> bool:
-        """Whether the update is the end of a tool call."""
         return self.kind in TOOL_CALLS and text(self.fields.get("status")) in _FINAL_STATUSES
 
     def with_meta(self, meta: dict[str, Raw]) -> "Update":
-        """Return the update with `meta` as its `_meta`, without one if `meta` is empty."""
+        """Return the update with `meta` as its `_meta`, without one if it is empty."""
         rest = {name: value for name, value in self.fields.items() if name != "_meta"}
         return self._replace(fields={**rest, "_meta": Raw(encode(meta))} if meta else rest)
 
     def encode(self, **fields: Any) -> bytes:
-        """Encode the update as a line; `fields` replace its members of the same names.
-
-        The names in `fields` are those on the wire, such as `rawOutput`.
-        """
+        """Encode the update as a line; `fields` replace members, by their names on the wire."""
         update = {**self.fields, **fields}
         return encode_notification(SESSION_UPDATE, {**self.params, "update": update})
 
@@ -66,10 +60,7 @@ def parse_update(params: Raw | UnsetType) -> Update | None:
 
 
 def embedded_terminal(item: Raw) -> str | None:
-    """Return the id of the terminal that `item`, an item of a tool call's content, embeds.
-
-    Return None if the item is not a terminal.
-    """
+    """Return the id of the terminal that an item of a tool call's content embeds, if any."""
     if b"terminal" not in bytes(item):
         return None
     fields = members(item)
@@ -77,10 +68,7 @@ def embedded_terminal(item: Raw) -> str | None:
 
 
 def encode_tool_call_update(call: SessionKey, **fields: Any) -> bytes:
-    """Encode a `tool_call_update` that sets `fields` of the tool call `call`, as a line.
-
-    The names in `fields` are those on the wire, such as `rawOutput`.
-    """
+    """Encode a `tool_call_update` with `fields`, by their names on the wire."""
     session, call_id = call
     update = {"sessionUpdate": "tool_call_update", "toolCallId": call_id, **fields}
     return encode_notification(SESSION_UPDATE, {"sessionId": session, "update": update})

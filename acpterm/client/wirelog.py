@@ -43,20 +43,14 @@ _any: Final = msgspec.json.Decoder(Raw)
 
 
 class WireLog:
-    """An open wire log. It puts lines into `queue`, which a task of `open_log` writes to the file.
-
-    If `queue` is None, nothing is logged.
-    """
+    """An open wire log, which puts lines into `queue`; without one, nothing is logged."""
 
     def __init__(self, queue: SendQueue | None) -> None:
         self._queue = queue
         self._start = time.monotonic()
 
     def write(self, direction: str, line: bytes) -> None:
-        """Log the message in `line`. Never blocks.
-
-        `direction` names sender and receiver, such as `agent->client`.
-        """
+        """Log a message; `direction` names sender and receiver, such as `agent->client`."""
         if self._queue is None:
             return
         entry = _Line(round(time.monotonic() - self._start, 3), direction)
@@ -71,18 +65,13 @@ class WireLog:
         self._queue.put(data.replace(b"\n", b" ") + b"\n")
 
     async def drain(self) -> None:
-        """Wait until the queue of lines to write has fallen to its high-water mark."""
         if self._queue is not None:
             await self._queue.drain()
 
 
 @asynccontextmanager
 async def open_log(path: str | None) -> AsyncIterator[WireLog]:
-    """Open a log to the file `path` for the duration of the block; truncate an existing file.
-
-    If `path` is None, yield a log that does nothing. Raises `LogError` if the file cannot be opened
-    for writing.
-    """
+    """Open a log for the block, in a truncated file, or one that does nothing."""
     if path is None:
         yield WireLog(None)
         return
@@ -124,11 +113,7 @@ async def _write(queue: SendQueue, path: str, written: trio.Event) -> None:
 
 
 class LoggedStream(trio.abc.Stream):
-    """Wraps `stream`, and logs the lines that are sent and received.
-
-    `directions` are two names for the log, such as `agent->client`: the first for the direction of
-    sent lines, the second for the direction of received lines.
-    """
+    """Logs the lines that are sent and received on `stream`, with a direction for each."""
 
     def __init__(self, stream: trio.abc.Stream, log: WireLog, directions: tuple[str, str]) -> None:
         self._stream = stream
@@ -137,23 +122,19 @@ class LoggedStream(trio.abc.Stream):
         self._sending, self._receiving = LineSplitter(), LineSplitter()
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Log the lines in `data`, and send `data`."""
         self._record(self._sending, self._sent, data)
         await self._stream.send_all(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes | bytearray:
-        """Receive bytes, and log the lines in them."""
         await self._log.drain()
         data = await self._stream.receive_some(max_bytes)
         self._record(self._receiving, self._received, data)
         return data
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Wait until `send_all` of the wrapped stream might not block."""
         await self._stream.wait_send_all_might_not_block()
 
     async def aclose(self) -> None:
-        """Close the wrapped stream."""
         await self._stream.aclose()
 
     def _record(

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from acpterm.client.host_connection import connect_daemon, open_host_connection
-from acpterm.client.output_poller import OutputPoller
+from acpterm.client.terminals import OutputPoller
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import NoAnswerError
@@ -194,8 +194,8 @@ async def test_output_poller_continues_from_its_position_after_a_loss(tmp_path):
         poller = OutputPoller(
             endpoint,
             ("s", "t"),
-            lambda data, lost: received.append((data, lost)),
-            ends.append,
+            lambda _, data, lost: received.append((data, lost)),
+            lambda _, end: ends.append(end),
             drain,
         )
         nursery.start_soon(poller.run)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.client.prompt.json_printer import JsonPrinter
+from acpterm.client.prompt.printer import JsonPrinter
 from acpterm.client.prompt.tool_calls import ToolCallState
 
 

@@ -458,9 +458,9 @@ async def test_bytes_overwritten_in_the_ring_are_counted_as_lost():
         await editor.open("/tmp", **SHOWS)
         await editor.prompt(*shown("seq 10000"))
         data = data_of(editor)
-        missing = [int(found) for found in re.findall(r"\[(\d+) bytes are not shown\]", data)]
+        missing = [int(found) for found in re.findall(r"\[(\d+) bytes are missing\]", data)]
         assert missing
-        rest = re.sub(r"\r\n\[\d+ bytes are not shown\]\r\n", "", data)
+        rest = re.sub(r"\r\n\[\d+ bytes are missing\]\r\n", "", data)
         total = sum(len(f"{number}\r\n") for number in range(1, 10001))
         assert sum(missing) + len(rest) == total
         assert rest.endswith("9999\r\n10000\r\n")

@@ -6,7 +6,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.client.proxy import chat_runner
+from acpterm.client.proxy import chat
 from acpterm.jsonrpc import RpcError
 from acpterm.providers.provider import NAMES
 from tests.acp.validate import validate_sent
@@ -263,7 +263,7 @@ async def test_unexpected_error_ends_only_its_prompt(monkeypatch):
     async with proxied() as editor:
         await editor.open("/tmp")
         with monkeypatch.context() as patch:
-            patch.setattr(chat_runner, "_run", fail)
+            patch.setattr(chat, "run_steps", fail)
             with pytest.raises(RpcError, match="/terminal has failed: Too many open files"):
                 await editor.result(await begin(editor, "/terminal list"))
         assert await answer(editor, "/terminal list") == "No active terminal sessions."

@@ -83,32 +83,17 @@ def test_terminal_info_of_two_terminals_precedes_their_content():
     assert second["content"] == [embed("t"), embed("u")]
 
 
-def test_split_character_is_sent_once_it_is_complete():
+def test_output_and_exit_are_encoded_in_meta():
     shown = Shown()
     shown.it.on_created(T, "x", None)
     shown.update("tool_call", title="x", content=[embed("t")])
-    assert shown.it.on_output(T, "☃".encode()[:2], 0) == []
-    (line,) = shown.it.on_output(T, "☃".encode()[2:], 0)
-    assert update_in(line)["_meta"] == {"terminal_output": {"terminal_id": "t", "data": "☃"}}
-
-
-def test_incomplete_character_at_exit_becomes_a_replacement():
-    shown = Shown()
-    shown.it.on_created(T, "x", None)
-    shown.update("tool_call", title="x", content=[embed("t")])
-    shown.it.on_output(T, b"\xe2\x98", 0)
+    (line,) = shown.it.on_output(T, b"x\xe2\x98", 5)
+    data = "\r\n[5 bytes are missing]\r\nx"
+    assert update_in(line)["_meta"] == {"terminal_output": {"terminal_id": "t", "data": data}}
     rest, end = map(update_in, shown.it.on_exit(T, ProgramExit(None, "SIGTERM")))
     assert rest["_meta"]["terminal_output"]["data"] == "\ufffd"
     how = {"terminal_id": "t", "exit_code": None, "signal": "SIGTERM"}
     assert end["_meta"] == {"terminal_exit": how}
-
-
-def test_lost_bytes_are_reported():
-    shown = Shown()
-    shown.it.on_created(T, "x", None)
-    shown.update("tool_call", title="x", content=[embed("t")])
-    (line,) = shown.it.on_output(T, b"x", 5)
-    assert "5 bytes are not shown" in update_in(line)["_meta"]["terminal_output"]["data"]
 
 
 def test_unknown_terminal_passes_unchanged():

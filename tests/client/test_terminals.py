@@ -6,8 +6,7 @@ import pytest
 import trio
 from msgspec import Raw
 
-from acpterm.client.output_poller import POLL_INTERVAL_S
-from acpterm.client.terminals import Terminals
+from acpterm.client.terminals import POLL_INTERVAL_S, Terminals
 
 TERMINAL = "s", "t"
 

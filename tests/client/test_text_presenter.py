@@ -318,8 +318,6 @@ def test_memory_for_displays_and_calls_is_bounded():
     assert len(it._calls) == text_presenter.CALLS_MAX
     assert len(it._displays) == text_presenter.DISPLAYS_MAX
     assert len(it._ours) == text_presenter.CALLS_MAX
-    assert len(it._calls_by_terminal) == text_presenter.CALLS_MAX
-    assert len(it._dirty) <= text_presenter.CALLS_MAX
     shown.clock.now += 1
     assert all(json.loads(line) for line in shown.render())
 

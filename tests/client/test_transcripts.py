@@ -13,6 +13,7 @@ import trio
 import trio.testing
 
 from acpterm.acp.approvals import ApproverRequest
+from acpterm.client.agent_run import Hosted
 from acpterm.client.envelope import parse_envelope
 from acpterm.client.host_connection import open_host_connection
 from acpterm.client.proxy import capabilities
@@ -228,8 +229,7 @@ async def replay(entries, tmp_path):
             editor_capabilities=parsed,
             settings=settings,
             log=WireLog(None),
-            host=connection.endpoint,
-            questions=Questions(ApproverRequest("editor")),
+            hosted=Hosted(None, Questions(ApproverRequest("editor")), connection.endpoint),
             nursery=nursery,
         )
         for queue in queues:

@@ -1,10 +1,9 @@
 """Parses what the user types after `/terminal` into an action."""
 
 import re
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 NAME: Final = "terminal"
-"""The name of the chat command."""
 DESCRIPTION: Final = "List, start and control your terminals"
 HINT: Final = (
     "list | start <command> | send <sessionId> <input> | output <sessionId> | stop <sessionId> | "
@@ -25,115 +24,57 @@ _WORD: Final = re.compile(r"\s*(\S*)[ \t]*(.*)", re.DOTALL)
 
 
 class UsageError(Exception):
-    """The text after `/terminal` is empty, is `help`, or is not a valid action.
+    """The action is not valid, or is `help`: the message is the usage, after the reason if any."""
 
-    The message has the usage of the command; for an invalid action, it begins with the reason.
+
+class Action(NamedTuple):
+    """What the user asks for: `list`, `start`, `send`, `output`, `stop` or `provider`.
+
+    `target` is the id or name of a terminal; for `provider`, one of get, select, set and list.
     """
 
-
-class ListTerminals(NamedTuple):
-    """List the terminals that are not released, also those whose programs have exited."""
-
-
-class Start(NamedTuple):
-    """Start a terminal. `command` is a program with `args`, or shell text if `args` is None."""
-
-    command: str
-    args: list[str] | None = None
-
-
-class Send(NamedTuple):
-    """Type `text` into a terminal, then Enter; or press a key, if `text` is the name of a key."""
-
-    terminal: str
-    text: str
-
-
-class Output(NamedTuple):
-    """Show all retained output of a terminal."""
-
-    terminal: str
-
-
-class Stop(NamedTuple):
-    """End a terminal's program, and remove the terminal if the user owns it."""
-
-    terminal: str
-
-
-class ProviderGet(NamedTuple):
-    """Show the name of the selected provider."""
-
-
-class ProviderSelect(NamedTuple):
-    """Let the user select a provider from a list."""
-
-
-class ProviderSet(NamedTuple):
-    """Select the provider `name`."""
-
     name: str
-
-
-class ProviderList(NamedTuple):
-    """List the providers."""
-
-
-TerminalAction: TypeAlias = ListTerminals | Start | Send | Output | Stop
-"""An action that consists of requests on the user's socket."""
-Action: TypeAlias = TerminalAction | ProviderGet | ProviderSelect | ProviderSet | ProviderList
+    target: str = ""
+    text: str = ""
+    """The command to start, the text to type, or the provider to set."""
+    args: list[str] | None = None
+    """The arguments of the program to start; None if the command is shell text."""
 
 
 def parse(line: str) -> Action:
-    """Parse `line`, the text after `/terminal`, and return the action.
-
-    Raises `UsageError` if the text is empty, is `help`, or is not a valid action.
-    """
-    action, rest = _split(line)
-    argument, text = _split(rest)
-    match action:
+    """Parse the text after `/terminal`. Raises `UsageError`."""
+    name, rest = _split(line)
+    target, text = _split(rest)
+    match name:
         case "list":
-            return ListTerminals()
-        case "start" if rest.strip():
-            return Start(rest.strip())
-        case "send" if argument:
-            return Send(argument, text.rstrip("\r\n"))
-        case "output" if argument:
-            return Output(argument)
-        case "stop" if argument:
-            return Stop(argument)
-        case "provider":
-            return _parse_provider(argument, text.strip())
+            return Action(name)
         case "start":
+            if command := rest.strip():
+                return Action(name, text=command)
             raise _invalid("/terminal start needs a command")
         case "send" | "output" | "stop":
-            raise _invalid(f"/terminal {action} needs a session id")
+            if not target:
+                raise _invalid(f"/terminal {name} needs a session id")
+            return Action(name, target, text.rstrip("\r\n") if name == "send" else "")
+        case "provider":
+            return _provider(target, text.strip())
         case "" | "help":
             raise UsageError(USAGE)
         case _:
-            raise _invalid(f"there is no action {action!r}")
+            raise _invalid(f"there is no action {name!r}")
 
 
-def _parse_provider(subaction: str, name: str) -> Action:
-    match subaction:
-        case "get":
-            return ProviderGet()
-        case "select":
-            return ProviderSelect()
-        case "list":
-            return ProviderList()
-        case "set" if name:
-            return ProviderSet(name)
-        case "set":
-            raise _invalid("/terminal provider set needs the name of a provider")
-        case "":
-            raise _invalid("/terminal provider needs one of get, select, set and list")
-        case _:
-            raise _invalid(f"there is no action 'provider {subaction}'")
+def _provider(what: str, name: str) -> Action:
+    if not what:
+        raise _invalid("/terminal provider needs one of get, select, set and list")
+    if what not in ("get", "select", "set", "list"):
+        raise _invalid(f"there is no action 'provider {what}'")
+    if what == "set" and not name:
+        raise _invalid("/terminal provider set needs the name of a provider")
+    return Action("provider", what, name if what == "set" else "")
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return the first word of `text`, and the text after it without leading spaces."""
     found = _WORD.fullmatch(text)
     assert found is not None  # noqa: S101  the pattern matches every text
     return found[1], found[2]

@@ -30,7 +30,7 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     UserWriteRequest,
 )
-from acpterm.client.chat.actions import ListTerminals, Output, Send, Start, Stop, TerminalAction
+from acpterm.client.chat.actions import Action
 from acpterm.client.sanitize import one_line
 from acpterm.client.user.format import ended, reason, title
 from acpterm.config import Settings
@@ -47,10 +47,7 @@ _SHOWN_BYTES: Final = 32 * 1024
 
 
 class Request(NamedTuple):
-    """A request on the user's socket: its method, its params, and the type of the result.
-
-    `method` is without the prefix `_acpterm/`.
-    """
+    """A request on the user's socket; `method` is without the prefix `_acpterm/`."""
 
     method: str
     params: Wire
@@ -58,17 +55,14 @@ class Request(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A pause before the next step."""
-
     seconds: float
 
 
 class Intervals(NamedTuple):
     """How long to wait for the output that follows a start or an input, in seconds.
 
-    The wait takes at least `minimum` and at most `maximum`. In between, it ends once the program
-    has printed nothing for `settle`, or waits for input. When the program ends, the wait ends at
-    once.
+    At least `minimum`, at most `maximum`. In between, until the program has printed nothing for
+    `settle`, waits for input, or has ended.
     """
 
     minimum: float = 1.0
@@ -77,17 +71,13 @@ class Intervals(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Return the intervals that the settings `tool_…_interval` determine."""
         return cls(
             settings.tool_min_interval, settings.tool_settle_interval, settings.tool_max_interval
         )
 
 
 class Place(NamedTuple):
-    """Where `start` runs a command: the directory, and the name of the provider.
-
-    If `cwd` is None, the host uses the working directory of the client's process.
-    """
+    """Where `start` runs a command; without `cwd`, in the directory of the client."""
 
     cwd: str | None
     provider: str
@@ -98,23 +88,22 @@ _Ask: TypeAlias = Generator[Request | Pause, Any, Any]
 
 
 def steps(
-    action: TerminalAction,
+    action: Action,
     place: Place,
     intervals: Intervals = Intervals(),  # noqa: B008  it is immutable
     clock: Callable[[], float] = time.monotonic,
 ) -> Steps:
-    """Return the generator of the steps of `action`."""
-    match action:
-        case ListTerminals():
+    match action.name:
+        case "list":
             return _list()
-        case Start():
+        case "start":
             return _start(action, place, intervals, clock)
-        case Send():
+        case "send":
             return _send(action, intervals, clock)
-        case Output(terminal):
-            return _output(terminal)
-        case Stop(terminal):
-            return _stop(terminal)
+        case "output":
+            return _output(action.target)
+        case _:
+            return _stop(action.target)
 
 
 def _list() -> Steps:
@@ -122,9 +111,9 @@ def _list() -> Steps:
     return list_text(response.terminals, time.time())
 
 
-def _start(action: Start, place: Place, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+def _start(action: Action, place: Place, intervals: Intervals, clock: Callable[[], float]) -> Steps:
     params = UserCreateRequest(
-        command=action.command,
+        command=action.text,
         args=action.args,
         cwd=place.cwd,
         name=_NAME,
@@ -132,27 +121,30 @@ def _start(action: Start, place: Place, intervals: Intervals, clock: Callable[[]
     )
     created: TerminalInfo = yield Request("terminal/create", params, TerminalInfo)
     output = yield from _collect(created, 0, intervals, clock)
-    return started_text(title(created), command_line(action.command, action.args), output)
+    command = command_line(action.text, action.args)
+    return (
+        f"Terminal Session Started\nTerminal Id: {title(created)}\nSent Command: {command}\n\n"
+        f"Output:\n{output}"
+    )
 
 
-def _send(action: Send, intervals: Intervals, clock: Callable[[], float]) -> Steps:
-    info = yield from _get(action.terminal)
+def _send(action: Action, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+    info = yield from _get(action.target)
     data = f"{action.text}\r"
     if looks_like_key(action.text):
         data = yield from _key(info, action)
     params = UserWriteRequest(info.terminal_id, data)
-    yield from _request(info, action.terminal, "write", params, WriteResponse)
+    yield from _request(info, action.target, "write", params, WriteResponse)
     output = yield from _collect(info, info.position, intervals, clock)
-    return sent_text(title(info), output)
+    return f"Terminal Session: {title(info)}\n\nOutput:\n{output}"
 
 
-def _key(info: TerminalInfo, action: Send) -> _Ask:
-    """Return the characters that the key named `action.text` sends to the terminal `info`."""
+def _key(info: TerminalInfo, action: Action) -> _Ask:
     application = False
     if depends_on_cursor_mode(action.text):
         params = UserTerminalRequest(info.terminal_id)
         screen: ScreenResponse = yield from _request(
-            info, action.terminal, "screen", params, ScreenResponse
+            info, action.target, "screen", params, ScreenResponse
         )
         application = screen.application_cursor
     return key_bytes(action.text, application=application).decode()
@@ -165,7 +157,7 @@ def _output(terminal: str) -> Steps:
     text = response.text
     if response.truncated:
         text = f"[the beginning is no longer retained]\n{text}"
-    return output_text(title(info), text)
+    return f"Terminal Session: {title(info)}\nComplete Output:\n{text}"
 
 
 def _stop(terminal: str) -> Steps:
@@ -174,11 +166,10 @@ def _stop(terminal: str) -> Steps:
     method = "release" if info.owner == "user" else "kill"
     params = UserTerminalRequest(info.terminal_id)
     yield from _request(info, terminal, method, params, Empty)
-    return stopped_text(title(info))
+    return f"Terminal session {title(info)} terminated."
 
 
 def _get(terminal: str) -> _Ask:
-    """Request the terminal with the id or name `terminal`; return its `TerminalInfo`."""
     # A name means the user's terminal first. Later requests use the id, since another terminal may
     # get the name meanwhile.
     info: TerminalInfo = yield Request("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
@@ -186,7 +177,6 @@ def _get(terminal: str) -> _Ask:
 
 
 def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
-    """Yield the request `terminal/METHOD` about the terminal `info`; return the result."""
     try:
         result = yield Request(f"terminal/{method}", params, into)
     except RpcError as error:
@@ -198,7 +188,7 @@ def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: ty
 def _collect(
     terminal: TerminalInfo, since: int, intervals: Intervals, clock: Callable[[], float]
 ) -> _Ask:
-    """Wait for output after the position `since`; return the output, as text for the answer."""
+    """Wait for output after the position `since`; return it as text for the answer."""
     identifier = terminal.terminal_id
     began = changed_at = clock()
     position = since
@@ -218,7 +208,7 @@ def _collect(
     params = UserReadRequest(identifier, since=first, format="text")
     response: ReadResponse = yield Request("terminal/read", params, ReadResponse)
     left_out = first + response.lost - since
-    return new_output(response.data, left_out, info.exit_status, title(terminal))
+    return _new_output(response.data, left_out, info.exit_status, title(terminal))
 
 
 _COMMAND_WIDTH: Final = 30
@@ -229,7 +219,7 @@ ID           | Command                        | Position | Running | Uptime
 
 
 def list_text(terminals: Sequence[TerminalInfo], now: float) -> str:
-    """Return the table of terminals, with their uptimes at `now` (seconds since 1970)."""
+    """Return the table of terminals; `now` in seconds since 1970."""
     if not terminals:
         return "No active terminal sessions."
     return "\n".join([_HEADER, *(_row(terminal, now) for terminal in terminals)])
@@ -247,31 +237,7 @@ def _row(terminal: TerminalInfo, now: float) -> str:
     )
 
 
-def started_text(terminal: str, command: str, output: str) -> str:
-    """Return the answer to `/terminal start`; `output` is the first output of the terminal."""
-    return (
-        f"Terminal Session Started\nTerminal Id: {terminal}\nSent Command: {command}\n\n"
-        f"Output:\n{output}"
-    )
-
-
-def sent_text(terminal: str, output: str) -> str:
-    """Return the answer to `/terminal send`; `output` is the output since the input was sent."""
-    return f"Terminal Session: {terminal}\n\nOutput:\n{output}"
-
-
-def output_text(terminal: str, output: str) -> str:
-    """Return the answer to `/terminal output`; `output` is all retained output of the terminal."""
-    return f"Terminal Session: {terminal}\nComplete Output:\n{output}"
-
-
-def stopped_text(terminal: str) -> str:
-    """Return the answer to `/terminal stop`, which has ended the terminal."""
-    return f"Terminal session {terminal} terminated."
-
-
-def new_output(output: str, left_out: int, status: ExitInfo | None, terminal: str) -> str:
-    """Return `output`, new output of `terminal`, with a line before and after it if needed."""
+def _new_output(output: str, left_out: int, status: ExitInfo | None, terminal: str) -> str:
     lines = []
     if left_out:
         lines.append(f"[{left_out} bytes left out: output {terminal} shows all]")

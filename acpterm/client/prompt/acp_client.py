@@ -5,14 +5,13 @@ lasts for a turn. `cancel` ends the turn early: the agent still responds to `pro
 
 While `run` is running, the agent's requests are handled: `Files` reads and writes files in a
 thread, `Permissions` decides on permissions, and the host handles `terminal/*`.
-
-Longer than 300 lines because a client of ACP sends and handles about a dozen methods, each with its
-own params, errors and hints for the user, and all depend on the session and the capabilities here.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
@@ -32,13 +31,17 @@ from acpterm.acp.initialize import ClientCapabilities, FileSystemCapabilities, I
 from acpterm.acp.lenient import decode
 from acpterm.acp.raw_json import members
 from acpterm.acp.session import SessionNotification
+from acpterm.client.agent_run import AgentOptions, Hosted
 from acpterm.client.prompt.files import Files
-from acpterm.client.prompt.permissions import Permissions
-from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
+from acpterm.client.prompt.permissions import CommandQuestions, Permissions, Rule
+from acpterm.client.prompt.printer import Printer
+from acpterm.client.prompt.tool_calls import ToolCalls
 from acpterm.client.prompt.turn import Turn
-from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.questions import QuestionTasks
 from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
 from acpterm.client.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
+from acpterm.client.wirelog import LoggedStream, WireLog
+from acpterm.config import Settings
 from acpterm.jsonrpc import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -55,6 +58,7 @@ from acpterm.jsonrpc import (
 from acpterm.link.daemon_stream import Connected
 from acpterm.link.endpoint import Endpoint
 from acpterm.link.trio_stream import TrioStream
+from acpterm.runtime.send_queue import SendQueue
 from acpterm.runtime.threads import run_blocking
 
 # Identifies the request that opens the session.
@@ -65,89 +69,99 @@ class AcpError(Exception):
     """The agent cannot be used as requested; the message says why, and what to do instead."""
 
 
-class Workspace(NamedTuple):
-    """The directories of a session: the working directory, and others in which the agent works."""
-
+@dataclass(frozen=True, kw_only=True)
+class PromptOptions(AgentOptions):
+    text: str
+    """The prompt."""
     cwd: str
-    additional_directories: Sequence[str] = ()
+    add_dirs: Sequence[str] = ()
+    """Directories in which the agent works besides `cwd`."""
+    allow: Rule = "ask"
+    """The rule for the agent's requests for permission (`permissions`)."""
+    read_only: bool = False
+    """Whether to refuse to write files for the agent."""
+    resume: str | None = None
+    """The id of the session to resume; None for a new session."""
+    login: str | None = None
+    """The id of the authentication method to use first, if any."""
+    timeout: float = math.inf
+    """Maximum duration of the whole run, in seconds."""
+    start_timeout: float = 60.0
+    """Maximum duration of `initialize` and opening the session, in seconds."""
+    as_json: bool = False
+    colours: bool = False
+    verbose: bool = False
+    """Whether to print the agent's stderr and the session's id."""
 
 
 class AcpClient:
-    """A client of the agent at the other end of `stream`; `host` runs the agent's terminals.
-
-    `files` handles the agent's requests for files; with `read_only`, the agent is not offered the
-    capability to write files. `permissions` decides on the agent's requests for permission, and
-    `calls` is the state of the tool calls. `turn` prints the updates of the open session and the
-    output of terminals. `drain` is awaited before more is printed; it waits until the queue of
-    printed data is no longer full. `before_question` is awaited with a tool call before the user is
-    asked to permit the call. `max_line` is the maximum length of a line from the agent, in bytes.
-    `on_invalid` is called for each line that is not a message. `exit_reason` is awaited when the
-    stream has ended, and returns why. With `sockets`, acpterm's MCP
-    server is added to the session, and connects to the host through a socket of `sockets`.
-    """
+    """A client of a running agent; `printer` prints the turn into the queue `out`."""
 
     def __init__(
         self,
-        stream: trio.abc.Stream,
-        host: Endpoint,
+        hosted: Hosted,
         nursery: trio.Nursery,
+        options: PromptOptions,
+        settings: Settings,
         *,
-        max_line: int,
-        files: Files,
-        read_only: bool,
-        permissions: Permissions,
-        calls: ToolCalls,
-        turn: Turn,
-        drain: Callable[[], Awaitable[None]],
-        before_question: Callable[[ToolCallState], Awaitable[None]],
-        on_invalid: Callable[[RpcError], None],
-        exit_reason: Callable[[], Awaitable[str]],
-        sockets: SessionSockets | None = None,
+        log: WireLog,
+        printer: Printer,
+        out: SendQueue,
     ) -> None:
+        host = hosted.host
+        assert host is not None  # noqa: S101  terminals of an editor are for the proxy
+        self.invalid_output = ""
+        """For error messages: the first line on the agent's stdout that is not a message."""
+        self.calls: Final = ToolCalls()
+        self.session: str | None = None
+        """The id of the session; None until it is open."""
+        self._process = hosted.agent
+        stream = LoggedStream(hosted.agent.stream, log, ("client->agent", "agent->client"))
         self._agent = Endpoint(
             Connected(TrioStream(stream)),
             "the agent",
-            max_line,
+            settings.max_message_bytes,
             lenient=True,
             on_request=self._on_request,
             on_notification=self._on_notification,
             on_cancel=self._on_cancel,
-            on_invalid=on_invalid,
-            exit_reason=exit_reason,
+            on_invalid=self._on_invalid,
+            exit_reason=self._exit_reason,
             before_event=self._before_event,
             throttle=self._throttle,
         )
         # The host's responses go to the agent: read no more of them than the agent does.
         host.throttle = self._agent.drain
+        self._turn = Turn(printer, self.calls)
         self.terminals = Terminals(
             host,
             nursery,
             respond=self._agent.respond,
-            on_created=turn.on_created,
-            on_output=turn.on_output,
-            on_exit=turn.on_exit,
-            drain=drain,
+            on_created=self._turn.on_created,
+            on_output=self._turn.on_output,
+            on_exit=self._turn.on_exit,
+            drain=out.drain,
         )
+        self._permissions = Permissions(options.allow, printer.notice)
+        face = CommandQuestions(self._permissions, self.calls, out.flush, printer.notice)
+        self._questions = QuestionTasks(hosted.questions, host, face.ask, face.withdrawn)
         self._tasks = RequestTasks(self._agent, nursery)
-        self._files = files
-        self._read_only = read_only
-        self._permissions = permissions
-        self._turn = turn
-        self._drain = drain
-        self._before_question = before_question
-        self._sockets = sockets
+        self._files = Files([options.cwd, *options.add_dirs], read_only=options.read_only)
+        self._options = options
+        self._nursery = nursery
+        self._printer = printer
+        self._out = out
+        self._sockets = hosted.sockets
         self._agent_info = InitializeResponse(0)
-        self._calls = calls
-        self.session: str | None = None
-        """The id of the session; None until it is open."""
 
     async def run(self) -> None:
-        """Exchange messages with the agent until the stream ends or this is cancelled."""
+        self._nursery.start_soon(self._questions.run)
         await self._agent.run()
 
     async def initialize(self) -> None:
-        """Send `initialize` and check the protocol version."""
-        files = FileSystemCapabilities(read_text_file=True, write_text_file=not self._read_only)
+        files = FileSystemCapabilities(
+            read_text_file=True, write_text_file=not self._options.read_only
+        )
         capabilities = ClientCapabilities(
             fs=files, terminal=True, meta={**EXTENSIONS_META, "terminal_output": True}
         )
@@ -164,18 +178,16 @@ class AcpClient:
                 "Protocol alone: acpterm speaks version 1"
             )
 
-    async def open(self, workspace: Workspace, *, resume: str | None, login: str | None) -> str:
-        """Open a session in `workspace`, or the one with the id `resume`; return its id."""
-        if login is not None:
-            await self._agent.request("authenticate", {"methodId": login})
-        params: dict[str, Any] = {"cwd": workspace.cwd, "mcpServers": []}
-        if workspace.additional_directories:
-            if (
-                self._agent_info.agent_capabilities.session_capabilities.additional_directories
-                is None
-            ):
+    async def open(self) -> str:
+        options, resume = self._options, self._options.resume
+        if options.login is not None:
+            await self._agent.request("authenticate", {"methodId": options.login})
+        params: dict[str, Any] = {"cwd": options.cwd, "mcpServers": []}
+        if options.add_dirs:
+            abilities = self._agent_info.agent_capabilities.session_capabilities
+            if abilities.additional_directories is None:
                 raise AcpError("the agent knows no additional directories (--add-dir)")
-            params["additionalDirectories"] = list(workspace.additional_directories)
+            params["additionalDirectories"] = list(options.add_dirs)
         try:
             if self._sockets is not None:
                 params = self._sockets.opening(
@@ -196,12 +208,12 @@ class AcpClient:
                 raise AcpError(self._auth_help(error)) from error
             raise
         self.session = session
-        self.terminals.open_session(session, workspace.cwd)
+        self.terminals.open_session(session, options.cwd)
         return session
 
-    async def prompt(self, text: str) -> str:
-        """Send the prompt `text`, wait for the end of the turn and return the stop reason."""
-        params = {"sessionId": self.session, "prompt": [{"type": "text", "text": text}]}
+    async def prompt(self) -> str:
+        block = {"type": "text", "text": self._options.text}
+        params = {"sessionId": self.session, "prompt": [block]}
         response: PromptResponse = await self._request("session/prompt", params, PromptResponse)
         return response.stop_reason
 
@@ -231,7 +243,18 @@ class AcpClient:
             return f"{message}, and does not say how: see its documentation"
         return "\n".join([f"{message}. It offers:", *methods])
 
+    def hint(self) -> str:
+        """Return what is wrong on the agent's stdout, to append to a message; "" if nothing."""
+        found = self.invalid_output
+        return f"; what it wrote on stdout is no message: {found}" if found else ""
+
+    async def _exit_reason(self) -> str:
+        return await self._process.exit_message() + self.hint()
+
     # Messages from the agent
+
+    def _on_invalid(self, error: RpcError) -> None:
+        self.invalid_output = self.invalid_output or error.message
 
     async def _before_event(self, event: Event) -> None:
         """Wait until the output that belongs above the agent's message `event` is received."""
@@ -241,7 +264,7 @@ class AcpClient:
         await self.terminals.settle(exited)
 
     async def _throttle(self) -> None:
-        await self._drain()
+        await self._out.drain()
         await self.terminals.drain()
 
     def _on_request(self, request: RequestReceived) -> None:
@@ -263,14 +286,19 @@ class AcpClient:
 
     async def _permit(self, request: RequestReceived) -> object:
         params = decode(request.params, RequestPermissionRequest)
-        call = self._calls.update(params.tool_call)
-        show = partial(self._before_question, call)
-        response = await self._permissions.decide(call.question, call.kind, params.options, show)
+        call = self.calls.update(params.tool_call)
+
+        async def show() -> None:
+            self._printer.before_question(call)
+            await self._out.flush()
+
+        chosen = await self._permissions.decide(call.question, call.kind, params.options, show)
         if not self._permissions.is_cancelled:
-            chosen = response["outcome"].get("optionId")
-            kinds = (option.kind for option in params.options if option.option_id == chosen)
-            self._calls.record_decision(call, allowed=next(kinds, "").startswith("allow"))
-        return response
+            allowed = chosen is not None and chosen.kind.startswith("allow")
+            self.calls.record_decision(call, allowed=allowed)
+        if chosen is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
 
     async def _read(self, request: RequestReceived) -> object:
         params = decode(request.params, ReadTextFileRequest)
@@ -283,7 +311,7 @@ class AcpClient:
         params = decode(request.params, WriteTextFileRequest)
         self._check_session(params.session_id)
         await run_blocking(partial(self._files.write, params))
-        self._calls.acted = True
+        self.calls.acted = True
         return {}
 
     def _check_session(self, session: str) -> None:
@@ -311,7 +339,6 @@ class AcpClient:
 
 
 def _auth_method_help(method: Any) -> str:
-    """Return a line that describes `method`, an authentication method of the agent."""
     line = f"  {method.id}: {method.name}"
     if method.description:
         line += f". {method.description}"
@@ -331,10 +358,9 @@ Handler: TypeAlias = Callable[[RequestReceived], Coroutine[Any, Any, Any]]
 
 
 class RequestTasks:
-    """Runs handlers of the requests of `agent`, as tasks in `nursery`.
+    """Runs handlers of the agent's requests, as tasks, of which at most `PENDING_MAX` are pending.
 
-    At most `PENDING_MAX` requests are pending; further requests get an error response. If a handler
-    raises an error, only its own request fails.
+    If a handler raises an error, only its own request fails.
     """
 
     def __init__(self, agent: Endpoint, nursery: trio.Nursery) -> None:
@@ -344,7 +370,6 @@ class RequestTasks:
         self._scopes: dict[Id, trio.CancelScope] = {}
 
     def start(self, request: RequestReceived, handler: Handler) -> None:
-        """Run `handler` in a task; respond to `request` with the handler's result or error."""
         if self._pending >= PENDING_MAX:
             message = f"{PENDING_MAX} requests are pending: wait for some of them"
             self._agent.respond(request.id, RpcError(INTERNAL_ERROR, message))

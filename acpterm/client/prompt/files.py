@@ -23,10 +23,7 @@ FILE_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Files:
-    """The files in the directories `roots` of one session. Without roots all access is refused.
-
-    With `read_only`, no file is written. A file of more than `file_bytes_max` bytes is not read.
-    """
+    """The files in the directories `roots` of one session. Without roots all access is refused."""
 
     def __init__(
         self, roots: Sequence[str], *, read_only: bool, file_bytes_max: int = FILE_BYTES_MAX
@@ -36,12 +33,7 @@ class Files:
         self._file_bytes_max = file_bytes_max
 
     def read(self, params: ReadTextFileRequest) -> str:
-        """Return the text of `params.path`: at most `params.limit` lines from `params.line` on.
-
-        Lines are counted from 1. A missing `line` means 1, and a missing `limit` all lines. Blocks,
-        so it must run in a thread. Raises `RpcError`: -32002 if there is no such file; -32602 if
-        the path is not allowed, or the file is too large, is not text or cannot be read.
-        """
+        """Return the lines of a file from `params.line` on, counted from 1. Runs in a thread."""
         fd = self._open(params.path, os.O_RDONLY, "read")
         try:
             with open(fd, "rb") as file:
@@ -64,11 +56,7 @@ class Files:
         return "".join(split_lines(text)[first:end])
 
     def write(self, params: WriteTextFileRequest) -> None:
-        """Write the file `params.path`; create it and its parent directories if missing.
-
-        Blocks, so it must run in a thread. Raises `RpcError`: -32602 if the path is not allowed, or
-        the file cannot be written; but -32002 if the operating system reports ENOENT or ENOTDIR.
-        """
+        """Write a file; create it and its directories if missing. Runs in a thread."""
         if self._read_only:
             raise _bad(params.path, "is not written: this session may only read (--read-only)")
         fd = self._open(params.path, os.O_WRONLY | os.O_CREAT, "written")
@@ -80,12 +68,7 @@ class Files:
             raise _failed("written", params.path, error) from error
 
     def _open(self, path: str, flags: int, verb: str) -> int:
-        """Open a regular file inside the roots, and return its descriptor.
-
-        With `O_CREAT` in `flags`, create the file and its directories. `verb` (`read` or `written`)
-        is for the error message: what cannot be done with the file. Raises `RpcError` if the path
-        is not allowed, or the file cannot be opened.
-        """
+        """Open a regular file inside the roots; `verb` is for errors: `read` or `written`."""
         resolved = self._resolve(path)
         try:
             if flags & os.O_CREAT:
@@ -115,7 +98,6 @@ class Files:
         return resolved
 
     def _check_opened(self, fd: int, path: str) -> None:
-        """Raise `RpcError` unless the opened file is a regular file inside the roots."""
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise _bad(path, "is no regular file")
         # Elsewhere O_NOFOLLOW is the only protection: it does not detect that a parent directory

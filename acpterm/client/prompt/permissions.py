@@ -1,10 +1,13 @@
-"""Decides whether to allow a tool call, by a rule or by asking the user at the terminal.
+"""Decides whether to allow a tool call or a command, by a rule or by asking at the terminal.
 
 The rule (`--allow`): `all` allows, `none` refuses, `reads` allows calls that the agent declares as
 reading or searching, and `ask` asks the user, with the agent's own options, one question at a time.
 If no terminal is available to ask at, the call is refused, with a notice. This is no security
 boundary: the agent itself declares the kind of a call, and an agent may act without a request for
 permission.
+
+The host's questions about commands go the same way, but if there is no terminal to ask at, the user
+can still answer them with `acpterm approve`.
 
 Once a turn is cancelled, the response to all pending and later requests is `cancelled` (ACP v1,
 "Cancellation").
@@ -13,12 +16,15 @@ Once a turn is cancelled, the response to all pending and later requests is `can
 import os
 import termios
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import trio
 
 from acpterm.acp.agent import PermissionOption
-from acpterm.client.sanitize import one_line
+from acpterm.acp.approvals import ApprovalInfo
+from acpterm.client.prompt.tool_calls import ToolCalls
+from acpterm.client.questions import CHOICES, CannotAskError, question_options
+from acpterm.client.sanitize import escape_invisible, one_line
 from acpterm.runtime.stdio import write_all
 
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
@@ -29,13 +35,11 @@ _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
 # Maximum bytes read of the line in which the user types a choice.
 _ANSWER_BYTES_MAX: Final = 4096
+_COMMAND_CHARS_MAX: Final = 16 * 1024
 
 
 class Permissions:
-    """Decides which tool calls of one session are allowed.
-
-    `rule` is the value of `--allow`. `notice` prints a line for the user.
-    """
+    """Decides which tool calls of one session are allowed; `rule` is the value of `--allow`."""
 
     def __init__(self, rule: Rule, notice: Callable[[str], None]) -> None:
         self._rule = rule
@@ -57,14 +61,12 @@ class Permissions:
         show: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint,
         *,
         needs_terminal: bool = False,
-    ) -> dict[str, Any]:
-        """Decide on a request `session/request_permission`; return the result to respond with.
+    ) -> PermissionOption | None:
+        """Return the chosen option; None for the response `cancelled`.
 
-        `question` describes the tool call in one or more lines that are safe to print. `kind` is
-        what the agent declares the tool call to be, such as `read`. `options` are the answers to
-        choose from. `show` is awaited before the user is asked, to print the tool call. If the
-        user has to be asked, but no terminal is available, refuse the call. But with
-        `needs_terminal`, raise `NoTerminalError` instead.
+        `question` is one or more lines that are safe to print. `show` is awaited before the user is
+        asked, to print the tool call. If there is no terminal to ask at, refuse; with
+        `needs_terminal`, raise `NoTerminalError`.
         """
         chosen: PermissionOption | None = None
         with trio.CancelScope() as scope:
@@ -78,12 +80,9 @@ class Permissions:
                 )
             finally:
                 self._open.discard(scope)
-        if chosen is None:
-            return {"outcome": {"outcome": "cancelled"}}
-        return {"outcome": {"outcome": "selected", "optionId": chosen.option_id}}
+        return chosen
 
     def cancel(self) -> None:
-        """Respond to all pending and later requests with `cancelled`."""
         self._cancelled = True
         for scope in self._open:
             scope.cancel()
@@ -119,6 +118,54 @@ class Permissions:
         return chosen
 
 
+class CommandQuestions:
+    """Decides on the host's questions about commands: the face of `questions.QuestionTasks`.
+
+    `show` waits until earlier output was printed, so that a question appears below it.
+    """
+
+    def __init__(
+        self,
+        permissions: Permissions,
+        calls: ToolCalls,
+        show: Callable[[], Awaitable[None]],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._permissions = permissions
+        self._calls = calls
+        self._show = show
+        self._notice = notice
+
+    async def ask(self, info: ApprovalInfo) -> str:
+        options = question_options(info)
+        try:
+            option = await self._permissions.decide(
+                _question(info), "execute", options, self._show, needs_terminal=True
+            )
+        except NoTerminalError:
+            title = one_line(info.command)
+            self._notice(f"not asked: {title} (there is no terminal to ask at: say --allow all)")
+            why = "there is no terminal to ask at; --allow all allows every command"
+            raise CannotAskError(why) from None
+        # A cancelled turn rejects the command.
+        chosen = "reject_once" if option is None else option.option_id
+        if CHOICES[chosen][0] == "deny":
+            self._calls.refusals += 1
+        return chosen
+
+    def withdrawn(self, info: ApprovalInfo) -> None:
+        title = one_line(info.command)
+        self._notice(f"no longer asked: {title} (answered elsewhere, or withdrawn)")
+
+
+def _question(info: ApprovalInfo) -> str:
+    command = escape_invisible(info.command)
+    if len(command) > _COMMAND_CHARS_MAX:
+        command = f"{command[:_COMMAND_CHARS_MAX]}… ({len(command)} characters in all)"
+    where = f"    in {one_line(info.cwd, 1000)}"
+    return "\n".join([command, where, f"    {one_line(info.reason, 1000)}"])
+
+
 def _first_option(
     options: Sequence[PermissionOption], kinds: Sequence[str]
 ) -> PermissionOption | None:
@@ -133,13 +180,10 @@ class NoTerminalError(Exception):
 async def choose(
     question: str, answers: Sequence[str], show: Callable[[], Awaitable[None]]
 ) -> int | None:
-    """Ask the user, at the controlling terminal, to choose one of `answers`; return its index.
+    """Ask the user to choose one of `answers`; return its index, or None for Ctrl-D.
 
-    Return None if the user presses Ctrl-D. `question` is one or more lines that are safe to print.
-    `show` is awaited before the question is printed. After an invalid choice, the user is asked to
-    choose again. stdin is not used, since it may be a pipe. Raises `NoTerminalError` if there is no
-    controlling terminal, if the terminal cannot be read or written, or if this process is in the
-    background.
+    `question` is one or more lines that are safe to print; `show` is awaited before. stdin is not
+    used, since it may be a pipe. Raises `NoTerminalError`.
     """
     try:
         fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -169,7 +213,6 @@ async def choose(
 
 
 async def _line(fd: int) -> str | None:
-    """Wait for a line of input from the terminal `fd`; return None for Ctrl-D."""
     await trio.lowlevel.wait_readable(fd)
     data = os.read(fd, _ANSWER_BYTES_MAX)
     return data.decode(errors="replace").strip() if data else None

@@ -21,42 +21,28 @@ import itertools
 import math
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
-from functools import partial
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 import msgspec
 import trio
 
 from acpterm.acp.agent_api import AgentListRequest
-from acpterm.acp.approvals import ApproverRequest
 from acpterm.acp.user_api import ListResponse
-from acpterm.client.agent_process import EXIT_TIMEOUT_S, AgentProcess, AgentStartError, open_agent
-from acpterm.client.host_connection import connect_daemon, open_host_connection
-from acpterm.client.prompt.acp_client import AcpClient, AcpError, Workspace
-from acpterm.client.prompt.command_questions import CommandQuestions
-from acpterm.client.prompt.files import Files
-from acpterm.client.prompt.json_printer import JsonPrinter
-from acpterm.client.prompt.permissions import Permissions, Rule
+from acpterm.client.agent_process import AgentProcess, AgentStartError
+from acpterm.client.agent_run import Hosted, open_hosted_agent
+from acpterm.client.prompt.acp_client import AcpClient, AcpError, PromptOptions
+from acpterm.client.prompt.printer import JsonPrinter, Printer
 from acpterm.client.prompt.text_printer import TextPrinter
-from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
-from acpterm.client.prompt.turn import Printer, Turn
-from acpterm.client.questions import Questions
 from acpterm.client.sanitize import strip_controls
-from acpterm.client.session_sockets.routes import EventRoutes
-from acpterm.client.session_sockets.server_entry import McpOptions
-from acpterm.client.session_sockets.sockets import SessionSockets, open_session_sockets
+from acpterm.client.terminals import Terminals
 from acpterm.client.user.format import background, background_line
-from acpterm.client.wirelog import LoggedStream, WireLog, open_log
+from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
-from acpterm.link.endpoint import Endpoint
 from acpterm.link.errors import root_error
-from acpterm.pty.tracking.trees import open_trees
 from acpterm.runtime import exec_context
-from acpterm.runtime.command_line import command_line
 from acpterm.runtime.descriptors import raise_open_files
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import SendQueue
@@ -78,7 +64,6 @@ class Outcome:
 
     The first cause decides the exit status; later causes can only end the run sooner. But a success
     becomes a failure if the rest of the output cannot be written.
-    `notice` is called with each message for the user.
     """
 
     def __init__(self, notice: Callable[[str], None]) -> None:
@@ -87,11 +72,10 @@ class Outcome:
         self.cancel: Callable[[], None] | None = None
         """Cancels the agent's turn; None until the turn can be cancelled."""
         self.status = FAILED
-        """The exit status of `acpterm prompt`; `FAILED` until a cause has set it."""
+        """The exit status of `acpterm prompt`."""
         self.stop_reason: str | None = None
         """The stop reason of the turn; None until it has ended."""
         self.error: str | None = None
-        """The error message, if there was an error."""
         self.write_error: str | None = None
         """Why stdout or stderr could not be written to; None if they could."""
         self._notice = notice
@@ -105,7 +89,6 @@ class Outcome:
         return True
 
     def turn_ended(self, reason: str, *, refusals: int = 0) -> None:
-        """Record that the turn has ended with the stop reason `reason`."""
         self.stop_reason = reason
         status = _STATUS.get(reason, FAILED)
         if status == 0 and refusals:
@@ -170,45 +153,7 @@ class Outcome:
 _SEND_TIMEOUT_S: Final = 2.0
 
 
-class PromptOptions(NamedTuple):
-    """The options of `acpterm prompt`."""
-
-    command: Sequence[str]
-    """The agent's program and its arguments."""
-    text: str
-    """The prompt."""
-    place: Workspace
-    """The directories of the session."""
-    config: str | None = None
-    """The path of the settings file given on the command line, if any."""
-    embedded: bool = False
-    """Whether to run terminals in this process instead of the daemon."""
-    allow: Rule = "ask"
-    """The rule for the agent's requests for permission (`permissions`)."""
-    read_only: bool = False
-    """Whether to refuse to write files for the agent."""
-    resume: str | None = None
-    """The id of the session to resume; None for a new session."""
-    login: str | None = None
-    """The id of the authentication method to use first, if any."""
-    timeout: float = float("inf")
-    """Maximum duration of the whole run, in seconds."""
-    start_timeout: float = 60.0
-    """Maximum duration of `initialize` and opening the session, in seconds."""
-    as_json: bool = False
-    colours: bool = False
-    verbose: bool = False
-    """Whether to print the agent's stderr and the session's id."""
-    log: str | None = None
-    """The file for the wire log."""
-    profile: str | None = None
-    """The profile of the agent's terminals; None for the profile in the settings."""
-    mcp: McpOptions | None = None
-    """How to add acpterm's MCP server to the session; None to add none."""
-
-
 async def run_prompt(settings: Settings, options: PromptOptions) -> int:
-    """Run one turn; return the exit status."""
     context = exec_context.current()
     raise_open_files()
     restore_signal_defaults()
@@ -230,8 +175,9 @@ async def run_prompt(settings: Settings, options: PromptOptions) -> int:
             nursery.start_soon(outcome.expire, options.timeout)
             with outcome.scope:
                 await run.run(context, log)
-            if run.invalid_output is not None and outcome.error is None:
-                printer.notice(f"some of what the agent wrote is no message: {run.invalid_output}")
+            if run.client and run.client.invalid_output and outcome.error is None:
+                what = run.client.invalid_output
+                printer.notice(f"some of what the agent wrote is no message: {what}")
             printer.end(outcome.stop_reason, outcome.status, outcome.error)
             out.close()
             err.close()
@@ -256,8 +202,8 @@ class _Run:
         out: SendQueue,
         outcome: Outcome,
     ) -> None:
-        self.invalid_output: str | None = None
-        """The error of the first line on the agent's stdout that is not a message."""
+        self.client: AcpClient | None = None
+        """None until the agent has started."""
         self._outcome = outcome
         self._settings = settings
         self._options = options
@@ -266,144 +212,59 @@ class _Run:
 
     async def run(self, context: ExecContext, log: WireLog) -> None:
         """Run the turn; record errors in the outcome. Terminals start with `context`."""
-        options, settings = self._options, self._settings
+        stderr_filter = _strip_stderr if self._options.verbose else None
         try:
-            questions = Questions(
-                ApproverRequest("prompt", agent=list(options.command), profile=options.profile)
-            )
-            routes = EventRoutes()
-            # Before the trees, which make us a subreaper: the daemon must not become our child.
-            daemon = (
-                None
-                if options.embedded
-                else await connect_daemon(settings, options.config, questions)
-            )
-            async with AsyncExitStack() as stack:
-                trees = await stack.enter_async_context(open_trees(settings.tracking))
-                name = command_line(options.command[0], options.command[1:])
-                opening = open_host_connection(
-                    daemon,
-                    settings,
-                    context,
-                    name,
-                    questions,
-                    on_notification=routes.on_notification,
-                )
-                host = (await stack.enter_async_context(opening)).endpoint
-                sockets = None
-                if options.mcp is not None:
-                    with_sockets = open_session_sockets(host, routes, options.mcp)
-                    sockets = await stack.enter_async_context(with_sockets)
-                grace = settings.kill_grace
-                stderr_filter = _strip_stderr if options.verbose else None
-                opened = open_agent(
-                    options.command, trees, grace=grace, stderr_filter=stderr_filter
-                )
-                agent = await stack.enter_async_context(opened)
-                nursery = await stack.enter_async_context(trio.open_nursery())
-                await self._prompt(agent, host, questions, log, nursery, sockets=sockets)
+            async with (
+                open_hosted_agent(
+                    self._options, self._settings, context, "prompt", stderr_filter=stderr_filter
+                ) as hosted,
+                trio.open_nursery() as nursery,
+            ):
+                await self._prompt(hosted, log, nursery)
                 nursery.cancel_scope.cancel()
         except* (AgentStartError, DaemonError, AcpError, RpcError) as errors:
             self._outcome.error = root_error(errors)
 
-    async def _prompt(
-        self,
-        agent: AgentProcess,
-        host: Endpoint,
-        questions: Questions,
-        log: WireLog,
-        nursery: trio.Nursery,
-        *,
-        sockets: SessionSockets | None,
-    ) -> None:
-        options = self._options
-        stream = LoggedStream(agent.stream, log, ("client->agent", "agent->client"))
-        roots = [options.place.cwd, *options.place.additional_directories]
-        calls = ToolCalls()
-        permissions = Permissions(options.allow, self._printer.notice)
-        asking = CommandQuestions(
-            questions,
-            host,
+    async def _prompt(self, hosted: Hosted, log: WireLog, nursery: trio.Nursery) -> None:
+        client = self.client = AcpClient(
+            hosted,
             nursery,
-            permissions=permissions,
-            calls=calls,
-            show=self._out.flush,
-            notice=self._printer.notice,
-        )
-        client = AcpClient(
-            stream,
-            host,
-            nursery,
-            max_line=self._settings.max_message_bytes,
-            files=Files(roots, read_only=options.read_only),
-            read_only=options.read_only,
-            permissions=permissions,
-            calls=calls,
-            turn=Turn(self._printer, calls),
-            drain=self._out.drain,
-            before_question=self._before_question,
-            on_invalid=self._on_invalid,
-            exit_reason=partial(self._exit_reason, agent),
-            sockets=sockets,
+            self._options,
+            self._settings,
+            log=log,
+            printer=self._printer,
+            out=self._out,
         )
         nursery.start_soon(client.run)
-        nursery.start_soon(asking.run)
-        session = await self._open(client, agent)
+        session = await self._open(client, hosted.agent)
         self._printer.session(session)
         self._outcome.cancel = client.cancel
-        reason = await client.prompt(options.text)
-        await self._report_background(host, session)
-        left = client.terminals.close_session(session)
-        await client.terminals.settle(left)
-        self._outcome.turn_ended(reason, refusals=0 if calls.acted else calls.refusals)
+        reason = await client.prompt()
+        await self._report_background(client.terminals, session)
+        await client.terminals.settle(client.terminals.close_session(session))
+        self._outcome.turn_ended(
+            reason, refusals=0 if client.calls.acted else client.calls.refusals
+        )
 
-    async def _report_background(self, host: Endpoint, session: str) -> None:
+    async def _report_background(self, terminals: Terminals, session: str) -> None:
         """Print what the session's commands have left running, which ends with the session."""
         params = AgentListRequest(session, user=False, left=True)
         with contextlib.suppress(RpcError):
-            answer = await host.request("_acpterm/terminal/list", params)
+            answer = await terminals.host.request("_acpterm/terminal/list", params)
             listed = msgspec.json.decode(answer, type=ListResponse)
             for process in itertools.chain.from_iterable(map(background, listed.terminals)):
                 self._printer.notice(f"ended with the session: {background_line(process)}")
 
     async def _open(self, client: AcpClient, agent: AgentProcess) -> str:
-        options = self._options
-        step = "initialize"
-        with trio.move_on_after(options.start_timeout):
+        step, seconds = "initialize", self._options.start_timeout
+        with trio.move_on_after(seconds):
             await client.initialize()
             step = "the session's beginning"
-            return await client.open(options.place, resume=options.resume, login=options.login)
+            return await client.open()
         self._outcome.decide(TIMED_OUT)
         raise AcpError(
-            f"the agent {agent.command!r} did not answer {step} within {options.start_timeout:g} s "
-            f"(--start-timeout){self._hints(agent)}"
-        )
-
-    async def _before_question(self, call: ToolCallState) -> None:
-        """Print a tool call, before the user is asked whether to allow it."""
-        self._printer.before_question(call)
-        await self._out.flush()
-
-    def _on_invalid(self, error: RpcError) -> None:
-        if self.invalid_output is None:
-            self.invalid_output = error.message
-
-    def _hints(self, agent: AgentProcess) -> str:
-        """Return text for an error: what is invalid in the agent's stdout, and stderr's end."""
-        return self._invalid_output_hint() + agent.stderr_tail()
-
-    async def _exit_reason(self, agent: AgentProcess) -> str:
-        """Wait for the agent to exit; return a message that says how the agent ended."""
-        with trio.move_on_after(EXIT_TIMEOUT_S):
-            await agent.exited.wait()
-        await agent.wait_stderr_closed()
-        return agent.exit_message() + self._invalid_output_hint()
-
-    def _invalid_output_hint(self) -> str:
-        return (
-            f"; what it wrote on stdout is no message: {self.invalid_output}"
-            if self.invalid_output
-            else ""
+            f"the agent {agent.command!r} did not answer {step} within {seconds:g} s "
+            f"(--start-timeout){client.hint()}{agent.stderr_tail()}"
         )
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 import click
-from msgspec import Raw
 
 from acpterm.acp.session import Diff
 from acpterm.acp.terminal_updates import ProgramExit
+from acpterm.client.prompt.printer import Printer
 from acpterm.client.prompt.tool_calls import CALLS_MAX, ToolCallState
 from acpterm.client.sanitize import keep_sgr, one_line, strip_controls
 from acpterm.runtime.bounded_dict import BoundedDict
@@ -37,10 +37,7 @@ _PLAN: Final = {"completed": "☑", "in_progress": "▸", "pending": "☐"}
 
 
 class _LineBuffer:
-    """Splits the output of a terminal into lines.
-
-    An incomplete line is returned too once it has more than `_LINE_CHARS_MAX` characters.
-    """
+    """Splits output into lines; an incomplete line of more than `_LINE_CHARS_MAX` is one too."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -55,12 +52,8 @@ class _LineBuffer:
         return lines
 
 
-class TextPrinter:
-    """The `printer.Printer` that prints text for a human reader.
-
-    `write` writes bytes to stdout, and `write_err` to stderr. `colours`: whether to print colours.
-    `quiet`: whether to leave out the session's id.
-    """
+class TextPrinter(Printer):
+    """Prints text for a human reader; `quiet` leaves out the session's id."""
 
     def __init__(
         self,
@@ -84,20 +77,14 @@ class TextPrinter:
         self._plan: list[tuple[str, str]] = []
 
     def session(self, identifier: str) -> None:
-        """Print the session's id, for `--resume`, unless quiet."""
         if not self._quiet:
             self.notice(f"session {identifier}")
 
-    def update(self, update: Raw) -> None:
-        """Print nothing: `message`, `tool_call` and `plan` print the updates of their kinds."""
-
     def message(self, text: str) -> None:
-        """Print a piece of the agent's message, without adding a line feed."""
         if sanitized := strip_controls(text):
             self._put(sanitized)
 
     def begin(self, call: ToolCallState) -> None:
-        """Print the line for the call's start, unless printed before."""
         for terminal in call.terminals:
             self._names[terminal] = call.name
             self._printed[terminal] = self._of_call.setdefault(call.id, set())
@@ -106,11 +93,6 @@ class TextPrinter:
             self._line(self._style(f"▸ {one_line(call.name)}", bold=True))
 
     def tool_call(self, call: ToolCallState) -> None:
-        """Print a line when the call starts, and a line with its status when the call ends.
-
-        Before the last line, print the call's diffs. If the call has neither diffs nor terminals,
-        print the call's text instead.
-        """
         self.begin(call)
         if call.status in _MARKS and not call.end_printed:
             call.end_printed = True
@@ -121,12 +103,10 @@ class TextPrinter:
             self._line(self._style(f"{mark} {one_line(call.name)}", fg=colour))
 
     def before_question(self, call: ToolCallState) -> None:
-        """Print the line for the call's start, and the call's diffs, unless printed before."""
         self.tool_call(call)
         self._diffs(call)
 
     def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print the entries of the plan that are new or have a new status."""
         for entry in entries:
             if entry not in self._plan and entry[0]:
                 content, status = entry
@@ -134,17 +114,12 @@ class TextPrinter:
         self._plan = entries
 
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print how many bytes are `lost`, if any, and the lines that `data` completes."""
         if lost:
             self._program_output(terminal, [f"… {lost} bytes are not shown"])
         output = self._outputs.setdefault(terminal, _LineBuffer())
         self._program_output(terminal, output.feed(data))
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print the incomplete last line of the output; then the signal or the exit status.
-
-        An exit status that is 0 or unknown is not printed.
-        """
         output = self._outputs.pop(terminal, None)
         if output is not None:
             self._program_output(terminal, output.feed(b"", final=True))
@@ -155,16 +130,10 @@ class TextPrinter:
         self._names.pop(terminal, None)
 
     def notice(self, text: str) -> None:
-        """Print a notice on stderr."""
         self._start_line()
         self._write_err(f"acpterm: {strip_controls(text)}\n".encode())
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print the incomplete last lines of terminals, and then `error` if it is not None.
-
-        If `error` is None, print `stop_reason` instead, unless `stop_reason` is None, `end_turn` or
-        `cancelled`. `status` is ignored.
-        """
         for terminal, output in self._outputs.items():
             self._program_output(terminal, output.feed(b"", final=True))
         self._start_line()
@@ -191,9 +160,9 @@ class TextPrinter:
                 printed.add(strip_controls(line).strip())
 
     def _result(self, texts: list[str], printed: set[str]) -> None:
-        """Print the first lines of a tool call's text, which is `texts` joined by line feeds.
+        """Print the first lines of a tool call's text.
 
-        Leave out the lines in `printed`: oh-my-pi replaces a terminal by its output at the end.
+        But not the lines in `printed`: oh-my-pi replaces a terminal by its output at the end.
         """
         lines = strip_controls("\n".join(texts)).rstrip("\n").splitlines()
         lines = [line for line in lines if line.strip() not in printed]
@@ -233,7 +202,6 @@ class TextPrinter:
         self._put(f"{text}\n")
 
     def _start_line(self) -> None:
-        """Start a new line unless the cursor is at the start of one."""
         if not self._at_line_start:
             self._put("\n")
 

@@ -20,12 +20,6 @@ _COMMAND_LINES_MAX: Final = 40
 
 
 class ToolCallState:
-    """The current state of one tool call.
-
-    `title`, `kind` and `status` are as in ACP. `diffs`, `texts` and `terminals` are the items of
-    the call's content by their kinds; a terminal is represented by its id.
-    """
-
     def __init__(self, identifier: str) -> None:
         self.id: Final = identifier
         self.title = ""
@@ -37,13 +31,10 @@ class ToolCallState:
         self.texts: list[str] = []
         self.terminals: list[str] = []
         self.start_printed = False
-        """Whether the call's first line was printed."""
         self.end_printed = False
-        """Whether the call's last line was printed."""
         self.refused = False
         """Whether the user or the rule (`--allow`) has refused permission for the call."""
         self.printed_diffs: list[Diff] = []
-        """The diffs that were printed."""
 
     @property
     def name(self) -> str:
@@ -55,10 +46,7 @@ class ToolCallState:
 
     @property
     def question(self) -> str:
-        """The text that describes the call in a question to the user.
-
-        The first line is the title. The command follows, if there is one; a long command is cut.
-        """
+        """The call in a question to the user: its title, and its command, cut if it is long."""
         title = one_line(self.title or self.kind, _TITLE_CHARS_MAX)
         if self.command is None or self.command == title:
             return title
@@ -82,23 +70,19 @@ class ToolCalls:
     def __init__(self) -> None:
         self._calls: BoundedDict[str, ToolCallState] = BoundedDict(CALLS_MAX)
         self.refusals = 0
-        """The number of refused permissions."""
         self.acted = False
         """Whether the agent has run a command, written a file, been granted a permission, or
         completed a tool call of a kind that may change something."""
 
     def get(self, identifier: str) -> ToolCallState:
-        """Return the tool call with this id; if the id is unknown, add a new tool call."""
+        """Return the tool call with this id, a new one if it is unknown."""
         call = self._calls.get(identifier)
         if call is None:
             call = self._calls[identifier] = ToolCallState(identifier)
         return call
 
     def record_decision(self, call: ToolCallState, *, allowed: bool) -> None:
-        """Record whether a call was allowed, by the user or by the rule of `--allow`.
-
-        The exit status of `acpterm prompt` depends on it.
-        """
+        """Record the user's or the rule's decision, on which the exit status depends."""
         if allowed:
             self.acted = True
         else:
@@ -106,10 +90,7 @@ class ToolCalls:
             self.refusals += 1
 
     def update(self, update: ToolCall | ToolCallUpdate) -> ToolCallState:
-        """Merge an update into the state of its tool call; return the state.
-
-        Members that the update lacks are left unchanged.
-        """
+        """Merge an update into the state of its tool call; return the state."""
         call = self.get(update.tool_call_id)
         if isinstance(update.title, str) and update.title:
             call.title = update.title
@@ -134,10 +115,7 @@ class ToolCalls:
 
 
 def _command(raw_input: Raw) -> str | None:
-    """Return the command in a tool call's input; None if the input has none.
-
-    In the input, the command may be a string or a list of words.
-    """
+    """Return the command in a tool call's input: a string, or a list of words."""
     fields = members(raw_input)
     for name in ("command", "cmd"):
         if (line := text(fields.get(name))) is not None:
@@ -149,5 +127,4 @@ def _command(raw_input: Raw) -> str | None:
 
 
 def _text(item: ToolCallContent) -> str | None:
-    """Return the text of an item of a tool call's content; None if it is not text."""
     return text(members(item.content).get("text")) if isinstance(item, Content) else None

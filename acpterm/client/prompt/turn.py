@@ -4,7 +4,7 @@ A terminal is shown as soon as a tool call embeds it. The output of the host's t
 the agent reports the output of its own terminals in its updates (`acp.terminal_updates`).
 """
 
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Raw, UnsetType
 
@@ -26,55 +26,15 @@ from acpterm.acp.terminal_updates import (
     from_meta,
     from_v2,
 )
-from acpterm.client.prompt.tool_calls import ToolCalls, ToolCallState
+from acpterm.client.prompt.printer import Printer
+from acpterm.client.prompt.tool_calls import ToolCalls
 from acpterm.client.session_update import SessionKey, parse_update
 from acpterm.jsonrpc import RpcError
 
-
-class Printer(Protocol):
-    """Prints the events of a turn as they happen. No method blocks."""
-
-    def session(self, identifier: str) -> None:
-        """Print that the session with the id `identifier` is open."""
-
-    def update(self, update: Raw) -> None:
-        """Print a `session/update` of any kind."""
-
-    def message(self, text: str) -> None:
-        """Print the next piece of the agent's message."""
-
-    def begin(self, call: ToolCallState) -> None:
-        """Print that a tool call has begun, before the output of its terminals."""
-
-    def tool_call(self, call: ToolCallState) -> None:
-        """Print a tool call that has begun or changed; called after each of its updates."""
-
-    def before_question(self, call: ToolCallState) -> None:
-        """Print a tool call before the user is asked whether to allow it."""
-
-    def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print the agent's plan: the content and the status of each entry."""
-
-    def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print output of a terminal, before which `lost` bytes are missing."""
-
-    def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print the exit of a terminal's program."""
-
-    def notice(self, text: str) -> None:
-        """Print a notice for the user."""
-
-    def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print the end of the run."""
-
-
 _MESSAGE_KIND: Final = "agent_message_chunk"
-_FINISHED: Final = ("completed", "failed")
 
 
 class Turn:
-    """Passes the events of one turn on to `printer`; `calls` is the state of its tool calls."""
-
     def __init__(self, printer: Printer, calls: ToolCalls) -> None:
         self._printer = printer
         self._calls = calls
@@ -84,31 +44,27 @@ class Turn:
         self._printed: dict[str, int] = {}
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host, to be printed once a tool call embeds it."""
+        """Record a new terminal of the host, to be shown once a tool call embeds it."""
         del command, cwd
         self._not_shown.add(terminal)
         self._calls.acted = True
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> None:
-        """Print output of one of the host's terminals, before which `lost` bytes are missing."""
         self._printer.output(terminal[1], data, lost)
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> None:
-        """Print the exit of one of the host's terminals."""
         self._printer.exited(terminal[1], end)
 
     def terminals_finished_by(self, params: Raw | UnsetType) -> list[SessionKey]:
         """Return the terminals in the tool call that a `session/update` reports as finished."""
         update = parse_update(params)
-        if update is None or update.tool_call is None:
-            return []
-        if text(update.fields.get("status")) not in _FINISHED:
+        if update is None or update.tool_call is None or not update.ends_call:
             return []
         call = self._calls.get(update.tool_call)
         return [(update.session, terminal) for terminal in call.terminals]
 
     def on_update(self, notification: SessionNotification) -> list[SessionKey]:
-        """Print an update of the agent, unless it is invalid."""
+        """Print an update of the agent; return the host's terminals that are new in it."""
         try:
             update = read_update(notification.update)
         except RpcError:

@@ -14,10 +14,7 @@ from acpterm.client.terminals import EXTENSIONS_META
 
 
 class Capabilities(NamedTuple):
-    """The editor's capabilities that concern terminals."""
-
     has_terminals: bool = False
-    """Whether the editor has terminals of its own."""
     replaces_content: bool = True
     """Whether the content in an update of a tool call replaces the earlier content, as it should.
     marimo 0.25, which does not name itself, appends it."""
@@ -29,7 +26,6 @@ class Capabilities(NamedTuple):
 
 
 def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
-    """Parse the capabilities in the params of the editor's `initialize`."""
     capabilities = members(members(params).get("clientCapabilities"))
     meta = members(capabilities.get("_meta"))
     name = text(members(members(params).get("clientInfo")).get("name"))
@@ -42,12 +38,9 @@ def editor_capabilities(params: Raw | UnsetType) -> Capabilities:
 
 
 def with_terminals(params: Raw | UnsetType, *, ours: bool) -> dict[str, object]:
-    """Return the editor's `initialize` params, with capabilities added for the agent to see.
+    """Return the editor's `initialize` params with terminals added; `ours`: the host runs them.
 
-    Params in the form of ACP v2, which has no such capabilities, are returned unchanged. To params
-    of v1, `_meta.terminal_output` is added: it says that the editor shows terminals which the agent
-    runs itself. `ours` means that acpterm's host runs the agent's terminals: then the capability
-    `terminal` and acpterm's extensions are added too.
+    Params of ACP v2, which has no such capabilities, are returned unchanged.
     """
     fields = members(params)
     if "clientCapabilities" not in fields and "capabilities" in fields:

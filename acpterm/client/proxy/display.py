@@ -1,16 +1,9 @@
 """Renders a terminal that is embedded in a tool call as text: its command, last output and exit.
 
-The terminal may be the host's or the agent's own. Its output is passed in as bytes, and a bounded
-amount of text is kept. `fence` renders the terminal as a console block of Markdown, for an editor
-that cannot show terminals.
-
 An agent may report the output of its own terminal in the terminal's updates, in the tool call's
-`rawOutput`, or in both. Output that is reported in both is rendered once. A `rawOutput` that
-contains all output from the updates may replace that output (`Display.add_raw_output` has the
-rules).
-
-Only the last lines of a terminal are rendered. A `rawOutput`, and an agent's own terminal that has
-ended, are rendered in full: without the proxy, the editor would show that much.
+`rawOutput`, or in both: then it is rendered once. Only the last lines are rendered. A `rawOutput`,
+and an agent's own terminal that has ended, are rendered in full: without the proxy, the editor
+would show that much.
 """
 
 import re
@@ -27,13 +20,10 @@ _BACKTICKS: Final = re.compile(r"`+")
 
 
 class Display:
-    """One terminal that is shown as text.
+    """One terminal that is shown as text: its last `lines` lines, of `limit` bytes that are kept.
 
-    `command` is its command line, None if unknown. At most `limit` bytes of text are kept of a
-    terminal of the host, and the last `lines` lines are shown. `ours` is true if the host runs the
-    terminal, and false if the agent does. `bare` is true if the editor shows only the beginning of
-    a text: then all lines that are kept are shown, without the command, which is in the call's
-    title. `end` is the program's exit; None while the program runs.
+    `ours`: the host runs the terminal. `bare`: the editor shows only the beginning of a text; then
+    all lines that are kept are shown, without the command, which is in the call's title.
     """
 
     def __init__(
@@ -56,24 +46,19 @@ class Display:
         self._shows_all = False
 
     def feed(self, data: bytes, lost: int = 0) -> None:
-        """Append output, before which `lost` bytes are missing."""
         if lost:
             self._text.feed(b"\r\n")
         self._text.feed(data)
 
     def replace(self, data: bytes) -> None:
-        """Replace all output with `data`."""
         self._text = TextView(self._limit)
         self._shows_all = False
         self.feed(data)
 
     def add_raw_output(self, output: str) -> None:
-        """Add `output`, the tool call's `rawOutput`, to the kept text.
+        """Add the tool call's `rawOutput` unless its end is shown already.
 
-        If the kept text contains `output`, or ends with the same lines as `output` (see
-        `_ends_alike`), do nothing. Otherwise, if `output` contains all of the kept text, replace
-        the kept text by `output`, and show `output` in full. In all other cases, append `output` to
-        the kept text.
+        If it contains all of the kept text, it replaces that, and is shown in full.
         """
         raw = TextView(AGENT_OUTPUT_BYTES)
         raw.feed(output.encode(errors="replace"))
@@ -88,20 +73,14 @@ class Display:
             self._text.feed(output.encode(errors="replace"))
 
     def _ends_alike(self, complete: str, shown: str) -> bool:
-        """Return whether the raw output `complete` and the text `shown` end with the same lines.
-
-        The first line of each text is left out, since it may be incomplete. Return False if
-        `complete` then has no lines, or if `shown` then has fewer lines than the number `lines`.
-        Otherwise compare the last `lines` lines of both; if `complete` has fewer, compare all of
-        its lines with the same number of last lines of `shown`.
-        """
+        """Return whether both texts end with the same lines, as many as are shown."""
         # The first line of each may be incomplete.
         one, other = complete.split("\n")[1:], shown.split("\n")[1:]
         size = min(len(one), len(other), self._lines)
         return size > 0 and len(other) >= self._lines and one[-size:] == other[-size:]
 
     def finish(self, end: ProgramExit | None) -> None:
-        """Set the exit of the program to `end`; None means that the program still runs."""
+        """Set the exit of the program; None means that it still runs."""
         self.end = end
         if end is not None:
             self._text.finish()
@@ -109,10 +88,7 @@ class Display:
     def fence(self, *, even_silent: bool = False) -> str | None:
         """Return a console block of Markdown: the command, the last lines and the exit status.
 
-        An exit status of 0 is not shown.
-
-        A block must have at least one of these: output; an exit status to show, if the host runs
-        the terminal; a known command, if `even_silent` is true. Otherwise return None.
+        Return None if there is nothing to show but the command, unless `even_silent`.
         """
         body = []
         if self.command is not None and not self._is_bare:
@@ -136,11 +112,7 @@ class Display:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Return text as a fenced code block of Markdown.
-
-    The fences are longer than any run of backticks in the text, so that the text cannot end the
-    block. `language` is written after the opening fence.
-    """
+    """Return text as a fenced code block of Markdown, which no backticks in the text can end."""
     fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
     return f"{fence}{language}\n{text}\n{fence}"
 

@@ -8,15 +8,12 @@ changed, or go to the host:
   terminals.
 - The agent's `session/update` and `session/request_permission` are passed on with their terminals
   translated into what the editor can show (`presenter`). Updates of tool calls go to the host too.
-- The host's questions to the user go to the editor, and the editor's responses to them to the host
-  (`editor_questions`). The agent sees neither.
+- The host's questions to the user, and the proxy's own, go to the editor (`editor_requests`). The
+  agent sees neither them nor the responses.
 - The editor's prompts that begin with `/terminal` are answered by `chat`, which also adds that
   command to the agent's `available_commands_update`.
 - With `--mcp`, the editor's requests that open sessions are passed on with acpterm's MCP server,
   which has a socket for each session (`sockets`).
-
-The proxy also reads some other requests and responses, to know when sessions and turns begin and
-end. It passes these on unchanged.
 
 Only two tasks receive messages, `from_editor` and `from_agent`; messages are sent through one
 queue per side. A task that reads one side waits until the other side's queue has drained, so a slow
@@ -35,16 +32,14 @@ from msgspec import UNSET, Raw
 from acpterm.acp.raw_json import members, text
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.client import session_update
+from acpterm.client.agent_run import Hosted
 from acpterm.client.envelope import EMPTY, Envelope, cancelled_id, parse_envelope
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.chat import COMMANDS_UPDATE, Chat
-from acpterm.client.proxy.chat_runner import OpenClient
-from acpterm.client.proxy.editor_questions import EditorQuestions
+from acpterm.client.proxy.chat import COMMANDS_UPDATE, Chat, OpenClient
+from acpterm.client.proxy.editor_requests import EditorRequests
 from acpterm.client.proxy.presenter import Presenter, new_presenter
-from acpterm.client.proxy.sessions import WITH_SESSION, Sessions
-from acpterm.client.questions import Questions
-from acpterm.client.session_sockets.sockets import SessionSockets
+from acpterm.client.questions import QuestionTasks
 from acpterm.client.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
 from acpterm.client.terminals import HOST_METHODS, Terminals
 from acpterm.client.wirelog import WireLog
@@ -60,20 +55,19 @@ from acpterm.jsonrpc import (
     encode_response,
     replace_lone_surrogates,
 )
-from acpterm.link.endpoint import Endpoint
 from acpterm.link.session import Response
 from acpterm.runtime.send_queue import SendQueue
 
 _CHUNK: Final = 64 * 1024
+_CREATING: Final = ("session/new", "session/fork")
+_OPENING: Final = (*_CREATING, "session/load", "session/resume")
+_CLOSING: Final = ("session/close", "session/delete")
 
 _log = structlog.get_logger("acpterm.lines")
 
 
 class LineReader:
-    """Reads lines from `stream`, each of at most `max_line` bytes.
-
-    `peer` is what log messages call the sender.
-    """
+    """Reads lines of at most `max_line` bytes; log messages call the sender `peer`."""
 
     def __init__(self, stream: trio.abc.ReceiveStream, peer: str, max_line: int) -> None:
         self._stream = stream
@@ -81,7 +75,7 @@ class LineReader:
         self._splitter = LineSplitter(max_line)
 
     async def read(self) -> list[bytes] | None:
-        """Wait for the next bytes; return the lines that they complete."""
+        """Wait for the next bytes; return the lines that they complete; None at the end."""
         try:
             data = await self._stream.receive_some(_CHUNK)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -100,15 +94,10 @@ class LineReader:
 
 
 class Relay:
-    """Relays messages between one editor and one agent.
+    """Relays messages between one editor and one agent; `editor` and `agent` are their queues.
 
-    `editor` and `agent` are the queues of messages to the two sides. `host` is the connection to
-    the host; None if no terminal runs there. If `ours` is true, the host runs the agent's
-    terminals; if it is false, the editor may run them. `sockets` adds acpterm's MCP server to each
-    session; None: no server is added. `questions` are the host's questions to the user. `open_user`
-    connects to the user's socket, to answer prompts that begin with `/terminal`; if `open_user` is
-    None, these prompts go to the agent. `config` is the path of the settings file given on the
-    command line, if any.
+    With `ours`, the host runs the agent's terminals, if there is one. Without `open_user`, prompts
+    that begin with `/terminal` go to the agent.
     """
 
     def __init__(
@@ -119,14 +108,13 @@ class Relay:
         editor_capabilities: Capabilities,
         settings: Settings,
         log: WireLog,
-        host: Endpoint | None,
-        questions: Questions,
+        hosted: Hosted,
         nursery: trio.Nursery,
         ours: bool = True,
-        sockets: SessionSockets | None = None,
         open_user: OpenClient | None = None,
         config: str | None = None,
     ) -> None:
+        host = hosted.host
         self._editor = editor
         self._agent = agent
         self._log = log
@@ -138,17 +126,20 @@ class Relay:
         self._is_v2 = False
         self._pending: dict[Id, tuple[str, dict[str, Raw]]] = {}
         self._changed: Final = trio.lowlevel.ParkingLot()
+        self._sockets = hosted.sockets
+        self._requests: Final = EditorRequests(self._to_editor, editor.drain)
         self._chat: Chat | None = None
         if open_user is not None:
             self._chat = Chat(
-                config, open_user, editor=editor, send=self._to_editor, nursery=nursery
+                config,
+                open_user,
+                self._requests,
+                editor=editor,
+                send=self._to_editor,
+                nursery=nursery,
             )
-        self._questions: EditorQuestions | None = None
         if host is not None:
-            self._questions = EditorQuestions(
-                questions, host, send=self._to_editor, drain=editor.drain
-            )
-            nursery.start_soon(self._questions.run)
+            nursery.start_soon(QuestionTasks(hosted.questions, host, self._requests.ask).run)
             self._terminals = Terminals(
                 host,
                 nursery,
@@ -158,10 +149,8 @@ class Relay:
                 on_exit=self._on_exit,
                 drain=editor.drain,
             )
-        self._sessions: Final = Sessions(self._terminals, self._chat, sockets)
 
     async def from_editor(self, lines: LineReader) -> None:
-        """Handle the editor's messages until the stream ends."""
         while (batch := await lines.read()) is not None:
             for line in batch:
                 self.handle_editor_line(line)
@@ -169,7 +158,6 @@ class Relay:
             await self._log.drain()
 
     async def from_agent(self, lines: LineReader) -> None:
-        """Handle the agent's messages until the stream ends."""
         while (batch := await lines.read()) is not None:
             for line in batch:
                 await self._handle_agent_line(line)
@@ -187,14 +175,12 @@ class Relay:
             self._to_editor(self._presenter.render())
 
     def fail(self, error: RpcError) -> None:
-        """Send `error` as the response to all pending requests of the editor."""
         pending, self._pending = self._pending, {}
         self._to_editor([encode_error(id_, error) for id_ in pending])
         if self._chat is not None:
             self._chat.fail(error)
 
     def handle_editor_line(self, line: bytes) -> None:
-        """Handle `line`, a message of the editor: pass it on to the agent, or process it here."""
         self._log.write("editor->proxy", line)
         message = parse_envelope(line)
         if self._chat is not None and not self._is_v2 and self._chat.take(message, self._has_turn):
@@ -205,22 +191,27 @@ class Relay:
                 params = capabilities.with_terminals(message.params, ours=self._ours)
                 line = encode_request(message.key, message.method, params)
             else:
-                line = self._sessions.handle_request(line, message, is_v2=self._is_v2)
+                line = self._session_request(line, message, message.method)
         elif message.method == "session/cancel" and self._terminals is not None:
             if (session := text(members(message.params).get("sessionId"))) is not None:
                 self._terminals.cancel_turn(session)
-        elif message.is_response and self._take_response(message):
+        elif message.is_response and self._requests.take_response(message):
             return
         self._to_agent(line)
 
-    def _take_response(self, message: Envelope) -> bool:
-        """Handle the editor's response if the proxy sent the request; return whether it did."""
-        if self._chat is not None and self._chat.take_response(message):
-            return True
-        return self._questions is not None and self._questions.take_response(message)
+    def _session_request(self, line: bytes, message: Envelope, method: str) -> bytes:
+        """Return a request as it goes to the agent: with acpterm's MCP server if it needs one."""
+        if method not in _OPENING:
+            return line
+        fields, session = members(message.params), None
+        if method not in _CREATING:
+            session = self._open_session(fields, fields)
+        if self._sockets is None:
+            return line
+        params = self._sockets.opening(message.key, fields, session=session, is_v2=self._is_v2)
+        return encode_request(message.key, method, params)
 
     def _has_turn(self, session: str) -> bool:
-        """Return whether the agent works on a turn of the session."""
         return any(
             method == "session/prompt" and text(params.get("sessionId")) == session
             for method, params in self._pending.values()
@@ -245,14 +236,14 @@ class Relay:
             self._to_editor(before)
             if params is not None:
                 line = encode_request(message.key, "session/request_permission", params)
-        elif await self._pass_to_host(line, message):
+        elif self._pass_to_host(line, message):
             return
         self._to_editor([line])
         if opened is not None and self._chat is not None and not self._is_v2:
             self._chat.announce(opened)
 
-    async def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
-        """Pass a message of the agent on to the host; return False if it is not for the host."""
+    def _pass_to_host(self, line: bytes, message: Envelope) -> bool:
+        """Pass a message of the agent on to the host; return whether it is for the host."""
         if self._terminals is None or not self._ours:
             return False
         if message is EMPTY and text(members(Raw(line)).get("method")) in HOST_METHODS:
@@ -300,8 +291,45 @@ class Relay:
                 await self._terminals.end_turn(session)
             self._to_editor(self._presenter.render(session))
         else:
-            return self._sessions.handle_response(message, method, params)
+            return self._session_response(message, method, params)
         return None
+
+    def _session_response(
+        self, message: Envelope, method: str, params: dict[str, Raw]
+    ) -> str | None:
+        """Handle a response about a session; return the session's id if it is open now."""
+        failed = message.error is not UNSET
+        session = None if failed else text(params.get("sessionId"))
+        if method in _CLOSING and session is not None:
+            self._close_session(session)
+        if method not in _OPENING:
+            return None
+        if method in _CREATING and not failed:
+            session = self._open_session(members(message.result), params)
+        if self._sockets is not None:
+            if session is None:
+                self._sockets.failed(message.key)
+            else:
+                self._sockets.opened(message.key, session)
+        return session
+
+    def _open_session(self, with_id: dict[str, Raw], with_cwd: dict[str, Raw]) -> str | None:
+        """Record the directory of an open session; return its id, if there is one."""
+        session, cwd = text(with_id.get("sessionId")), text(with_cwd.get("cwd"))
+        if session is not None and cwd is not None:
+            if self._terminals is not None:
+                self._terminals.open_session(session, cwd)
+            if self._chat is not None:
+                self._chat.open_session(session, cwd)
+        return session
+
+    def _close_session(self, session: str) -> None:
+        if self._terminals is not None:
+            self._terminals.close_session(session)
+        if self._chat is not None:
+            self._chat.close_session(session)
+        if self._sockets is not None:
+            self._sockets.close(session)
 
     def _follow(self, terminal: SessionKey) -> None:
         if self._terminals is not None:
@@ -334,8 +362,7 @@ class Relay:
 
 
 def _params_to_keep(message: Envelope) -> dict[str, Raw]:
-    """Return the params of the request `message` that are needed to handle its response."""
-    if message.method not in (*WITH_SESSION, "session/prompt"):
+    if message.method not in (*_OPENING, *_CLOSING, "session/prompt"):
         return {}
     params: dict[str, Any] = members(message.params)
     # Copied, because a Raw value keeps the whole message in memory.

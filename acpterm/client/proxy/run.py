@@ -15,34 +15,30 @@ If the agent or the daemon cannot start, stderr and the responses to the editor 
 """
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
-from typing import Final, Literal, NamedTuple
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import trio
 
-from acpterm.acp.approvals import ApproverRequest
 from acpterm.client import agent_process as agents
-from acpterm.client.agent_process import AgentProcess, AgentStartError, exit_status, open_agent
+from acpterm.client.agent_process import AgentProcess, AgentStartError, exit_status
+from acpterm.client.agent_run import AgentOptions, open_hosted_agent
 from acpterm.client.envelope import parse_envelope
-from acpterm.client.host_connection import connect_daemon, open_host_connection
+from acpterm.client.host_connection import ConnectUser
 from acpterm.client.proxy import capabilities
 from acpterm.client.proxy.capabilities import Capabilities
-from acpterm.client.proxy.chat_runner import client_opener
+from acpterm.client.proxy.chat import OpenClient
 from acpterm.client.proxy.relay import LineReader, Relay
-from acpterm.client.questions import Questions
-from acpterm.client.session_sockets.routes import EventRoutes
-from acpterm.client.session_sockets.server_entry import McpOptions
-from acpterm.client.session_sockets.sockets import open_session_sockets
+from acpterm.client.user.client import UserClient, open_user_client, user_client_on
 from acpterm.client.wirelog import WireLog, open_log
 from acpterm.config import Settings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError, encode_error
 from acpterm.link.daemon import DaemonError
 from acpterm.link.endpoint import HIGH_WATER_BYTES
 from acpterm.link.errors import root_error
-from acpterm.pty.tracking.trees import open_trees
 from acpterm.runtime import exec_context, logs, stdio
-from acpterm.runtime.command_line import command_line
 from acpterm.runtime.descriptors import raise_open_files
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.runtime.send_queue import SendQueue
@@ -55,37 +51,22 @@ _HANG_UP_POLL_S: Final = 0.5
 # Time for the editor to close its stream after it got the error that there is no agent.
 _REFUSE_TIMEOUT_S: Final = 2.0
 
-Choice = Literal["ours", "editor"]
 
-
-class ProxyOptions(NamedTuple):
-    """The options of `acpterm proxy`."""
-
-    command: Sequence[str]
-    """The agent's program and its arguments."""
-    config: str | None = None
-    """The path of the settings file given on the command line, if any."""
-    embedded: bool = False
-    """Whether to run terminals in this process instead of the daemon."""
-    terminals: Choice | None = None
+@dataclass(frozen=True)
+class ProxyOptions(AgentOptions):
+    terminals: Literal["ours", "editor"] | None = None
     """Whose terminals the agent gets: acpterm's (`ours`) or the editor's. If None, the agent gets
     the editor's terminals if the editor has terminals and no profile is chosen, else acpterm's."""
-    log: str | None = None
-    """The file for the wire log."""
-    profile: str | None = None
-    """The profile of the agent's terminals; None for the profile in the settings."""
     chat: bool = True
     """Whether prompts that begin with `/terminal` are answered here."""
-    mcp: McpOptions | None = None
-    """How to add acpterm's MCP server to each session; None to add none."""
 
 
 async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyOptions) -> int:
     """Relay between the editor at the other end of `stream` and an agent.
 
-    Return the exit status of `acpterm proxy`: the agent's if the agent ended first, 1 if the agent
-    or the daemon could not be started, else 0. Raises `LogError` if the wire log cannot be written,
-    and `TrackingError` if the settings demand control groups, and this process may create none.
+    Return the exit status: the agent's if the agent ended first, 1 if the agent or the daemon could
+    not be started, else 0. Raises `LogError`, and `TrackingError` if the settings demand control
+    groups, and this process may create none.
     """
     context = exec_context.current()
     raise_open_files()
@@ -113,11 +94,7 @@ async def run_proxy(stream: trio.abc.Stream, settings: Settings, options: ProxyO
 
 
 class _Run:
-    """One run of `acpterm proxy`: one editor and one agent.
-
-    `lines` reads the editor's messages, `editor` is the queue of messages to the editor, and
-    `has_hung_up` returns whether the editor has closed its stream.
-    """
+    """One run: `lines` reads the editor's messages, `editor` is the queue of messages to it."""
 
     def __init__(
         self,
@@ -137,10 +114,7 @@ class _Run:
         self._editor = editor
 
     async def run(self, context: ExecContext) -> int:
-        """Wait for the editor's first message; then start the agent, and relay until one side ends.
-
-        Return the exit status of `acpterm proxy`. The agent's terminals start with `context`.
-        """
+        """Wait for the editor's first message; then start the agent, and relay until one ends."""
         # Without an agent, say so at once: a user who tries the command line sends no message.
         if why := agents.why_not_found(self._options.command[0]):
             _report(why)
@@ -169,71 +143,39 @@ class _Run:
             options.terminals is None
             and (options.profile is not None or not editor_capabilities.has_terminals)
         )
-        questions = Questions(
-            ApproverRequest("editor", agent=list(options.command), profile=options.profile)
-        )
-        routes = EventRoutes()
         needs_host = ours or options.mcp is not None
-        # Before the trees, which make us a subreaper: the daemon must not become our child.
-        daemon = (
-            await connect_daemon(settings, options.config, questions)
-            if needs_host and not options.embedded
-            else None
-        )
-        async with AsyncExitStack() as stack:
-            trees = await stack.enter_async_context(open_trees(settings.tracking))
-            host = connect_user = sockets = None
-            if needs_host:
-                name = command_line(options.command[0], options.command[1:])
-                opening = open_host_connection(
-                    daemon,
-                    settings,
-                    context,
-                    name,
-                    questions,
-                    on_notification=routes.on_notification,
-                )
-                host, connect_user = await stack.enter_async_context(opening)
-                if options.mcp is not None:
-                    with_sockets = open_session_sockets(host, routes, options.mcp)
-                    sockets = await stack.enter_async_context(with_sockets)
-            grace = settings.kill_grace
-            opened = open_agent(options.command, trees, grace=grace, stderr_filter=bytes)
-            agent = await stack.enter_async_context(opened)
-            nursery = await stack.enter_async_context(trio.open_nursery())
-            to_agent = SendQueue(agent.stdin, HIGH_WATER_BYTES)
-            if host is not None:
+        async with (
+            open_hosted_agent(
+                options, settings, context, "editor", needs_host=needs_host, stderr_filter=bytes
+            ) as hosted,
+            trio.open_nursery() as nursery,
+        ):
+            to_agent = SendQueue(hosted.agent.stdin, HIGH_WATER_BYTES)
+            if hosted.host is not None:
                 # The host's responses go to the agent: read no more of them than the agent does.
-                host.throttle = to_agent.drain
+                hosted.host.throttle = to_agent.drain
+            open_user = _client_opener(settings, options.config, hosted.connect_user)
             relay = Relay(
                 self._editor,
                 to_agent,
                 editor_capabilities=editor_capabilities,
                 settings=settings,
                 log=self._log,
-                host=host,
-                questions=questions,
+                hosted=hosted,
                 nursery=nursery,
                 ours=ours,
-                sockets=sockets,
-                open_user=client_opener(settings, options.config, connect_user)
-                if options.chat
-                else None,
+                open_user=open_user if options.chat else None,
                 config=options.config,
             )
             for line in first:
                 relay.handle_editor_line(line)
-            status = await self._relay(relay, agent, to_agent, nursery)
+            status = await self._relay(relay, hosted.agent, to_agent, nursery)
             nursery.cancel_scope.cancel()
-            return status
+        return status
 
     async def _relay(
         self, relay: Relay, agent: AgentProcess, to_agent: SendQueue, nursery: trio.Nursery
     ) -> int:
-        """Relay messages until the editor or the agent has closed its stream.
-
-        Return the exit status of `acpterm proxy`: 0 if the editor ended first, else the agent's.
-        """
         ended, agent_done, flushed = trio.Event(), trio.Event(), trio.Event()
 
         async def read_editor() -> None:
@@ -265,17 +207,11 @@ class _Run:
                 await agent.close_stdin()
                 await agent_done.wait()
             return 0
-        with trio.move_on_after(agents.EXIT_TIMEOUT_S):
-            await agent.exited.wait()
-        await agent.wait_stderr_closed()
-        relay.fail(RpcError(INTERNAL_ERROR, agent.exit_message()))
+        relay.fail(RpcError(INTERNAL_ERROR, await agent.exit_message()))
         return exit_status(agent.returncode)
 
     async def _refuse(self, first: list[bytes], why: str) -> None:
-        """Respond to each of the editor's requests with the error `why`, until the editor hangs up.
-
-        `first` has the messages received so far. Stop after `_REFUSE_TIMEOUT_S` in any case.
-        """
+        """Respond to each of the editor's requests with the error `why`, until it hangs up."""
         batch: list[bytes] | None = first
         with trio.move_on_after(_REFUSE_TIMEOUT_S):
             while batch is not None:
@@ -286,15 +222,27 @@ class _Run:
                 batch = await self._lines.read()
 
 
+def _client_opener(
+    settings: Settings, config: str | None, connect_user: ConnectUser | None
+) -> OpenClient:
+    @asynccontextmanager
+    async def open_client(start: bool) -> AsyncIterator[UserClient]:
+        if connect_user is None:
+            async with open_user_client(settings, config, start=start) as client:
+                yield client
+        else:
+            async with user_client_on(await connect_user(), "the host", settings) as client:
+                yield client
+
+    return open_client
+
+
 def _report(why: str) -> None:
     os.write(2, f"acpterm: {why}\n".encode(errors="replace"))
 
 
 async def _write(queue: SendQueue, gone: trio.CancelScope, done: trio.Event) -> None:
-    """Send the messages in `queue` until the queue is closed, and then set `done`.
-
-    If the receiver closes the stream before, cancel the scope `gone`, and set `done`.
-    """
+    """Send the messages in `queue` until it is closed; if the receiver closes, cancel `gone`."""
     try:
         await queue.run()
     except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -13,9 +13,8 @@ that embeds a new terminal is sent as a `tool_call` with the same id and all kno
 call. Zed applies a second `tool_call` with the same id to the existing call.
 """
 
-import codecs
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from msgspec import Raw
@@ -25,6 +24,7 @@ from acpterm.acp.terminal_updates import (
     V2_KINDS,
     Exit,
     Info,
+    MetaEncoder,
     Output,
     ProgramExit,
     TerminalUpdate,
@@ -46,34 +46,38 @@ CALLS_MAX: Final = 1000
 _MEMBER_BYTES_MAX: Final = 16 * 1024
 # Bytes kept of the output of a terminal that is not shown yet: the last ones.
 _PENDING_BYTES_MAX: Final = 64 * 1024
-# Clears the screen and the scrollback, and moves the cursor home.
-_CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 
 
 class _Terminal:
-    """A terminal of the host if `ours` is true, otherwise one that the agent runs itself.
+    """A terminal of the host if `ours`, else one that the agent runs itself.
 
-    `cwd` is the terminal's directory; None if unknown. `call` is the tool call that introduced the
-    terminal to the editor; None before that. For a terminal of the agent, `pending` is the output
-    that was not sent yet, and `end` is the exit if it was not sent yet, else None. `decoder`
-    decodes the output as UTF-8.
+    `call` has introduced it to the editor; until then, `pending` and `end` keep the output and the
+    exit of an agent's terminal.
     """
 
-    def __init__(self, cwd: str | None, *, ours: bool) -> None:
+    def __init__(self, terminal: str, cwd: str | None, *, ours: bool) -> None:
         self.cwd = cwd
         self.ours: Final = ours
         self.call: SessionKey | None = None
         self.pending = b""
         self.end: ProgramExit | None = None
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.encoder: Final = MetaEncoder(terminal)
+
+    def output(self, data: bytes, *, lost: int = 0, replace: bool = False) -> list[bytes]:
+        """Return the lines to send; none if the editor does not know the terminal."""
+        return self._lines(self.encoder.output(data, lost=lost, replace=replace))
+
+    def ended(self, end: ProgramExit) -> list[bytes]:
+        return self._lines(self.encoder.ended(end))
+
+    def _lines(self, metas: Iterator[dict[str, Any]]) -> list[bytes]:
+        if self.call is None:
+            return []
+        return [encode_tool_call_update(self.call, _meta=meta) for meta in metas]
 
 
 class TerminalPresenter:
-    """The `presenter.Presenter` for an editor that shows terminals which the agent runs itself.
-
-    `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when the terminal is first shown.
-    """
+    """The `presenter.Presenter` for an editor that shows terminals which the agent runs itself."""
 
     next_render_at: float = math.inf
 
@@ -85,12 +89,10 @@ class TerminalPresenter:
         self._silent: BoundedDict[SessionKey, SessionKey] = BoundedDict(TERMINALS_MAX)
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host."""
         del command
-        self._terminals[terminal] = _Terminal(cwd, ours=True)
+        self._terminals[terminal] = _Terminal(terminal[1], cwd, ours=True)
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send to the editor in place of `line`, the message with `update`."""
         if update.kind in V2_KINDS:
             changes = from_v2(update.kind, update.fields)
             return [line for change in changes for line in self._apply(update.session, change)]
@@ -113,7 +115,10 @@ class TerminalPresenter:
         for terminal in new:
             state = self._terminals[terminal]
             state.call = key
-            lines += self._send_pending(terminal, state)
+            lines += state.output(state.pending)
+            if state.end is not None:
+                lines += state.ended(state.end)
+            state.pending, state.end = b"", None
             if state.ours:
                 self._follow(terminal)
         return lines
@@ -127,88 +132,50 @@ class TerminalPresenter:
         return lines, [terminal for terminal, state in self._terminals.items() if state.call == key]
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], None]:
-        """Return the lines that introduce the tool call's terminals to the editor, and None.
-
-        None means that the params of the `session/request_permission` itself are passed on
-        unchanged.
-        """
         session, fields = text(params.get("sessionId")), members(params.get("toolCall"))
         only = {name: params[name] for name in ("sessionId",) if name in params}
         return self._introduce(Update(session or "", "tool_call_update", fields, only)), None
 
     def _introduce(self, update: Update) -> list[bytes]:
-        """Return the lines that introduce terminals that the editor does not know yet."""
         if update.tool_call is None or not self._new_in(update):
             return []
         return self.translate(b"", update)
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Return the `terminal_output` line for output of one of the host's terminals.
-
-        Return no line if the editor does not know the terminal, or the output is not yet a complete
-        character.
-        """
         state = self._terminals.get(terminal)
-        if state is None or state.call is None:
-            return []
-        if lost:
-            data = b"\r\n[%d bytes are not shown]\r\n" % lost + data
-        decoded = state.decoder.decode(data)
-        return [_encode(state.call, terminal, "terminal_output", data=decoded)] if decoded else []
+        return state.output(data, lost=lost) if state else []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Return the `terminal_exit` line for the exit of one of the host's terminals.
-
-        If the output ended in the middle of a character, first return a line with U+FFFD in
-        place of the character. Return no lines if the editor does not know the terminal.
-        """
         state = self._terminals.get(terminal)
-        if state is None or state.call is None:
-            return []
-        rest = state.decoder.decode(b"", final=True)
-        lines = [_encode(state.call, terminal, "terminal_output", data=rest)] if rest else []
-        status = {"exit_code": end.code, "signal": end.signal}
-        return [*lines, _encode(state.call, terminal, "terminal_exit", **status)]
+        return state.ended(end) if state else []
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return no lines, since this presenter delays none."""
         del session
         return []
 
     def _apply(self, session: str, change: TerminalUpdate) -> list[bytes]:
-        """Apply an update of an agent's own terminal; return the lines to send to the editor.
-
-        Until a tool call has introduced the terminal to the editor, keep the terminal's output and
-        exit, and return no lines.
-        """
         key = session, change.terminal
         state = self._terminals.get(key)
         if state is None:
-            state = self._terminals[key] = _Terminal(None, ours=False)
+            state = self._terminals[key] = _Terminal(change.terminal, None, ours=False)
         match change:
             case Info(_, cwd, _):
                 state.cwd = cwd or state.cwd
             case Output(_, data, whole):
-                if whole:
-                    state.pending, data = b"", _CLEAR + data if state.call else data
-                state.pending = (state.pending + data)[-_PENDING_BYTES_MAX:]
+                if state.call is not None:
+                    return state.output(data, replace=whole)
+                pending = data if whole else state.pending + data
+                state.pending = pending[-_PENDING_BYTES_MAX:]
             case Exit(_, end):
+                if state.call is not None:
+                    return state.ended(end) if end is not None else []
                 state.end = end
-        return self._send_pending(key, state) if state.call is not None else []
-
-    def _send_pending(self, key: SessionKey, state: _Terminal) -> list[bytes]:
-        data, state.pending = state.pending, b""
-        lines = self.on_output(key, data, 0) if data else []
-        if state.end is not None:
-            lines += self.on_exit(key, state.end)
-            state.end = None
-        return lines
+        return []
 
     def _raw_output(self, call: SessionKey, update: Update) -> list[bytes]:
-        """Return a line that sends the `rawOutput` of `update` as output of a terminal.
+        """Return the `rawOutput` of `update` as output of the terminal that it must come from.
 
-        The terminal must be one of the agent's own, introduced by the tool call `call`, without
-        output so far. Return no line if there is no `rawOutput`, no such terminal, or several.
+        That is the agent's own terminal without output so far that `call` has introduced.
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal
@@ -221,16 +188,17 @@ class TerminalPresenter:
         if output is None or len(silent) != 1:
             return []
         del self._silent[silent[0]]
-        return [_encode(call, silent[0], "terminal_output", data=output)]
+        meta = {"terminal_output": {"terminal_id": silent[0][1], "data": output}}
+        return [encode_tool_call_update(call, _meta=meta)]
 
     def _new_in(self, update: Update) -> list[SessionKey]:
-        """Return the terminals that an update embeds and that were not introduced to the editor."""
+        """Return the terminals that an update embeds and that the editor does not know yet."""
         embedded = [embedded_terminal(item) for item in items(update.fields.get("content"))]
         keys = dict.fromkeys((update.session, id_) for id_ in embedded if id_ is not None)
         return [key for key in keys if (t := self._terminals.get(key)) and t.call is None]
 
     def _remember(self, key: SessionKey, update: Update) -> dict[str, Any]:
-        """Merge an update into the known members of the tool call `key`; return these members."""
+        """Merge an update into the known members of a tool call, and return them."""
         known = self._calls.pop(key, None)
         if known is None:
             known = {"sessionUpdate": "tool_call", "toolCallId": key[1], "title": "terminal"}
@@ -244,19 +212,10 @@ class TerminalPresenter:
         return known
 
     def _info(self, terminal: SessionKey) -> dict[str, Any]:
-        info = {"terminal_id": terminal[1]}
-        if cwd := self._terminals[terminal].cwd:
-            info["cwd"] = cwd
-        return {"terminal_info": info}
+        state = self._terminals[terminal]
+        return state.encoder.info(state.cwd or None)
 
 
 def _without_nulls(fields: dict[str, Raw]) -> dict[str, Raw]:
-    """Return `fields` without the members that are null.
-
-    In an update, null clears a member; in a complete `tool_call`, such a member is left out.
-    """
+    # In an update, null clears a member; a complete `tool_call` leaves it out.
     return {name: value for name, value in fields.items() if bytes(value) != b"null"}
-
-
-def _encode(call: SessionKey, terminal: SessionKey, kind: str, **fields: Any) -> bytes:
-    return encode_tool_call_update(call, _meta={kind: {"terminal_id": terminal[1], **fields}})

@@ -12,16 +12,8 @@ embeds no terminal; it passes this content on unchanged.
 An editor that appends content instead of replacing it gets a call's terminals only at the end of
 the call, or of the turn.
 
-Bounds:
-
-- The text that is kept of each terminal is limited.
-- If there are more than `DISPLAYS_MAX` terminals with text, the text of the oldest one is deleted,
-  even if a call still shows the terminal.
-- If there are more than `CALLS_MAX` calls with terminals, the oldest one is not updated any more:
-  the editor continues to show the content that was sent last.
-
-No update of the agent is delayed, except for the end of a call: `Relay` first waits for the output
-that precedes it.
+Memory is bounded: the text of the oldest of more than `DISPLAYS_MAX` terminals is deleted, and the
+oldest of more than `CALLS_MAX` calls keeps the content that was sent last.
 """
 
 import math
@@ -60,19 +52,20 @@ CALLS_MAX: Final = 1000
 class _Call:
     """A tool call that embeds terminals.
 
-    `content` has a `SessionKey` in place of each terminal. `sent` is the time at which the content
-    was last sent to the editor, by the presenter's clock. `rendered` is the content that was sent,
-    with the text of the terminals; None before the first time. `ended`: no more updates are sent.
+    `content` has a `SessionKey` in place of each terminal, and `rendered` their text; `sent` is
+    when it was sent last. If `ended`, no more updates are sent.
     """
 
-    def __init__(self, content: list[Raw | SessionKey], sent: float) -> None:
+    def __init__(self, content: list[Raw | SessionKey], sent: float, *, ended: bool) -> None:
         self.content = content
+        self.terminals = [item for item in content if not isinstance(item, Raw)]
         self.sent = sent
-        self.ended = False
+        self.ended = ended
+        self.changed = False
         self.rendered: list[Any] | None = None
 
     def note_status(self, update: Update) -> bool:
-        """Set `ended` from the status in `update`, if any; return whether `update` is the end."""
+        """Set `ended` from the status in `update`, and return whether this is the end."""
         if "status" in update.fields:
             self.ended = update.ends_call
         return update.ends_call
@@ -81,13 +74,9 @@ class _Call:
 class TextPresenter:
     """The `presenter.Presenter` for an editor that can show only terminals that it runs itself.
 
-    `presenter.Presenter` describes the methods. `follow` is called with each terminal of the host
-    when the terminal is first shown. `limit` and `lines` are those of `Display`. `clock` returns
-    the time in seconds. `editor_has_terminals` is true if the editor runs terminals for the agent.
-    In this case, a terminal that the host has not created and the agent has not reported is one
-    that the editor runs: the editor shows this terminal, and the presenter leaves it unchanged. All
-    other terminals are shown as text. `live` is false if the editor appends content: then terminals
-    are shown only once. `bare` is that of `Display`.
+    `live` is false if the editor appends content: then terminals are shown only once. With
+    `editor_has_terminals`, the editor runs the agent's terminals: those that neither the host has
+    created nor the agent has reported are left unchanged. The others are shown as text.
     """
 
     def __init__(
@@ -111,17 +100,13 @@ class TextPresenter:
         # The command of each terminal of the host, and whether the terminal is followed.
         self._ours: BoundedDict[SessionKey, tuple[str, bool]] = BoundedDict(CALLS_MAX)
         self._displays: BoundedDict[SessionKey, Display] = BoundedDict(DISPLAYS_MAX)
-        self._calls: dict[SessionKey, _Call] = {}
-        self._calls_by_terminal: dict[SessionKey, set[SessionKey]] = {}
-        self._dirty: dict[SessionKey, None] = {}
+        self._calls: BoundedDict[SessionKey, _Call] = BoundedDict(CALLS_MAX)
 
     def on_created(self, terminal: SessionKey, command: str, cwd: str | None) -> None:
-        """Record a new terminal of the host."""
         del cwd
         self._ours[terminal] = command, False
 
     def translate(self, line: bytes, update: Update) -> list[bytes]:
-        """Return the lines to send to the editor in place of `line`, the message with `update`."""
         if update.kind in V2_KINDS:
             for change in from_v2(update.kind, update.fields):
                 self._apply(update.session, change)
@@ -144,26 +129,20 @@ class TextPresenter:
         self._add_raw_output(call, update)
         if call is None or not call.note_status(update):
             return line
-        self._dirty.pop(key, None)
+        call.changed = False
         call.rendered = self._render(self._unsent(call))
         # Empty content would hide the update's `rawOutput`.
         return update.encode(content=call.rendered) if call.rendered else line
 
     def _with_content(self, key: SessionKey, line: bytes, update: Update) -> bytes:
         content = self._parse_content(update.session, update.fields["content"])
-        known = self._calls.get(key)
-        self._forget(key)
+        known = self._calls.pop(key, None)
         if content is None:
             return line
-        call = self._calls[key] = _Call(content, self._clock())
-        call.ended = known is not None and known.ended
+        call = _Call(content, self._clock(), ended=known is not None and known.ended)
         call.note_status(update)
         self._add_raw_output(call, update)
-        for item in content:
-            if not isinstance(item, Raw):
-                self._calls_by_terminal.setdefault(item, set()).add(key)
-        while len(self._calls) > CALLS_MAX:
-            self._forget(next(iter(self._calls)))
+        self._calls[key] = call
         shows_terminals = self._live or call.ended
         shown = content if shows_terminals else [i for i in content if isinstance(i, Raw)]
         call.rendered = self._render(shown)
@@ -171,23 +150,16 @@ class TextPresenter:
 
     def _unsent(self, call: _Call) -> list[Raw | SessionKey]:
         """Return the content of `call` that an update sends: an appending editor has the rest."""
-        return call.content if self._live else [i for i in call.content if not isinstance(i, Raw)]
+        return call.content if self._live else [*call.terminals]
 
     def before_end(self, update: Update) -> tuple[list[bytes], list[SessionKey]]:
-        """Return no lines, and the terminals in the content of the call that `update` ends."""
-        known = self._calls.get((update.session, update.tool_call or ""))
-        content = known.content if known else None
+        call = self._calls.get((update.session, update.tool_call or ""))
         if "content" in update.fields:
             content = self._parse_content(update.session, update.fields["content"])
-        return [], [item for item in content or () if not isinstance(item, Raw)]
+            call = _Call(content or [], 0, ended=True)
+        return [], call.terminals if call else []
 
     def permission(self, params: dict[str, Raw]) -> tuple[list[bytes], dict[str, Any] | None]:
-        """Return an empty list, and `params` with the tool call's terminals replaced by text.
-
-        The list is empty because no line has to be sent before the request. The text is not updated
-        later. If the tool call embeds no terminal that is shown as text, return None in place of
-        the params.
-        """
         session, tool = text(params.get("sessionId")), members(params.get("toolCall"))
         content = self._parse_content(session or "", tool.get("content"))
         if content is None:
@@ -198,41 +170,32 @@ class TextPresenter:
         }
 
     def on_output(self, terminal: SessionKey, data: bytes, lost: int) -> list[bytes]:
-        """Record output of a terminal of the host. Return no lines: `render` returns them."""
         if display := self._displays.get(terminal):
             display.feed(data, lost)
-            self._mark_dirty(terminal)
+            self._mark_changed(terminal)
         return []
 
     def on_exit(self, terminal: SessionKey, end: ProgramExit) -> list[bytes]:
-        """Record the exit of a terminal of the host. Return no lines: `render` returns them."""
         if display := self._displays.get(terminal):
             display.finish(end)
-            self._mark_dirty(terminal)
+            self._mark_changed(terminal)
         return []
 
     @property
     def next_render_at(self) -> float:
-        """When to call `render` next, by `clock`; `math.inf` if no changed text is to be sent."""
         if not self._live:
             return math.inf
-        return min(
-            (self._calls[key].sent + RENDER_INTERVAL_S for key in self._dirty), default=math.inf
-        )
+        changed = (call.sent for call in self._calls.values() if call.changed)
+        return min(changed, default=math.inf) + RENDER_INTERVAL_S
 
     def render(self, session: str | None = None) -> list[bytes]:
-        """Return updates for the editor, for tool calls whose text differs from the text sent last.
-
-        A call whose last update was sent less than `RENDER_INTERVAL_S` ago is left for later,
-        unless it belongs to `session`. So is each call if the editor appends content.
-        """
         now = self._clock()
         lines = []
-        for key in list(self._dirty):
-            call = self._calls[key]
-            if key[0] != session and not (self._live and call.sent + RENDER_INTERVAL_S <= now):
+        for key, call in self._calls.items():
+            is_due = self._live and call.sent + RENDER_INTERVAL_S <= now
+            if not call.changed or not (is_due or key[0] == session):
                 continue
-            del self._dirty[key]
+            call.changed = False
             call.ended = not self._live
             rendered = self._render(self._unsent(call))
             if rendered != call.rendered:
@@ -250,29 +213,22 @@ class TextPresenter:
                 (display.replace if whole else display.feed)(data)
             case Exit(_, end):
                 display.finish(end)
-        self._mark_dirty(key)
+        self._mark_changed(key)
 
     def _display(self, key: SessionKey) -> Display:
         ours = self._ours.get(key)
         command, followed = ours or (None, True)
-        display = Display(
-            command,
-            limit=self._limit,
-            lines=self._lines,
-            ours=ours is not None,
-            bare=self._bare,
+        is_ours = ours is not None
+        display = self._displays[key] = Display(
+            command, limit=self._limit, lines=self._lines, ours=is_ours, bare=self._bare
         )
-        self._displays[key] = display
         if not followed:
             self._ours[key] = command or "", True
             self._follow(key)
         return display
 
     def _parse_content(self, session: str, content: Raw | None) -> list[Raw | SessionKey] | None:
-        """Return the items of `content`; a `SessionKey` replaces each terminal to be shown as text.
-
-        Return None if `content` embeds no such terminal.
-        """
+        """Return `content` with a `SessionKey` for each terminal to show as text; None if none."""
         parsed: list[Raw | SessionKey] = []
         for item in items(content):
             terminal = embedded_terminal(item)
@@ -287,24 +243,21 @@ class TextPresenter:
         return parsed if any(not isinstance(item, Raw) for item in parsed) else None
 
     def _is_shown_here(self, terminal: SessionKey) -> bool:
-        """Return whether to show a terminal as text; False if the editor shows it itself."""
         known = terminal in self._ours or terminal in self._displays
         return known or not self._editor_has_terminals
 
     def _add_raw_output(self, call: _Call | None, update: Update) -> None:
-        """Add the `rawOutput` of `update` to the output of the terminal that `call` shows.
+        """Add the `rawOutput` of `update` to the agent's own terminal that `call` shows.
 
-        This is for a terminal that the agent runs itself. Do nothing if `call` is None, if the host
-        runs the terminal, or if `call` shows several terminals: then it is unknown which of them
-        printed the output.
+        If it shows several, it is unknown which of them printed the output.
         """
-        keys = {item for item in call.content if not isinstance(item, Raw)} if call else set()
+        keys = set(call.terminals if call else ())
         if len(keys) != 1 or (output := from_raw_output(update.fields.get("rawOutput"))) is None:
             return
         for key in keys - self._ours.keys():
             if display := self._displays.get(key):
                 display.add_raw_output(output)
-                self._mark_dirty(key)
+                self._mark_changed(key)
 
     def _render(
         self, content: Iterable[Raw | SessionKey], *, even_silent: bool = False
@@ -322,15 +275,6 @@ class TextPresenter:
                 rendered.append({"type": "content", "content": {"type": "text", "text": fence}})
         return rendered
 
-    def _mark_dirty(self, terminal: SessionKey) -> None:
-        calls = self._calls_by_terminal.get(terminal, ())
-        self._dirty |= {key: None for key in calls if not self._calls[key].ended}
-
-    def _forget(self, key: SessionKey) -> None:
-        call = self._calls.pop(key, None)
-        self._dirty.pop(key, None)
-        for item in call.content if call else ():
-            if not isinstance(item, Raw) and (calls := self._calls_by_terminal.get(item)):
-                calls.discard(key)
-                if not calls:
-                    del self._calls_by_terminal[item]
+    def _mark_changed(self, terminal: SessionKey) -> None:
+        for call in self._calls.values():
+            call.changed |= not call.ended and terminal in call.terminals

@@ -1,8 +1,7 @@
 """The agents that `acpterm setup` knows: their settings, the form of an entry, their skills.
 
-Stateless. The form of an entry is the one that the agent's documentation describes, or that the
-agent's own command writes; the comment at each agent names the source. All settings are the user's,
-not a project's.
+The form of an entry is that of the agent's documentation, or of what its own command writes; the
+comment at each agent names the source. All settings are the user's, not a project's.
 """
 
 import os
@@ -15,11 +14,9 @@ from acpterm.client.setup.document import Format
 from acpterm.client.setup.launch import Launch
 
 Entry = Mapping[str, Any]
-"""The value of an entry in the settings, as decoded JSON or TOML."""
 
 
 def home(path: str) -> str:
-    """Return `path` with `~` replaced by the user's home directory."""
     return os.path.expanduser(path)
 
 
@@ -29,18 +26,14 @@ def _shared_skills() -> str:
 
 @dataclass(frozen=True)
 class Agent:
-    """An agent: where its settings are, and what an MCP entry looks like."""
-
     name: str
     """The name in the command line of `acpterm setup`."""
     title: str
-    """The name that the user sees."""
     programs: tuple[str, ...]
-    """The names that the agent's program may have, one of which is usually on the PATH."""
+    """The names that the agent's program may have."""
     settings: Callable[[], str]
     """Return the path of the settings file."""
     format: Format
-    """The format of the settings file."""
     servers: str
     """The name of the object in the settings that has the MCP servers."""
     entry: Callable[[Launch], Entry]
@@ -50,19 +43,14 @@ class Agent:
     advice: str = ""
     """What the user has to do so that the agent may use the tools."""
     from_desktop: bool = False
-    """Whether the agent is usually started by the desktop, not in a shell: its PATH differs."""
+    """Whether the desktop usually starts the agent, whose PATH then is not that of a shell."""
     clears_environment: bool = False
     """Whether the agent passes only a few environment variables on to MCP servers."""
     editor_agents: str | None = None
-    """For an editor that runs agents over ACP: the name of the object in the settings that has
-    these agents. None for an agent that runs no others."""
+    """The name of the object that has the agents which an editor runs over ACP; None elsewhere."""
 
     def is_installed(self) -> bool:
-        """Return whether the agent seems to be installed.
-
-        An agent seems to be installed if its program is on the PATH, if its settings file exists,
-        or if the settings file's directory exists and is not the home directory.
-        """
+        """Return whether the program is on the PATH, or there are settings or their directory."""
         if any(shutil.which(program) for program in self.programs):
             return True
         settings = self.settings()
@@ -71,11 +59,7 @@ class Agent:
 
 
 def _in(variable: str, default: str) -> str:
-    """Return the directory in the environment variable `variable`.
-
-    If the variable is not set or has a relative path, return `default` with `~` replaced by the
-    user's home directory.
-    """
+    """Return the directory in the environment variable, unless its path is relative."""
     directory = os.environ.get(variable, "")
     return directory if os.path.isabs(directory) else home(default)
 
@@ -226,9 +210,8 @@ AGENTS: Final = (
     ),
 )
 
-# Agents that speak the Agent Client Protocol: for each, the title that an editor shows, and a
-# command line that starts it. For some agents, a separate adapter program speaks the protocol. If
-# a title has several command lines, the first one whose program is found is used.
+# Agents that speak the Agent Client Protocol, some through an adapter program: the title that an
+# editor shows, and a command line. Of several with one title, the first that is found is used.
 _ACP_AGENTS: Final = (
     ("Claude Code", ("claude-agent-acp",)),
     ("Claude Code", ("claude-code-acp",)),
@@ -239,11 +222,9 @@ _ACP_AGENTS: Final = (
     ("Kimi", ("kimi", "acp")),
 )
 ACP_COMMANDS: Final = tuple(" ".join(words) for _, words in _ACP_AGENTS)
-"""The command lines of the agents that `acp_agents` looks for."""
 
 
 def acp_agents() -> dict[str, list[str]]:
-    """Return the command line of each installed agent that speaks ACP, by the agent's title."""
     found: dict[str, list[str]] = {}
     for title, (program, *args) in _ACP_AGENTS:
         if title not in found and (path := shutil.which(program)):

@@ -1,8 +1,8 @@
 """The text of a settings file in one of three formats: JSON, JSON with comments, or TOML.
 
-A `Document` is immutable: `add` and `remove` return a new one. Each change is checked: the new text
-is parsed, and its data must be the old data with exactly this change. Otherwise `SetupError` is
-raised, and the caller writes nothing. So an edit that goes wrong cannot damage a file.
+Each change is checked: the new text is parsed, and its data must be the old data with exactly this
+change. Otherwise `SetupError` is raised, and nothing is written: an edit that goes wrong cannot
+damage a file.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,17 +13,13 @@ from typing import Any, Literal
 from acpterm.client.setup import json_edit, toml_edit
 from acpterm.client.setup.files import SetupError
 from acpterm.client.setup.json_edit import ParseError
-from acpterm.client.setup.json_edit import parse as parse_json
 
 Format = Literal["json", "jsonc", "toml"]
 
 
 @dataclass(frozen=True)
 class Document:
-    """The text of a settings file; empty if there is no file.
-
-    `path` is the path of the file, which is used only in error messages.
-    """
+    """The text of the settings file at `path`; empty if there is no file."""
 
     path: str
     format: Format
@@ -31,7 +27,6 @@ class Document:
 
     @classmethod
     def decode(cls, path: str, form: Format, content: bytes | None) -> "Document":
-        """Return the document for the bytes of a file, which are None if there is no file."""
         try:
             document = cls(path, form, (content or b"").decode())
         except UnicodeDecodeError as error:
@@ -40,20 +35,15 @@ class Document:
         document.data()
         return document
 
-    def encode(self) -> bytes:
-        """Return the bytes to write into the file."""
-        return self.text.encode()
-
     def data(self) -> dict[str, Any]:
-        """Parse the text, and return the settings. Raises `SetupError` if the text is not valid."""
         try:
-            found = toml_edit.parse(self.text) if self.format == "toml" else self._json()
+            if self.format == "toml":
+                return toml_edit.parse(self.text)
+            return json_edit.parse(self.text, comments=self._comments)
         except ParseError as error:
             raise self._invalid(error) from None
-        return found
 
     def get(self, path: Sequence[str]) -> Any:
-        """Return the value at `path`; None if there is no value."""
         found: Any = self.data()
         for name in path:
             found = found.get(name) if isinstance(found, dict) else None
@@ -101,19 +91,9 @@ class Document:
     def _comments(self) -> bool:
         return self.format == "jsonc"
 
-    def _json(self) -> dict[str, Any]:
-        root = parse_json(self.text, comments=self._comments)
-        if root is None:
-            return {}
-        if not isinstance(root.data, dict):
-            line = self.text.count("\n", 0, root.start) + 1
-            raise ParseError("the top level is not an object {…}", line)
-        return root.data
-
     def _checked(
         self, text: str, allowed: Collection[dict[str, Any]], path: Sequence[str]
     ) -> "Document":
-        """Return the document with the new `text`."""
         changed = replace(self, text=text)
         try:
             is_right = changed.data() in allowed

@@ -1,14 +1,15 @@
 """Reads files of other programs, and replaces each of them in one step. All raise `SetupError`.
 
-A file is replaced by a new file with the same owner, mode and extended attributes. If
-the path is a symbolic link, the link stays and its target is replaced. A file that has changed
-since it was read is not replaced: the program that it belongs to may have written it meanwhile.
+A new file has the same owner, mode and extended attributes; a symbolic link stays, and its target
+is replaced. A file that has changed since it was read is not replaced: its program may have written
+it meanwhile.
 """
 
 import os
 import secrets
 import shutil
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 
 
@@ -42,7 +43,6 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def check_writable(path: str) -> None:
-    """Raise `SetupError` if the file at `path` exists and is read-only."""
     with suppress(FileNotFoundError):
         if not os.stat(path).st_mode & 0o222 or not os.access(path, os.W_OK):
             raise SetupError(
@@ -62,7 +62,6 @@ def missing_directories(path: str) -> list[str]:
 
 
 def replace(path: str, before: bytes | None, after: bytes, mode: int) -> None:
-    """Change the contents of the file at `path` from `before` to `after`."""
     check_writable(path)
     path = os.path.realpath(path)
     created = missing_directories(path) if before is None else []
@@ -106,8 +105,8 @@ def delete(path: str, before: bytes | None) -> None:
         raise SetupError(f"{error.filename or path}: {error.strerror}") from None
 
 
-def remove_directories(paths: list[str]) -> None:
-    """Remove the directories `paths`, the last one first; keep each that is not empty by then."""
+def remove_directories(paths: Sequence[str]) -> None:
+    """Remove those of the directories `paths` that are empty, the last one first."""
     for path in reversed(paths):
         with suppress(OSError):
             os.rmdir(path)
@@ -122,7 +121,6 @@ def _check_unchanged(path: str, before: bytes | None) -> None:
 
 
 def _copy_attributes(path: str, fd: int, temporary: str, mode: int) -> None:
-    """Copy owner, mode and extended attributes of the file at `path` to the file `temporary`."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

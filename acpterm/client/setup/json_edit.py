@@ -1,26 +1,25 @@
 """Adds members to JSON text, and removes them, without a change to anything else in the text.
 
-`parse` returns the text as a tree of `Node` with positions. Comments and a comma after the last
-member are accepted only with `comments`, since programs that read plain JSON reject them.
+The text is edited by positions. These come from a copy of the same length, in which comments and a
+comma after the last member are blank, so that Python's decoder reads it. Both are accepted only
+with `comments`, since programs that read plain JSON reject them.
 
-`add` and `remove` return new text and keep the rest of the old text: comments, order, indentation,
-line ends, a byte order mark. A new member is written in the style of its neighbours: on a line of
-its own, or on the same line. `add` creates missing objects around the member. `remove` reverts
-`add`, if its caller passes the number of objects that `add` has created.
+A new member is written in the style of its neighbours: on a line of its own, or on the same line.
+`remove` reverts `add`, if it is told the number of objects that `add` has created around it.
 """
 
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple
 
+_STRING: Final = r'"(?:[^"\\\r\n]|\\.)*"?'
+_COMMENT: Final = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA: Final = re.compile(rf"{_STRING}|,(?=[ \t\r\n]*[}}\]])")
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
-_SPACE_AND_COMMENTS: Final = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 # Comments after a value on the same line, which are treated as a part of the value.
 _SAME_LINE: Final = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/))+")
 _BOM: Final = "\ufeff"
-_DEPTH_MAX: Final = 200
 
 
 class ParseError(ValueError):
@@ -31,193 +30,160 @@ class ParseError(ValueError):
         self.line: Final = line
 
 
-@dataclass
-class Node:
-    """A value in the text, from the position `start` up to `end`; `data` is the decoded value."""
-
-    start: int
-    end: int
-    data: Any
-    members: "list[Member] | None" = None
-    """The members of an object, in order; None for other values."""
-
-    def member(self, name: str) -> "Member | None":
-        """Return the member `name`; None if there is none."""
-        # JSON parsers use the last one of several.
-        found = [member for member in self.members or () if member.name == name]
-        return found[-1] if found else None
-
-
-@dataclass
-class Member:
-    """A member of an object. `start` is the position at which the member's name begins."""
-
+class _Member(NamedTuple):
     name: str
     start: int
-    value: Node
+    value: int
+    """The position at which the value begins."""
+    end: int
     comma: int | None
-    """The position of the comma after the value, if there is one."""
 
 
-def parse(text: str, *, comments: bool) -> Node | None:
-    """Parse `text` and return its value; None if the text is empty or has only comments."""
-    parser = _Parser(text, _SPACE_AND_COMMENTS if comments else _SPACE, comments)
-    return parser.document()
+class _Object(NamedTuple):
+    start: int
+    end: int
+    members: list[_Member]
+
+    def member(self, name: str) -> _Member | None:
+        # Parsers use the last one of several.
+        return next((one for one in reversed(self.members) if one.name == name), None)
 
 
-@dataclass
-class _Parser:
-    text: str
-    space: re.Pattern[str]
-    trailing_commas: bool
-    decoder: json.JSONDecoder = field(default_factory=json.JSONDecoder)
+class _Source:
+    def __init__(self, text: str, *, comments: bool) -> None:
+        self.text: Final = text
+        with_commas = f" {text[1:]}" if text.startswith(_BOM) else text
+        if comments:
+            with_commas = _COMMENT.sub(_blank, with_commas)
+        self._with_commas: Final = with_commas
+        self.plain: Final = _LAST_COMMA.sub(_blank, with_commas) if comments else with_commas
+        self.root_start: Final = _skip(self.plain, 0)
+        self.is_empty: Final = self.root_start == len(text)
 
-    def document(self) -> Node | None:
-        at = self._skip(len(_BOM) if self.text.startswith(_BOM) else 0)
-        if at == len(self.text):
-            return None
-        node = self._value(at, 0)
-        rest = self._skip(node.end)
-        if rest != len(self.text):
-            self._fail("there is text after the end of the value", rest)
-        return node
+    def line(self, at: int) -> int:
+        return self.text.count("\n", 0, at) + 1
 
-    def _value(self, at: int, depth: int) -> Node:
-        if depth > _DEPTH_MAX:
-            self._fail("values are nested too deeply", at)
-        opening = self.text[at : at + 1]
-        if opening == "{":
-            return self._object(at, depth)
-        if opening == "[":
-            return self._array(at, depth)
-        try:
-            data, end = self.decoder.raw_decode(self.text, at)
-        except json.JSONDecodeError as error:
-            self._fail(error.msg, error.pos)
-        return Node(at, end, data)
+    def object_at(self, start: int) -> _Object:
+        decode = json.JSONDecoder().raw_decode
+        members: list[_Member] = []
+        at = _skip(self.plain, start + 1)
+        while self.plain[at] != "}":
+            name, end = decode(self.plain, at)
+            value = _skip(self.plain, _skip(self.plain, end) + 1)
+            _, end = decode(self.plain, value)
+            after = _skip(self._with_commas, end)
+            comma = after if self._with_commas[after] == "," else None
+            members.append(_Member(name, at, value, end, comma))
+            at = after if comma is None else _skip(self.plain, after + 1)
+        return _Object(start, at + 1, members)
 
-    def _object(self, start: int, depth: int) -> Node:
-        members: list[Member] = []
-        at, comma = self._skip(start + 1), None
-        while self.text[at : at + 1] != "}":
-            if members and comma is None:
-                self._fail("a comma or } is missing", at)
-            if self.text[at : at + 1] != '"':
-                self._fail('the name of a member is missing: a string in "', at)
-            name = self._value(at, depth)
-            colon = self._skip(name.end)
-            if self.text[colon : colon + 1] != ":":
-                self._fail("a colon is missing", colon)
-            value = self._value(self._skip(colon + 1), depth + 1)
-            after, comma = self._after(value.end)
-            members.append(Member(name.data, at, value, comma))
-            at = after
-        self._check_comma(comma)
-        data = {member.name: member.value.data for member in members}
-        return Node(start, at + 1, data, members)
+    def innermost(self, path: Sequence[str]) -> tuple[_Object, Sequence[str]]:
+        """Return the last object on the way to the member `path`, and the rest of `path`."""
+        found = self.object_at(self.root_start)
+        for depth, name in enumerate(path[:-1]):
+            member = found.member(name)
+            if member is None:
+                return found, path[depth:]
+            if self.plain[member.value] != "{":
+                raise ParseError(f'"{name}" is not an object {{…}}', self.line(member.value))
+            found = self.object_at(member.value)
+        return found, path[-1:]
 
-    def _array(self, start: int, depth: int) -> Node:
-        items: list[Any] = []
-        at, comma = self._skip(start + 1), None
-        while self.text[at : at + 1] != "]":
-            if items and comma is None:
-                self._fail("a comma or ] is missing", at)
-            item = self._value(at, depth + 1)
-            items.append(item.data)
-            at, comma = self._after(item.end)
-        self._check_comma(comma)
-        return Node(start, at + 1, items)
 
-    def _after(self, end: int) -> tuple[int, int | None]:
-        """Skip the comma and the space after the value that ends at `end`."""
-        at = self._skip(end)
-        if self.text[at : at + 1] != ",":
-            return at, None
-        return self._skip(at + 1), at
+def _blank(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else re.sub(r"[^\r\n]", " ", match[0])
 
-    def _check_comma(self, comma: int | None) -> None:
-        if comma is not None and not self.trailing_commas:
-            self._fail("there is a comma after the last value", comma)
 
-    def _skip(self, at: int) -> int:
-        found = self.space.match(self.text, at)
-        assert found is not None  # noqa: S101  the pattern matches the empty text
-        return found.end()
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    assert found is not None  # noqa: S101  the pattern matches the empty text
+    return found.end()
 
-    def _fail(self, message: str, at: int) -> NoReturn:
-        raise ParseError(message, self.text.count("\n", 0, at) + 1)
+
+def parse(text: str, *, comments: bool) -> dict[str, Any]:
+    """Return the data of `text`: an object, which is empty if the text is, or has only comments."""
+    source = _Source(text, comments=comments)
+    if source.is_empty:
+        return {}
+    try:
+        data = json.loads(source.plain)
+    except json.JSONDecodeError as error:
+        raise ParseError(error.msg, error.lineno) from None
+    except RecursionError:
+        raise ParseError("values are nested too deeply", 1) from None
+    if not isinstance(data, dict):
+        raise ParseError("the top level is not an object {…}", source.line(source.root_start))
+    return data
 
 
 def add(text: str, path: Sequence[str], value: object, *, comments: bool) -> str:
-    """Return `text` with `value` added as the member at `path`."""
-    root = parse(text, comments=comments)
-    if root is None:
-        between = newline(text) if text.strip("\ufeff \t\r\n") else ""
-        return text + between + _dump(_nested(path, value), "  ", newline(text)) + newline(text)
-    parent, rest = _innermost(text, root, path)
-    member = f"{json.dumps(rest[0], ensure_ascii=False)}: "
+    """Return `text` with `value` added as the member at `path`; create missing objects around."""
+    source = _Source(text, comments=comments)
+    end = "\r\n" if "\r\n" in text else "\n"
+    if source.is_empty:
+        between = end if text.strip(f"{_BOM} \t\r\n") else ""
+        return text + between + _dump(_nested(path, value), "  ", end) + end
+    root, (parent, rest) = source.object_at(source.root_start), source.innermost(path)
+    if member := parent.member(rest[0]):
+        raise ParseError(f'"{".".join(path)}" exists already', source.line(member.start))
     content = _nested(rest[1:], value)
-    if _is_inline(text, root, parent):
-        compact = ", " not in text and ": " not in text
-        separators = (",", ":") if compact else (", ", ": ")
-        written = member.rstrip() if compact else member
-        written += json.dumps(content, ensure_ascii=False, separators=separators)
-        return _insert_inline(text, parent, written, "" if compact else " ")
-    unit = _unit(text, root)
-    if parent.members:
-        indent = _line_indent(text, parent.members[0].start)
+    last = parent.members[-1] if parent.members else None
+    is_inline = _is_inline(text, root, parent)
+    if is_inline:
+        is_compact = ", " not in text and ": " not in text
+        separators = (",", ":") if is_compact else (", ", ": ")
+        written = json.dumps({rest[0]: content}, ensure_ascii=False, separators=separators)[1:-1]
+        lead = "" if is_compact or last is None else " "
     else:
-        indent = _line_indent(text, parent.start) + unit
-    end = newline(text)
-    lines = _dump(content, unit, end).replace(end, end + indent)
-    return _insert_line(text, parent, f"{end}{indent}{member}{lines}", comments=comments)
+        unit = _unit(text, root)
+        indent = _line_indent(text, parent.members[0].start if last else parent.start)
+        indent += "" if last else unit
+        lines = _dump(content, unit, end).replace(end, end + indent)
+        written = f"{json.dumps(rest[0], ensure_ascii=False)}: {lines}"
+        lead = end + indent
+    if last is None:
+        at = parent.end - 1
+        if not is_inline:
+            if "\n" not in text[parent.start : at]:
+                closing = end + _line_indent(text, parent.start)
+                return text[:at].rstrip(" \t") + lead + written + closing + text[at:]
+            at = _start_of_line(text, at)
+        return text[:at] + lead + written + text[at:]
+    after = last.end if last.comma is None else last.comma + 1
+    same_line = _SAME_LINE.match(text, after) if comments and not is_inline else None
+    at = same_line.end() if same_line else after
+    if last.comma is None:
+        return f"{text[:after]},{text[after:at]}{lead}{written}{text[at:]}"
+    return f"{text[:at]}{lead}{written},{text[at:]}"
 
 
 def remove(text: str, path: Sequence[str], *, parents: int, comments: bool) -> str:
     """Return `text` without the member at `path`, and up to `parents` objects that became empty."""
-    root = parse(text, comments=comments)
-    assert root is not None  # noqa: S101  it has a member
-    parent = node_at(root, path[:-1])
-    member = parent.member(path[-1]) if parent else None
-    assert parent is not None  # noqa: S101
+    parent, rest = _Source(text, comments=comments).innermost(path)
+    member = parent.member(rest[0])
     assert member is not None  # noqa: S101
     text = _without(text, parent, member)
-    if parents > 0 and len(path) > 1:
-        root = parse(text, comments=comments)
-        around = node_at(root, path[:-1]) if root else None
-        if around and not around.members and around.end - around.start == len("{}"):
-            return remove(text, path[:-1], parents=parents - 1, comments=comments)
+    if parents > 0 and len(path) > 1 and text.startswith("{}", parent.start):
+        return remove(text, path[:-1], parents=parents - 1, comments=comments)
     return text
 
 
-def node_at(root: Node, path: Sequence[str]) -> Node | None:
-    """Return the value at `path` in `root`; None if there is none."""
-    node: Node | None = root
-    for name in path:
-        member = node.member(name) if node else None
-        node = member.value if member else None
-    return node
-
-
-def newline(text: str) -> str:
-    """Return the line end to write into `text`: CR LF if `text` has one anywhere, else LF."""
-    return "\r\n" if "\r\n" in text else "\n"
-
-
-def _innermost(text: str, root: Node, path: Sequence[str]) -> tuple[Node, Sequence[str]]:
-    """Follow `path` from `root`; return the last object that exists, and the rest of `path`."""
-    node = root
-    for depth, name in enumerate(path):
-        if node.members is None:
-            what = f'"{path[depth - 1]}"' if depth else "the top level"
-            line = text.count("\n", 0, node.start) + 1
-            raise ParseError(f"{what} is not an object {{…}}", line)
-        member = node.member(name)
-        if member is None:
-            return node, path[depth:]
-        node = member.value
-    line = text.count("\n", 0, node.start) + 1
-    raise ParseError(f'"{".".join(path)}" exists already', line)
+def _without(text: str, parent: _Object, member: _Member) -> str:
+    """Return `text` without `member`, and without the comma that is then superfluous."""
+    index = parent.members.index(member)
+    start = _start_of_line(text, member.start)
+    if member.comma is not None:
+        rest = text[member.comma + 1 :]
+        first_of_line = index == 0 and start == member.start
+        return text[:start] + (rest.lstrip(" ") if first_of_line else rest)
+    if index:
+        comma = parent.members[index - 1].comma
+        assert comma is not None  # noqa: S101  there is one between two members
+        return text[:comma] + text[comma + 1 : start] + text[member.end :]
+    rest = text[member.end : parent.end - 1]
+    # If there are comments, keep the white space: it has the line end that ends a comment.
+    has_comments = (text[parent.start + 1 : start] + rest).strip()
+    return text[:start] + (rest if has_comments else "") + text[parent.end - 1 :]
 
 
 def _nested(path: Sequence[str], value: object) -> Any:
@@ -230,62 +196,24 @@ def _dump(value: object, unit: str, end: str) -> str:
     return json.dumps(value, ensure_ascii=False, indent=unit).replace("\n", end)
 
 
-def _is_inline(text: str, root: Node, parent: Node) -> bool:
+def _is_inline(text: str, root: _Object, parent: _Object) -> bool:
     """Return whether to write a member of `parent` on the line of its neighbours."""
-    for node in (parent, root):
-        if node.members:
-            return "\n" not in text[node.start : node.members[0].start]
+    for found in (parent, root):
+        if found.members:
+            return "\n" not in text[found.start : found.members[0].start]
     return False
 
 
 def _line_indent(text: str, at: int) -> str:
     """Return the white space at the beginning of the line that has the position `at`."""
-    start = text.rfind("\n", 0, at) + 1
-    line = text[start:at].lstrip("\ufeff")
+    line = text[text.rfind("\n", 0, at) + 1 : at].lstrip(_BOM)
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _unit(text: str, root: Node) -> str:
+def _unit(text: str, root: _Object) -> str:
     """Return the white space by which each level of objects is indented in `text`."""
-    if root.members:
-        indent = _line_indent(text, root.members[0].start)
-        return indent.removeprefix(_line_indent(text, root.start)) or "  "
-    return "  "
-
-
-def _insert_inline(text: str, parent: Node, written: str, space: str) -> str:
-    if not parent.members:
-        at = parent.end - 1
-        return text[:at] + written + text[at:]
-    last = parent.members[-1]
-    if last.comma is not None:
-        at = last.comma + 1
-        return f"{text[:at]}{space}{written},{text[at:]}"
-    at = last.value.end
-    return f"{text[:at]},{space}{written}{text[at:]}"
-
-
-def _insert_line(text: str, parent: Node, written: str, *, comments: bool) -> str:
-    if not parent.members:
-        at = parent.end - 1
-        if "\n" in text[parent.start : at]:
-            at = _start_of_line(text, at)
-            return text[:at] + written + text[at:]
-        closing = newline(text) + _line_indent(text, parent.start)
-        return text[:at].rstrip(" \t") + written + closing + text[at:]
-    last = parent.members[-1]
-    if last.comma is not None:
-        at = _end_of_comments(text, last.comma + 1, comments=comments)
-        return f"{text[:at]}{written},{text[at:]}"
-    end = last.value.end
-    at = _end_of_comments(text, end, comments=comments)
-    return f"{text[:end]},{text[end:at]}{written}{text[at:]}"
-
-
-def _end_of_comments(text: str, at: int, *, comments: bool) -> int:
-    """Return the position after the comments that follow the position `at` on the same line."""
-    found = _SAME_LINE.match(text, at) if comments else None
-    return found.end() if found else at
+    indent = _line_indent(text, root.members[0].start) if root.members else ""
+    return indent.removeprefix(_line_indent(text, root.start)) or "  "
 
 
 def _start_of_line(text: str, at: int) -> int:
@@ -294,22 +222,3 @@ def _start_of_line(text: str, at: int) -> int:
     if text[:at].endswith("\n"):
         at -= 1
     return at - text[:at].endswith("\r")
-
-
-def _without(text: str, parent: Node, member: Member) -> str:
-    """Return `text` without `member`, and without the comma that is then superfluous."""
-    members = parent.members or []
-    index = members.index(member)
-    start = _start_of_line(text, member.start)
-    if member.comma is not None:
-        rest = text[member.comma + 1 :]
-        first_of_line = index == 0 and start == member.start
-        return text[:start] + (rest.lstrip(" ") if first_of_line else rest)
-    if index:
-        comma = members[index - 1].comma
-        assert comma is not None  # noqa: S101  there is one between two members
-        return text[:comma] + text[comma + 1 : start] + text[member.value.end :]
-    rest = text[member.value.end : parent.end - 1]
-    # If there are comments, keep the white space: it has the line end that ends a comment.
-    has_comments = (text[parent.start + 1 : start] + rest).strip()
-    return text[:start] + (rest if has_comments else "") + text[parent.end - 1 :]

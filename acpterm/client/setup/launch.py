@@ -1,7 +1,4 @@
-"""The command by which agents start acpterm: the name `acpterm`, or the path of this acpterm.
-
-The name is used only if a search of the agent's PATH finds this acpterm.
-"""
+"""The command by which agents start acpterm: the name `acpterm`, or the path of this acpterm."""
 
 import os
 import shutil
@@ -22,7 +19,7 @@ _VARIABLES: Final = (
 
 
 class Launch(NamedTuple):
-    """How an agent starts acpterm: the command, its arguments, and environment variables to add."""
+    """How an agent starts acpterm; `env` are the variables to add."""
 
     command: str
     args: list[str]
@@ -30,13 +27,7 @@ class Launch(NamedTuple):
 
 
 def acpterm_words(*, from_desktop: bool) -> list[str]:
-    """Return the words that start this acpterm: the name `acpterm`, or the path of this acpterm.
-
-    The name is returned if a search of the agent's PATH finds this acpterm. With `from_desktop`,
-    this is the PATH of programs that the desktop starts; otherwise, the PATH of a shell in which no
-    virtual environment is activated. If the path of this acpterm is unknown, the words are
-    `PYTHON -P -m acpterm`.
-    """
+    """Return the words that start this acpterm: its name, if the agent's PATH finds it by that."""
     own = _own_path()
     if own is None:
         return [sys.executable, "-P", "-m", "acpterm"]
@@ -45,11 +36,7 @@ def acpterm_words(*, from_desktop: bool) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables that an agent must pass on to acpterm, with their values.
-
-    An agent may clear its MCP servers' environment, except for a few variables. So the settings of
-    the agent must name the variables that tell acpterm where its sockets and files are.
-    """
+    """Return the variables that an agent which clears its servers' environment must pass on."""
     found = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
     # acpterm finds this directory without the variable.
     if found.get("XDG_RUNTIME_DIR") == f"/run/user/{os.getuid()}":
@@ -58,7 +45,6 @@ def environment() -> dict[str, str]:
 
 
 def is_acpterm(words: list[str], command: str) -> bool:
-    """Return whether the command line `words` runs acpterm with the subcommand `command`."""
     if words[1:4] == ["-P", "-m", "acpterm"]:
         return words[4:5] == [command]
     name = os.path.basename(words[0]) if words else ""
@@ -66,15 +52,11 @@ def is_acpterm(words: list[str], command: str) -> bool:
 
 
 def _own_path() -> str | None:
-    """Return the absolute path of the program file that was started, or of a link to that file.
-
-    A link is returned if it is the `acpterm` on the PATH. If the command `python -m acpterm` has
-    started this process (a package's wrapper script may run it), the program file is unknown. Then
-    return the path of the `acpterm` on the PATH, or None if the PATH has no `acpterm`.
-    """
+    """Return the path of this acpterm; None if it is unknown."""
     linked = shutil.which("acpterm", path=_shell_path())
     called = sys.argv[0]
     if os.path.basename(called) == "__main__.py":
+        # `python -m acpterm`, which a package's wrapper script may run.
         return linked
     if os.sep not in called:
         called = shutil.which(called) or called

@@ -1,10 +1,9 @@
 """What `acpterm setup` writes: MCP entries, proxy entries, and the skill.
 
-A target is a file, and the part of it that acpterm writes. For `EntriesTarget` this is entries in a
-settings file, beside entries for other programs; for `SkillTarget` it is the whole file. Both
-return the contents of the file with this part (`within`) and without it (`without`). An entry that
-runs acpterm is acpterm's, even if the user has written it. An entry that has the same name but runs
-another program is never changed.
+A target is a file, and the part of it that acpterm writes: entries among other settings, or the
+whole file. It returns the contents of the file with this part (`within`) and without it
+(`without`). An entry that runs acpterm is acpterm's, even if the user has written it. An entry of
+the same name that runs another program is never changed.
 """
 
 import os
@@ -29,11 +28,7 @@ Path = tuple[str, ...]
 
 
 class Content(NamedTuple):
-    """The new contents of a target's file, with the part that acpterm writes.
-
-    `data` is the contents; None means no file. `parents` is the number of JSON objects or TOML
-    tables that did not exist and were created around acpterm's entries.
-    """
+    """The new contents of a target's file; `parents` objects were created around the entries."""
 
     data: bytes | None
     parents: int
@@ -41,42 +36,35 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class EntriesTarget:
-    """The target that consists of acpterm's entries in the settings file of an agent."""
-
     name: str
-    """The name of the target's record in the journal."""
+    """The name of the target's record."""
     path: str
-    """The path of the settings file."""
     format: Format
     entries: Mapping[Path, Callable[[Any], Entry]]
-    """Maps the path of each entry in the settings to a function that returns the new entry. Its
-    argument is acpterm's entry at the path now; None if there is none."""
+    """For each entry, by its path in the settings, a function that returns the new entry for the
+    present one of acpterm (None if there is none)."""
     container: Path
     """The path in the settings of the object that has the entries."""
     is_own: Callable[[str, Any], bool]
     """Return whether an entry with this name and this value is acpterm's."""
     mode: int = 0o600
-    """The permission bits of a new settings file."""
 
     def own(self, content: bytes | None) -> dict[Path, Any]:
-        """Return acpterm's entries in the file's contents `content`."""
         return dict(self._own(self._decode(content)))
 
     def is_set_up(self, content: bytes | None) -> bool:
-        """Return whether acpterm's entries in `content` are exactly those that would be written."""
         document = self._decode(content)
         wanted = {path: self._entry(document, path) for path in self.entries}
         return dict(self._own(document)) == wanted
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return the file's contents `content` without acpterm's entries."""
         document = self._decode(content)
         for path, _ in list(self._own(document)):
             document = document.remove(path, parents)
-        return content if content is None else document.encode()
+        return content if content is None else document.text.encode()
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Add acpterm's entries to `content`, which has none; return the new contents."""
+        """Add acpterm's entries, of which `current` may have some, to `content`, which has none."""
         document, present = self._decode(content), self._decode(current)
         parents = document.missing_parents(next(iter(self.entries)))
         for path in self.entries:
@@ -87,7 +75,7 @@ class EntriesTarget:
                     "or remove it"
                 )
             document = document.add(path, entry)
-        return Content(document.encode(), parents)
+        return Content(document.text.encode(), parents)
 
     def _decode(self, content: bytes | None) -> Document:
         return Document.decode(self.path, self.format, content)
@@ -106,22 +94,16 @@ class EntriesTarget:
 
 @dataclass(frozen=True)
 class SkillTarget:
-    """The file SKILL.md in the directory of an agent's skills.
-
-    `name` is the name of the target's record in the journal, `path` the path of the file, and
-    `mode` the permission bits of a new file.
-    """
+    """The file SKILL.md in the directory of an agent's skills."""
 
     name: str
     path: str
     mode: int = 0o644
 
     def is_set_up(self, content: bytes | None) -> bool:
-        """Return whether the file's contents `content` are the skill of this version of acpterm."""
         return content == skill()
 
     def without(self, content: bytes | None, parents: int) -> bytes | None:
-        """Return None: without the skill there is no file."""
         del parents
         if content not in (None, skill()):
             raise SetupError(
@@ -130,7 +112,6 @@ class SkillTarget:
         return None
 
     def within(self, content: bytes | None, current: bytes | None) -> Content:
-        """Return the skill of this version; both parameters are ignored."""
         del content, current
         return Content(skill(), 0)
 
@@ -139,12 +120,10 @@ Target = EntriesTarget | SkillTarget
 
 
 def skill() -> bytes:
-    """Return the contents of this version's SKILL.md."""
     return (package_files("acpterm") / "skill" / "SKILL.md").read_bytes()
 
 
 def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
-    """Return the target for `acpterm mcp` as an MCP server of the agent."""
     path = (agent.servers, SERVER)
     return EntriesTarget(
         name=f"{agent.name}-mcp",
@@ -157,10 +136,7 @@ def server_target(agent: Agent, tools: str | None) -> EntriesTarget:
 
 
 def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
-    """Return the target for entries with which the editor `agent` runs agents behind the proxy.
-
-    It has an entry for each installed agent that speaks ACP; with `undo`, none.
-    """
+    """Return the target with an entry for each installed agent that speaks ACP; `undo`: none."""
     if agent.editor_agents is None:
         raise SetupError(
             f"{agent.title} runs no agents over ACP, so its settings have no place for acpterm "
@@ -186,7 +162,6 @@ def proxy_target(agent: Agent, *, undo: bool = False) -> EntriesTarget:
 
 
 def skill_target(agent: Agent) -> SkillTarget:
-    """Return the target for the agent's skill; agents that share the directory have the same."""
     directory = agent.skills()
     owner = os.path.basename(os.path.dirname(directory)).lstrip(".")
     return SkillTarget(f"{owner}-skill", os.path.join(directory, "acpterm", "SKILL.md"))
@@ -224,7 +199,6 @@ def _is_proxied(name: str, value: Any) -> bool:
 
 
 def _words(value: Any) -> list[str]:
-    """Return the command line in the value of an entry; empty if there is none."""
     if not isinstance(value, dict):
         return []
     command, args = value.get("command"), value.get("args", [])
@@ -234,13 +208,10 @@ def _words(value: Any) -> list[str]:
 
 
 class AgentState(NamedTuple):
-    """An agent: whether it is installed, and which parts of acpterm are set up in it."""
-
     name: str
     title: str
     is_installed: bool
     settings: str
-    """The path of the settings file."""
     parts: list[str]
     """The parts that are set up: any of `mcp`, `proxy` and `skill`."""
     error: str | None
@@ -248,12 +219,10 @@ class AgentState(NamedTuple):
 
 
 def overview() -> list[AgentState]:
-    """Return the state of each agent."""
     return [_state(agent) for agent in AGENTS]
 
 
 def has_skill(agent: Agent) -> bool:
-    """Return whether there is a skill `acpterm` in the directory of the agent's skills."""
     return os.path.exists(skill_target(agent).path)
 
 

@@ -1,8 +1,7 @@
 """Adds tables to TOML text, and removes them, without a change to anything else in the text.
 
-A new table is appended, so that all text before it stays unchanged. There is one
-exception: if the table around the new one is an inline table (`servers = {…}`), the new table is
-added inside the braces, since TOML does not allow extending an inline table later.
+A new table is appended; but inside an inline table (`servers = {…}`), which TOML does not allow
+extending later, it is added inside the braces.
 """
 
 import re
@@ -20,7 +19,6 @@ _BOM: Final = "\ufeff"
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return the data of `text`. Raises `ParseError` if the text is not TOML."""
     try:
         return tomllib.loads(text.removeprefix(_BOM))
     except tomllib.TOMLDecodeError as error:
@@ -31,7 +29,6 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def add(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with the table `entry` added at `path`."""
     data: Any = parse(text)
     for depth, name in enumerate(path[:-1]):
         data = data.get(name, {})
@@ -66,7 +63,6 @@ def remove(text: str, path: Sequence[str], *, parents: int) -> str:
 
 
 def _add_inside(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str:
-    """Return `text` with `entry` added at `path`, inside the inline table that is to contain it."""
     bom = _BOM if text.startswith(_BOM) else ""
     try:
         document = tomlkit.parse(text.removeprefix(_BOM))
@@ -80,7 +76,6 @@ def _add_inside(text: str, path: Sequence[str], entry: Mapping[str, Any]) -> str
 
 
 def _inline(value: Any) -> Any:
-    """Return `value` for tomlkit; a mapping and the mappings nested in it become inline tables."""
     if not isinstance(value, Mapping):
         return value
     table = tomlkit.inline_table()

@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from acpterm.client.setup.agents import AGENTS
-from acpterm.client.setup.journal import Journal
-from acpterm.client.setup.plan import apply, plan_setup, plan_undo
+from acpterm.client.setup.plan import Journal, apply, plan_setup, plan_undo
 from acpterm.client.setup.targets import server_target
 
 VARIABLES = (

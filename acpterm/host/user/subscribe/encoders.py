@@ -21,7 +21,6 @@ subscriber: `V1MetaEncoder` holds back the incomplete character at the end of a 
 """
 
 import base64
-import codecs
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -29,7 +28,7 @@ from typing import Any, Final, TypeAlias
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.session import ToolCallUpdate
-from acpterm.acp.terminal_updates import META_KEYS, Info, ProgramExit
+from acpterm.acp.terminal_updates import META_KEYS, Info, MetaEncoder, ProgramExit
 from acpterm.host.user.subscribe.content import content_in_v2, locations_in_v2, sanitize
 
 Update: TypeAlias = dict[str, Any]
@@ -44,11 +43,8 @@ _NAMES: Final = {
     "rawOutput": "raw_output",
     "_meta": "meta",
 }
-# Clears the screen and the scrollback, and moves the cursor to the top left.
-_CLEAR: Final = b"\x1b[2J\x1b[3J\x1b[H"
 # For a `tool_call` whose agent has sent no title, which the schema requires.
 _DEFAULT_TITLE: Final = "tool call"
-_CONTINUATION_BYTES_MAX: Final = 3  # of one character in UTF-8
 
 
 class V1MetaEncoder:
@@ -57,7 +53,7 @@ class V1MetaEncoder:
     needs_whole_call: Final = True
 
     def __init__(self) -> None:
-        self._decoders: dict[str, codecs.IncrementalDecoder] = {}
+        self._terminals: dict[str, MetaEncoder] = {}
 
     def call(
         self, call: str, fields: dict[str, Raw], infos: Sequence[Info], *, first: bool
@@ -75,8 +71,8 @@ class V1MetaEncoder:
         # Each message describes one terminal.
         for info in infos[:-1]:
             some = {name: value for name, value in present.items() if name != "content"}
-            updates.append(_tool_call(call, some, {"_meta": _info(info)}))
-        last = {**(meta or {}), **(_info(infos[-1]) if infos else {})}
+            updates.append(_tool_call(call, some, {"_meta": self._info(info)}))
+        last = {**(meta or {}), **(self._info(infos[-1]) if infos else {})}
         updates.append(_tool_call(call, present, {"_meta": last} if last else {}))
         cleared = {name: value for name, value in members.items() if _is_null(value)}
         if cleared and not first:
@@ -86,37 +82,22 @@ class V1MetaEncoder:
     def output(
         self, call: str, terminal: str, data: bytes, *, lost: int = 0, replace: bool = False
     ) -> list[Update]:
-        text = ""
-        if lost or replace:
-            text += self._flush(terminal)
-        if replace:
-            text += _CLEAR.decode()
-        if lost:
-            text += f"\r\n[{lost} bytes are missing]\r\n"
-            data = _skip_continuation(data)
-        text += self._decoder(terminal).decode(data)
-        return [_terminal_update(call, "terminal_output", terminal, data=text)] if text else []
+        metas = self._terminal(terminal).output(data, lost=lost, replace=replace)
+        return [_update(call, {}, {"_meta": meta}) for meta in metas]
 
     def ended(self, call: str, terminal: str, end: ProgramExit | None) -> list[Update]:
-        if end is None:
-            return []
-        rest = self._flush(terminal)
-        updates = [_terminal_update(call, "terminal_output", terminal, data=rest)] if rest else []
-        status = {"exit_code": end.code, "signal": end.signal}
-        return [*updates, _terminal_update(call, "terminal_exit", terminal, **status)]
+        # The keys in `_meta` cannot express that a program is running again.
+        metas = () if end is None else self._terminal(terminal).ended(end)
+        return [_update(call, {}, {"_meta": meta}) for meta in metas]
 
     def forget(self, terminal: str) -> None:
-        self._decoders.pop(terminal, None)
+        self._terminals.pop(terminal, None)
 
-    def _decoder(self, terminal: str) -> codecs.IncrementalDecoder:
-        if terminal not in self._decoders:
-            self._decoders[terminal] = codecs.getincrementaldecoder("utf-8")("replace")
-        return self._decoders[terminal]
+    def _terminal(self, terminal: str) -> MetaEncoder:
+        return self._terminals.setdefault(terminal, MetaEncoder(terminal))
 
-    def _flush(self, terminal: str) -> str:
-        """Drop the incomplete character at the end; return U+FFFD if there was one."""
-        decoder = self._decoders.pop(terminal, None)
-        return decoder.decode(b"", final=True) if decoder else ""
+    def _info(self, info: Info) -> dict[str, Any]:
+        return self._terminal(info.terminal).info(info.cwd)
 
 
 class V2Encoder:
@@ -197,15 +178,6 @@ def _update(call: str, members: Mapping[str, Any], more: Mapping[str, Any]) -> U
     return {"sessionUpdate": "tool_call_update", "toolCallId": call, **members, **more}
 
 
-def _terminal_update(call: str, what: str, terminal: str, **more: Any) -> Update:
-    return _update(call, {}, {"_meta": {what: {"terminal_id": terminal, **more}}})
-
-
-def _info(info: Info) -> dict[str, Any]:
-    members = {"terminal_id": info.terminal}
-    return {"terminal_info": members if info.cwd is None else {**members, "cwd": info.cwd}}
-
-
 def _terminal(info: Info) -> Update:
     update = {"sessionUpdate": "terminal_update", "terminalId": info.terminal}
     if info.command is not None:
@@ -213,11 +185,3 @@ def _terminal(info: Info) -> Update:
     if info.cwd is not None and os.path.isabs(info.cwd):
         update["cwd"] = info.cwd
     return update
-
-
-def _skip_continuation(data: bytes) -> bytes:
-    """Return `data` without the rest of a character whose start is missing."""
-    start = 0
-    while start < min(_CONTINUATION_BYTES_MAX, len(data)) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return data[start:]

@@ -1,4 +1,6 @@
-"""Prints one JSON object per line, for programs: the agent's updates unchanged, and other events.
+"""The printers of a turn: the base class, which prints nothing, and the one for programs.
+
+`JsonPrinter` prints one JSON object per line: the agent's updates unchanged, and other events.
 
 | `event` | other members |
 | --- | --- |
@@ -24,44 +26,57 @@ from acpterm.client.sanitize import escape_json
 _encoder: Final = msgspec.json.Encoder()
 
 
-class JsonPrinter:
-    """The `printer.Printer` that prints one JSON object per line, for programs.
+class Printer:
+    """Prints the events of a turn as they happen. No method blocks."""
 
-    `write` takes bytes for stdout.
-    """
+    def session(self, identifier: str) -> None:
+        """Print that the session is open."""
+
+    def update(self, update: Raw) -> None:
+        """Print a `session/update` of any kind."""
+
+    def message(self, text: str) -> None:
+        """Print the next piece of the agent's message."""
+
+    def begin(self, call: ToolCallState) -> None:
+        """Print that a tool call has begun, before the output of its terminals."""
+
+    def tool_call(self, call: ToolCallState) -> None:
+        """Print a tool call that has begun or changed; called after each of its updates."""
+
+    def before_question(self, call: ToolCallState) -> None:
+        """Print a tool call before the user is asked whether to allow it."""
+
+    def plan(self, entries: list[tuple[str, str]]) -> None:
+        """Print the agent's plan: the content and the status of each entry."""
+
+    def output(self, terminal: str, data: bytes, lost: int) -> None:
+        """Print output of a terminal, before which `lost` bytes are missing."""
+
+    def exited(self, terminal: str, end: ProgramExit) -> None:
+        """Print the exit of a terminal's program."""
+
+    def notice(self, text: str) -> None:
+        """Print a notice for the user."""
+
+    def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
+        """Print the end of the run."""
+
+
+class JsonPrinter(Printer):
+    """Prints JSON objects; the methods without effect print what `update` has printed."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def session(self, identifier: str) -> None:
-        """Print a `session` event with the id of the agent's session."""
         self._event("session", sessionId=identifier)
 
     def update(self, update: Raw) -> None:
-        """Print an `update` event with `update`, which is unchanged JSON of the agent."""
         self._event("update", update=update)
 
-    def message(self, text: str) -> None:
-        """Print nothing: `update` has printed the message."""
-
-    def begin(self, call: ToolCallState) -> None:
-        """Print nothing: `update` has printed the tool call."""
-
-    def tool_call(self, call: ToolCallState) -> None:
-        """Print nothing: `update` has printed the tool call."""
-
-    def before_question(self, call: ToolCallState) -> None:
-        """Print nothing: programs read tool calls from the `update` events."""
-
-    def plan(self, entries: list[tuple[str, str]]) -> None:
-        """Print nothing: `update` has printed the plan."""
-
     def output(self, terminal: str, data: bytes, lost: int) -> None:
-        """Print an `output` event with a terminal's next output, after `lost` missing bytes.
-
-        A character whose bytes are not complete yet is printed with the next output.
-        """
         if terminal not in self._decoders:
             self._decoders[terminal] = codecs.getincrementaldecoder("utf-8")("replace")
         text = self._decoders[terminal].decode(data)
@@ -70,22 +85,15 @@ class JsonPrinter:
             self._event("output", terminalId=terminal, data=text, **missing)
 
     def exited(self, terminal: str, end: ProgramExit) -> None:
-        """Print an `exit` event.
-
-        If the output ended in the middle of a character, first print an `output` event with U+FFFD
-        in place of the character.
-        """
         decoder = self._decoders.pop(terminal, None)
         if decoder is not None and (rest := decoder.decode(b"", final=True)):
             self._event("output", terminalId=terminal, data=rest)
         self._event("exit", terminalId=terminal, exitCode=end.code, signal=end.signal)
 
     def notice(self, text: str) -> None:
-        """Print a `notice` event with a notice for the user."""
         self._event("notice", text=text)
 
     def end(self, stop_reason: str | None, status: int, error: str | None) -> None:
-        """Print an `end` event: how the turn ended, and the exit status."""
         self._event("end", stopReason=stop_reason, status=status, error=error)
 
     def _event(self, name: str, **members: Any) -> None:
