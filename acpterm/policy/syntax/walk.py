@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from acpterm.policy.arguments.own_settings import is_own_file
+from acpterm.policy.own_settings import is_own_file
 from acpterm.policy.syntax.command import Command, Input
 from acpterm.policy.syntax.variables import Variables
 from acpterm.policy.words import (
