@@ -1,14 +1,4 @@
-"""Settings: one Struct, loaded from a TOML file, then the environment, then flags.
-
-- `settings`: all settings, with types, ranges and defaults;
-- `sources`: loads the settings;
-- `edit`: changes one setting in the settings file;
-- `http`: checks the address and the origins of the HTTP server;
-- `paths`: the paths of sockets, of the settings file, of recordings and of the audit log;
-- `places`: the tables of other hosts and clusters, `[ssh.NAME]` and `[slurm.NAME]`;
-- `profiles`: the built-in profiles, and the tables `[profiles.NAME]` and `[[profile_for]]`;
-- `tools`: the settings of the terminal tools, and the tables `[[tools_for]]`.
-"""
+"""Settings: one Struct, loaded from a TOML file, then the environment, then flags."""
 
 from acpterm.config.paths import (
     agent_socket,

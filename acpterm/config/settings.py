@@ -1,9 +1,6 @@
 """The settings of acpterm: one Struct, with the type, range and default of each setting.
 
 `docs/settings.md` is generated from the Struct: its types, defaults and the `title` of each field.
-
-Longer than 300 lines because each of the 56 settings is a field of this one Struct, with its range
-and its description for users.
 """
 
 import os

@@ -22,9 +22,6 @@ A question is *attended* if at least one observer can answer it and has not decl
 that is not attended is refused, unless the profile says to wait, and no observer has declined it.
 An unclaimed question of an earlier worker counts as attended for some time, since observers have to
 reconnect first.
-
-Longer than 300 lines because a question's states cannot be separated from the list of observers:
-each change of an observer may end a wait, and each change of a question notifies all observers.
 """
 
 import math

@@ -20,14 +20,13 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from acpterm.policy.arguments.check import unsafe_argument
-from acpterm.policy.arguments.own_settings import changes_settings
+from acpterm.policy.arguments import unsafe_argument
+from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.command import NO_CONSTANTS, Command, Script
-from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse
+from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected
 from acpterm.policy.syntax.readers import Reader, posix_text
-from acpterm.policy.syntax.suspected import suspected
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import TooLongError, Word

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from acpterm.policy.arguments.own_settings import changes_settings
+from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import Word

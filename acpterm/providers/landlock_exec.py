@@ -17,9 +17,6 @@ Landlock denies all access except what a rule allows, and a rule for a directory
 everything below. So to withhold a path, rules allow its siblings and the siblings of each of its
 parents, but none of its parents. A file that is created later in one of these parents is withheld
 too.
-
-Longer than 300 lines because it must be one script: it is executed by path for every terminal of
-the provider, and each module that it imports delays the start of the program.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from acpterm.client.user.doctor import limits
+from acpterm.client.user.doctor import probes
 from acpterm.config import Settings
 from acpterm.pty.limits import Cause, LimitError
 from acpterm.pty.program import Program
@@ -154,18 +154,9 @@ async def test_terminal_without_limits_has_none_beside_one_with_limits():
         assert status.cause is None
 
 
-async def test_doctor_sees_each_limit_enforced(monkeypatch):
-    # The guest's other file systems are those of this machine, which it cannot slow down.
-    disk = "/run/disk"
-    os.mkdir(disk)
-    await trio.run_process(["mke2fs", "-q", "/dev/ubda"])
-    await trio.run_process(["mount", "/dev/ubda", disk])
-    monkeypatch.setenv("HOME", disk)
-    # The guest is slow.
-    monkeypatch.setattr(limits, "_TIMEOUT_S", 20)
-    results = await limits.limits(Settings())
-    await trio.run_process(["umount", disk])
-    found = "enforced here: memory, cpu, processes, open_files, file_size, disk_io"
+async def test_doctor_sees_each_limit_enforced():
+    results = await probes.limits(Settings())
+    found = "enforced here: memory, cpu, processes, disk_io, open_files, file_size"
     assert [(result.state, result.found) for result in results] == [("ok", found)]
 
 

@@ -1,20 +1,16 @@
-"""The entry point of the parser: finds a shell line's commands, and whether the line is plain.
-
-A line is *plain* if it has no variables, substitutions, redirections to files or other complex
-syntax. The package's docstring defines the term exactly. Only a plain line can be judged safe.
-"""
+"""The entry point of the parser: finds a shell line's commands, and whether the line is plain."""
 
 import functools
+import itertools
+import re
 import time
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from acpterm.policy.syntax.command import NO_CONSTANTS, Script
-from acpterm.policy.syntax.plain import plain_words
-from acpterm.policy.syntax.suspected import suspected
+from acpterm.policy.syntax.command import NO_CONSTANTS, Command, Script
 from acpterm.policy.syntax.walk import Walk
-from acpterm.policy.words import TooLongError
+from acpterm.policy.words import Raw, TooLongError, Word, words_of
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
@@ -32,6 +28,27 @@ CHUNK_BYTES: Final = 64 * 1024
 """Maximum size of a piece of a line that the parser gets at once, in bytes."""
 
 _ODD_CATEGORIES: Final = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"))
+
+SUSPECTED_MAX: Final = 64
+"""Maximum pieces of a line, and maximum words of each piece, that are examined."""
+
+_SEPARATORS: Final = re.compile("[;&|\n()`\r\x0b\x0c\x85\u2028\u2029]+")
+_PUNCTUATION: Final = re.compile(r"[\s{},'\"$]+")
+_KEYWORDS: Final = frozenset(
+    ("!", "[[", "]]", "{", "}", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select",
+     "while", "until", "do", "done", "in", "function", "coproc")
+)  # fmt: skip
+# Parses plain lines without tree-sitter. Both parsers must find the same words in a plain line.
+_PLAIN_TOKEN: Final = re.compile(
+    r"""(?P<blank>(?:[ \t]|\\\n)++)
+    |(?P<redirection>(?:[0-9]+(?=[<>]))?(?:(?:>>?|<|>\||&>>?|>&)[ \t]*/dev/null(?=[ \t\n;|&]|$)
+        |[<>]&[ \t]*(?:[0-9]+|-)(?=[ \t\n;|&<>]|$)))
+    |(?P<operator>&&|\|\||[;|\n])
+    |(?P<word>(?:[^\s'"\\;&|<>()$`\#]|\\[^\n]|'[^']*+'|"(?:[^"\\$`]|\\.)*+"|(?<=[^\s;&|<>])\#
+        |\$(?![\w({'"@*\#?$!-]))++)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
@@ -58,7 +75,7 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
         problem = f"the unusual character {unicodedata.name(first, f'U+{ord(first):04X}')}"
     elif root.has_error:
         problem = "text that cannot be parsed"
-    elif not problem and plain_words(line) != walk.words:
+    elif not problem and _plain_words(line) != walk.words:
         problem = "text that two parsers read differently"
     found = tuple(suspected(original)) if root.has_error or odd else ()
     return Script(commands, problem, walk.danger, walk.variables.constants, found)
@@ -98,3 +115,42 @@ def _odd_characters(line: str) -> frozenset[str]:
     if line.isascii() and line.isprintable():
         return frozenset()
     return frozenset(filter(_is_odd, set(line)))
+
+
+def _plain_words(line: str) -> list[list[str]] | None:
+    """Return the raw words of each command of a plain line; None if the line is not plain."""
+    commands: list[list[str]] = [[]]
+    at, operator = 0, "\n"
+    while at < len(line):
+        match = _PLAIN_TOKEN.match(line, at)
+        if match is None:
+            return None
+        at = match.end()
+        if match.lastgroup == "operator":
+            if commands[-1]:
+                commands.append([])
+                operator = match[0]
+            elif match[0] != "\n":
+                return None
+        elif match.lastgroup == "word":
+            commands[-1].append(match[0])
+    if not commands[-1]:
+        commands.pop()
+        if operator in ("&&", "||", "|"):
+            return None
+    return None if any(words[0] in _KEYWORDS for words in commands) else commands
+
+
+def suspected(line: str) -> Iterator[Command]:
+    """Yield possible commands of a line that cannot be parsed."""
+    # Each piece is read twice: without its quotes and backslashes, and as words of a shell.
+    for text in itertools.islice(filter(str.strip, _SEPARATORS.split(line)), SUSPECTED_MAX):
+        expanded = itertools.chain.from_iterable(
+            words_of(Raw(word, ()), NO_CONSTANTS) for word in text.split()[:SUSPECTED_MAX]
+        )
+        simple = _PUNCTUATION.sub(" ", text.replace("\\", "")).split()[:SUSPECTED_MAX]
+        for words in (simple, [word.text for word in expanded]):
+            while words and words[0] in _KEYWORDS:
+                del words[0]
+            if words:
+                yield Command(tuple(Word(word, is_literal=False) for word in words))

@@ -1,10 +1,6 @@
 """Walks over the syntax tree of a shell line, and collects its commands, in the order of the line.
 
 A *raw word* (`words.Raw`) is a word as it is written, with its quotes and expansions.
-
-Longer than 300 lines because one walk handles all constructs of the shell (pipelines, redirections,
-here-documents, assignments, loops): each of them may determine the stdin of later commands, or the
-values of the variables in them.
 """
 
 import itertools
@@ -12,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from acpterm.policy.arguments.own_settings import is_own_file
+from acpterm.policy.own_settings import is_own_file
 from acpterm.policy.syntax.command import Command, Input
 from acpterm.policy.syntax.variables import Variables
 from acpterm.policy.words import (

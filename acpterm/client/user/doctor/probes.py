@@ -1,10 +1,11 @@
-"""Checks that create a terminal, an emulator and a control group as a trial.
+"""Checks that create a terminal, an emulator and a control group, and set limits, as a trial.
 
 They are created in this process, as the daemon would create them. The daemon's environment may
 differ: a daemon that systemd starts has its own control groups.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -21,6 +22,7 @@ from acpterm.keeper.startup import embedded_keeper
 from acpterm.providers.local import LocalProvider
 from acpterm.pty import linux
 from acpterm.pty.input_wait import syscalls
+from acpterm.pty.limits import RLIMITS
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.trees import TrackingError, Trees, open_trees
 from acpterm.runtime import exec_context
@@ -38,6 +40,11 @@ _POLL_S: Final = 0.02
 # Not the configured shell, which `programs.shell` checks.
 _SHELL: Final = "/bin/sh"
 _MARKER: Final = "acpterm-doctor"
+_LIMITS: Final = {"memory": 1 << 24, "cpu": 0.25, "processes": 8, "disk_io": 1 << 20}
+_LIMITS_ADVICE: Final = (
+    "a profile with such a limit refuses terminals, unless its unenforceable_limits = 'warn'; for "
+    "control groups run the daemon as systemd service (Delegate=yes, see systemd/acpterm.service)"
+)
 _CGROUPS: Final = "control groups"
 _DELEGATE_ADVICE: Final = (
     "processes are found by their descent instead, which works; for control groups run the daemon "
@@ -48,7 +55,7 @@ _DELEGATE_ADVICE: Final = (
 async def terminal(settings: Settings) -> list[CheckResult]:
     """Check that a terminal can be created, and that a program waiting for input is detected."""
     try:
-        async with open_pool(settings) as (pool, trees):
+        async with _open_pool(settings) as (pool, trees):
             launch = Launch(
                 settings=settings,
                 context=exec_context.current(),
@@ -104,7 +111,7 @@ def _input_result(waits: bool | None) -> CheckResult:
 
 
 @asynccontextmanager
-async def open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
+async def _open_pool(settings: Settings) -> AsyncIterator[tuple[Pool, Trees]]:
     """Run a pool of terminals in this process for the duration of the block."""
     async with (
         embedded_keeper() as keeper,
@@ -178,6 +185,34 @@ async def control_groups() -> CheckResult:
         return missing(_CGROUPS, f"none can be made: {error.strerror}", _DELEGATE_ADVICE)
     finally:
         cgroups.close()
+
+
+async def limits(settings: Settings) -> list[CheckResult]:
+    """Check which limits of terminals' programs can be set on this machine."""
+    try:
+        async with _open_pool(settings) as (_, trees):
+            tree = trees.new("doctor-limits")
+            try:
+                enforcement = trees.enforce("doctor-limits", _LIMITS)
+            finally:
+                await tree.close()
+    except (TrackingError, OSError) as error:
+        return [problem("limits", summary_line(str(error)), "see the setting tracking")]
+    refused: defaultdict[str, list[str]] = defaultdict(list)
+    for failed in enforcement.unenforced if enforcement else ():
+        refused[failed.reason].append(failed.limit)
+    enforced = [*(enforcement.limits if enforcement else ()), *RLIMITS]
+    return [
+        ok("limits", f"enforced here: {', '.join(enforced)}"),
+        *(
+            missing(
+                "limits",
+                f"not enforced here: {', '.join(names)}: {summary_line(reason)}",
+                _LIMITS_ADVICE,
+            )
+            for reason, names in refused.items()
+        ),
+    ]
 
 
 def _exists(path: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from acpterm.client.user.doctor import limits, paths, probes, programs, system
+from acpterm.client.user.doctor import paths, probes, programs, system
 from acpterm.client.user.doctor.check import CheckResult, problem
 from acpterm.client.user.format import summary_line
 from acpterm.link.errors import root_error
@@ -54,7 +54,7 @@ async def examine(config: str | None, socket: str | None) -> list[CheckResult]:
         "pidfd": probes.pidfd,
         "control groups": AsyncCheck(probes.control_groups),
         "subreaper": probes.subreaper,
-        "limits": AsyncCheck(partial(limits.limits, settings)),
+        "limits": AsyncCheck(partial(probes.limits, settings)),
         "PTYs": system.ptys,
         "open files": system.open_files,
         "processes": system.processes,

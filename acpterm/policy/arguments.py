@@ -1,0 +1,460 @@
+"""Checks of the arguments of programs that are safe only with some arguments.
+
+A check returns why the arguments of a program are not safe, because they could make it execute a
+command, lose data, change its configuration, or write outside of the working directory; an empty
+text if they are safe. `unsafe_argument` selects the check by the name of the program.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from acpterm.policy.words import UNKNOWN_TEXT, Word
+
+Check: TypeAlias = Callable[[Sequence[str]], str]
+
+
+def _matching_option(
+    arguments: Sequence[str], letters: str, names: Sequence[str], values: str = ""
+) -> str:
+    """Return the first argument that is, or may be read as, one of the given options; else ""."""
+    # getopt_long(3) accepts abbreviations. `values` are other letters, whose value is skipped;
+    # after an option, `--` may be its value and so does not end the options.
+    skip = False
+    for before, argument in itertools.pairwise(("", *arguments)):
+        if skip:
+            skip = False
+            continue
+        if argument == "--" and not before.startswith("-"):
+            break
+        if argument.startswith("--"):
+            if _is_long(argument, names):
+                return argument
+        elif argument.startswith("-"):
+            for at, letter in enumerate(argument[1:], 2):
+                if letter in letters:
+                    return argument
+                if letter in values:
+                    skip = at == len(argument)
+                    break
+    return ""
+
+
+def _is_long(argument: str, names: Sequence[str]) -> bool:
+    given = argument.partition("=")[0]
+    return given != "--" and any(name.startswith(given) for name in names)
+
+
+def _because(argument: str) -> str:
+    return f"{argument} makes it execute something or write a file" if argument else ""
+
+
+def _is_outside(path: str) -> bool:
+    """Return whether a path may lead out of the working directory."""
+    return path.startswith(("/", "~")) or ".." in path.split("/")
+
+
+_UNIQ_VALUES: Final = frozenset(("-f", "-s", "-w"))
+_FIND_UNSAFE: Final = re.compile(r"-(?:exec|ok|delete|fprint|fls|files0-from)")
+_HOSTNAME_SAFE: Final = re.compile(
+    r"-[aAdfiIsy]+|--(?:fqdn|long|short|domain|ip-address|all-ip-addresses|all-fqdns)"
+)
+
+
+def _find(arguments: Sequence[str]) -> str:
+    return _because(next((one for one in arguments if _FIND_UNSAFE.match(one)), ""))
+
+
+def _uniq(arguments: Sequence[str]) -> str:
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    operands = [
+        one
+        for before, one in itertools.pairwise(("", *arguments[:end]))
+        if before not in _UNIQ_VALUES and (one == "-" or not one.startswith("-"))
+    ]
+    operands += arguments[end + 1 :]
+    return f"it writes {operands[1]}" if len(operands) > 1 else ""
+
+
+def _tee(arguments: Sequence[str]) -> str:
+    for argument in arguments:
+        if argument.startswith("-") and argument != "-":
+            if argument in ("-a", "-i", "-p", "--append", "--ignore-interrupts"):
+                continue
+            return f"the option {argument} is not known"
+        if argument in ("/dev/null", "/dev/stdout", "/dev/stderr"):
+            continue
+        if _is_outside(argument) or any(
+            part.startswith(".") and part != "." for part in argument.split("/")
+        ):
+            return f"it writes {argument}"
+    return ""
+
+
+def _hostname(arguments: Sequence[str]) -> str:
+    wrong = next((one for one in arguments if not _HOSTNAME_SAFE.fullmatch(one)), "")
+    return f"{wrong} may set the name" if wrong else ""
+
+
+def _ipconfig(arguments: Sequence[str]) -> str:
+    if not arguments or arguments[0] in ("/all", "getifaddr", "getpacket", "getoption", "ifcount"):
+        return ""
+    return f"{arguments[0]} may change the configuration"
+
+
+_SED_OPTION: Final = re.compile(r"-[nEruz]+|--quiet|--silent|--regexp-extended|--debug")
+_SED_SCRIPT: Final = re.compile(
+    r"(?:(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
+    r"|s([/|#,])(?:(?!\1)[^\\\n]|\\.)*+\1(?:(?!\1)[^\\\n]|\\.)*+\1[gpI\d]*+)"
+)
+# `|` is a pipe to or from a command, `@` loads an extension, and a backslash at the end of a line
+# can split a word of this list.
+_AWK_UNSAFE: Final = re.compile(r"system|getline|[|@]|/inet|\\\n")
+
+
+def _sed(arguments: Sequence[str]) -> str:
+    scripts: list[str] = []
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] in ("-e", "--expression"):
+            at += 1
+            scripts += arguments[at : at + 1]
+        elif not _SED_OPTION.fullmatch(arguments[at]):
+            return _because(arguments[at])
+        at += 1
+    scripts = scripts or list(arguments[at : at + 1])
+    if any(one.startswith("-") for one in arguments[at:]):
+        return "an option after the script may execute a command or write a file"
+    if not all(_SED_SCRIPT.fullmatch(script) for script in scripts):
+        return "the script may execute a command or write a file"
+    return ""
+
+
+def _awk(arguments: Sequence[str]) -> str:
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        argument = arguments[at]
+        at += 1
+        if argument == "--":
+            break
+        if argument in ("-F", "-v"):
+            at += 1
+        elif not argument.startswith(("-F", "-v")) or argument.startswith("--"):
+            return f"the option {argument} may load code"
+    if at >= len(arguments):
+        return ""
+    program = arguments[at].replace("||", "")
+    # The expression `print.*>` would take quadratic time.
+    is_output = ">" in program.partition("print")[2]
+    if is_output or _AWK_UNSAFE.search(program):
+        return "the program may execute a command or write a file"
+    return ""
+
+
+_GIT_SAFE: Final = frozenset(
+    ("add", "am", "annotate", "apply", "archive", "blame", "branch", "bundle", "cat-file",
+     "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout", "cherry",
+     "cherry-pick", "clone", "commit", "commit-tree", "count-objects", "describe", "diff",
+     "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck",
+     "gc", "grep", "hash-object", "help", "init", "log", "ls-files", "ls-remote", "ls-tree",
+     "maintenance", "merge", "merge-base", "merge-file", "merge-tree", "mv", "name-rev", "notes",
+     "pack-objects", "patch-id", "pull", "push", "range-diff", "read-tree", "rebase",
+     "reflog", "remote", "repack", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog",
+     "show", "show-branch", "show-ref", "sparse-checkout", "stash", "status", "submodule",
+     "switch", "symbolic-ref", "tag", "var", "verify-commit", "verify-tag", "version",
+     "whatchanged", "worktree", "write-tree")
+)  # fmt: skip
+# Options that, with at least one command of git, execute a program, or write a file or a
+# configuration. They are unsafe with each command.
+_GIT_UNSAFE: Final = (
+    "--config", "--config-env", "--exec", "--exec-path", "--ext-diff", "--extcmd",
+    "--open-files-in-pager", "--output", "--output-directory", "--receive-pack", "--textconv",
+    "--upload-pack",
+)  # fmt: skip
+_GIT_OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
+    # For each command: the letters of unsafe short options, the unsafe long options, and the
+    # letters of safe short options that take a value.
+    "am": ("", ("--directory",), "C"),
+    "apply": ("", ("--directory", "--unsafe-paths"), "pC"),
+    "archive": ("o", ("--remote",), ""),
+    "branch": ("DfMC", ("--force", "--edit-description"), "u"),
+    "checkout": ("f", ("--force",), "bB"),
+    "clone": ("cu", ("--separate-git-dir", "--template"), "bjo"),
+    "commit": ("", (), "mFCctSuU"),
+    "commit-tree": ("", (), "mFpS"),
+    "fetch": ("f", ("--force",), "jo"),
+    "format-patch": ("o", (), "v"),
+    "gc": ("", ("--prune",), ""),
+    "grep": ("O", (), "efmABC"),
+    "init": ("", ("--separate-git-dir", "--template"), "b"),
+    "ls-remote": ("", (), "o"),
+    "mv": ("f", ("--force",), ""),
+    "pull": ("f", ("--force",), "josX"),
+    "push": ("fd", ("--force", "--force-with-lease", "--delete", "--mirror", "--prune"), "o"),
+    "read-tree": ("", ("--reset",), ""),
+    "rebase": ("xi", ("--interactive",), "sXC"),
+    "restore": ("W", ("--worktree",), "s"),
+    "rm": ("f", ("--force",), ""),
+    "submodule": ("f", ("--force",), ""),
+    "switch": ("fC", ("--force", "--discard-changes", "--force-create"), "c"),
+    "tag": ("df", ("--delete", "--force"), "mFu"),
+    "worktree": ("f", ("--force",), "bB"),
+}
+# Operands that are rather paths than branches: `./src`, `src/`, `a.py`, `*.c`, `:/`.
+_GIT_PATH: Final = re.compile(r"^\.{0,2}/|/$|\.[A-Za-z]\w*$|[*?\[:]")
+_GIT_ACTIONS: Final[Mapping[str, re.Pattern[str]]] = {
+    # For each command whose first operand is an action: the unsafe actions.
+    "bundle": re.compile("create"),
+    "maintenance": re.compile("start|stop|register|unregister"),
+    "reflog": re.compile("expire|delete"),
+    "remote": re.compile("add|set-url|rename|rm|remove|set-head|set-branches"),
+    "stash": re.compile("drop|clear"),
+    "submodule": re.compile("foreach|set-url|add|deinit"),
+    "worktree": re.compile("remove"),
+}
+_GIT_TRANSPORTS: Final = frozenset(
+    ("clone", "fetch", "ls-remote", "pull", "push", "remote", "submodule")
+)
+
+
+def _git(arguments: Sequence[str]) -> str:
+    """Return why git may execute, lose, configure, or write outside of the working directory."""
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        argument = arguments[at]
+        at += 1
+        if argument == "-C":
+            at += 1
+        elif argument not in (
+            "--no-pager", "-P", "--version", "-v", "--help", "-h", "--no-optional-locks",
+            "--no-replace-objects", "--literal-pathspecs", "--glob-pathspecs",
+            "--noglob-pathspecs", "--icase-pathspecs", "--bare",
+        ):  # fmt: skip
+            return f"the option {argument} may change what git executes"
+    if at >= len(arguments):
+        return ""
+    command, rest = arguments[at], arguments[at + 1 :]
+    if command == "config":
+        return "" if _is_git_query(rest) else "it may change what git executes"
+    if command not in _GIT_SAFE:
+        return f"git {command} is not in the list of safe commands of git"
+    letters, names, values = _GIT_OPTIONS.get(command, ("", (), ""))
+    # The second search skips no values, since it is not known which options of all commands take
+    # one. So `git log -S --output=x` is unsafe, although `--output=x` is the value of `-S`.
+    found = _matching_option(rest, letters, names, values) or _matching_option(
+        rest, "", _GIT_UNSAFE
+    )
+    if found:
+        return f"git {command} {found} may execute a program, lose data or write elsewhere"
+    return _git_operands(command, rest)
+
+
+def _git_operands(command: str, rest: Sequence[str]) -> str:  # noqa: PLR0911  one for each case
+    operands = [one for one in rest if not one.startswith("-")]
+    actions = _GIT_ACTIONS.get(command)
+    if actions and operands and actions.fullmatch(operands[0]):
+        return f"git {command} {operands[0]} may execute a program, lose data or write elsewhere"
+    if command in _GIT_TRANSPORTS and any("::" in one for one in rest):
+        return "a transport (::) may execute a program"
+    if command == "push" and any(one.startswith(("+", ":")) for one in operands):
+        return "it overwrites or deletes a branch"
+    if command == "checkout" and ("--" in rest or "." in operands or _has_paths(rest, operands)):
+        return "it discards changes"
+    if command == "restore" and not ("--staged" in rest or "-S" in rest):
+        return "it discards changes"
+    if command in ("clone", "init") and any(
+        _is_outside(one) and "://" not in one for one in operands
+    ):
+        return "it writes outside of the directory"
+    return ""
+
+
+def _has_paths(rest: Sequence[str], operands: Sequence[str]) -> bool:
+    # A single operand may be a branch or a path.
+    creates = any(one.startswith(("-b", "-B", "-t", "--track", "--orphan")) for one in rest)
+    return len(operands) > (0 if any(map(_GIT_PATH.search, operands)) else 1) and not creates
+
+
+def _is_git_query(rest: Sequence[str]) -> bool:
+    """Return whether `git config` with the arguments `rest` only reads the configuration."""
+    if rest and rest[0] in ("--list", "-l"):
+        return len(rest) == 1
+    return (
+        len(rest) in (2, 3)
+        and rest[0] in ("--get", "--get-all", "--get-regexp")
+        and not any(one.startswith("-") for one in rest[1:])
+    )
+
+
+_NODE_SAFE: Final = re.compile(
+    r"-v|--version|-h|--help|-c|--check|--test|--test-(?:only|name-pattern=.*|reporter=(?:spec|tap|dot))"
+    r"|--watch|--no-warnings|--trace-(?:warnings|uncaught|deprecation)|--enable-source-maps"
+    r"|--max-old-space-size=\d+|--experimental-(?:strip-types|vm-modules|transform-types)"
+    r"|--stack-trace-limit=\d+|--unhandled-rejections=\w+|--use-strict|--expose-gc"
+)
+
+
+def _node(arguments: Sequence[str]) -> str:
+    for argument in arguments:
+        if argument.startswith("-"):
+            if not _NODE_SAFE.fullmatch(argument):
+                return f"the option {argument} may execute code"
+            continue
+        return ""
+    return "" if arguments else "it executes its input"
+
+
+_NPM_SAFE: Final = frozenset(
+    ("add", "audit", "bin", "build", "c", "ci", "cit", "completion", "create", "ddp", "dedupe",
+     "diff", "doctor", "exec", "explain", "find-dupes", "fund", "help", "help-search", "i", "in",
+     "info", "init", "innit", "ins", "install", "install-ci-test", "install-test", "it", "la",
+     "list", "ll", "ls", "outdated", "pack", "ping", "prefix", "prune", "query", "r", "rb",
+     "rebuild", "remove", "restart", "rm", "root", "rum", "run", "run-script", "s", "se", "search",
+     "show", "start", "stop", "t", "test", "tst", "un", "uninstall", "unlink", "up", "update",
+     "upgrade", "urn", "v", "version", "view", "whoami", "why", "x")
+)  # fmt: skip
+_NPM_UNSAFE: Final = (
+    "--cache", "--call", "--globalconfig", "--git", "--init-module", "--location", "--global",
+    "--logs-dir", "--node-options", "--onload-script", "--pack-destination", "--prefix",
+    "--script-shell", "--shell", "--tag-version-prefix", "--userconfig", "--editor", "--viewer",
+    "--cwd", "--use-yarnrc", "--dir",
+    "--eval", "--print", "--preload", "--require", "--import", "--env-file", "--install-dir",
+)  # fmt: skip
+
+
+# Options of yarn that set a directory: `--global-f…`, `--modules-f…`, `--cache-f…`, and their
+# abbreviations.
+_YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo|modu|modules-?)")
+
+
+def _npm(arguments: Sequence[str]) -> str:
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    found = _package_options(own, "Cgc")
+    if found:
+        return found
+    command = next((one for one in own if not one.startswith("-")), "")
+    if command and command not in _NPM_SAFE:
+        return f"npm {command} is not in the list of safe commands of npm"
+    return ""
+
+
+def _package_options(own: Sequence[str], letters: str) -> str:
+    for argument in own:
+        name = argument.partition("=")[0]
+        is_unsafe = any(one.startswith(name) for one in _NPM_UNSAFE)
+        if len(name) > 3 and (is_unsafe or _YARN_DIRECTORY.fullmatch(name)):
+            return f"the option {argument} may execute code or write elsewhere"
+        if re.match(rf"-[a-zA-Z]*[{letters}]", argument):
+            return f"the option {argument} may execute code or write elsewhere"
+    return ""
+
+
+_YARN_UNSAFE: Final = re.compile(
+    r"config|exec|global|link|login|logout|npm|owner|publish|plugin|set|tag|team|token|unplug"
+)
+
+
+def _yarn(arguments: Sequence[str]) -> str:
+    command = next((one for one in arguments if not one.startswith("-")), "")
+    if _YARN_UNSAFE.fullmatch(command):
+        return f"yarn {command} may execute a command or change the configuration"
+    at = arguments.index(command) if command else len(arguments)
+    return _package_options(arguments[:at] if command in ("run", "test") else arguments, "~")
+
+
+def _bun(arguments: Sequence[str]) -> str:
+    command = next((one for one in arguments if not one.startswith("-")), "")
+    if not arguments or command in ("exec", "upgrade", "repl", "link", "publish", "-"):
+        return f"bun {command} may execute code or change the installation"
+    at = arguments.index(command) if command else len(arguments)
+    if command in ("run", "test", "x"):
+        # Options before the name of the script are bun's own; those after it are the script's.
+        script = next((one for one in arguments[at + 1 :] if not one.startswith("-")), "")
+        at = arguments.index(script, at + 1) if script else len(arguments)
+    own = arguments if command in ("install", "add", "i", "a", "remove") else arguments[: at + 1]
+    return _package_options(own, "eprcg") or ("it executes its input" if "-" in arguments else "")
+
+
+def _npx(arguments: Sequence[str]) -> str:
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        at += 2 if arguments[at] in ("-p", "--package") else 1
+    if at >= len(arguments) and not {"--help", "-h", "--version", "-v"}.intersection(arguments):
+        return "it executes its input"
+    return _package_options(arguments[:at], "cC")
+
+
+def _tsc(arguments: Sequence[str]) -> str:
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        if argument.startswith("@"):
+            return f"{argument} has more options"
+        value = argument.partition("=")[2] if argument.startswith("-") else argument
+        if (before if value == argument else argument).startswith("-") and _is_outside(value):
+            return f"{before} {argument} leads out of the directory"
+    return ""
+
+
+_VITEST_UNSAFE: Final = re.compile(
+    r"--(?:config|root|dir|globalSetup|outputFile|api|ui|open|reporter|environment|browser|execArgv"
+    r"|poolOptions|runner|snapshotEnvironment|configLoader|coverage\.(?!enabled|provider=(?:v8|istanbul)$))"
+    r".*|-[cr].*",
+    re.IGNORECASE,
+)
+
+
+def _vitest(arguments: Sequence[str]) -> str:
+    found = next((one for one in arguments if _VITEST_UNSAFE.fullmatch(one)), "")
+    return f"the option {found} may execute code or write elsewhere" if found else ""
+
+
+def _options(arguments: Sequence[str], *, unsafe: tuple[str, tuple[str, ...], str]) -> str:
+    return _because(_matching_option(arguments, *unsafe))
+
+
+# Programs that write to files among their operands, to which a pattern could add more files.
+_NO_GLOBS: Final = frozenset(("tee", "uniq"))
+_OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
+    # As in `_GIT_OPTIONS`.
+    "diff": ("l", ("--paginate",), "UCIWDFSxX"),
+    "fd": ("xX", ("--exec", "--exec-batch"), "eEtdSoc"),
+    "fdfind": ("xX", ("--exec", "--exec-batch"), "eEtdSoc"),
+    "rg": ("z", ("--pre", "--hostname-bin", "--search-zip"), "efgmtABC"),
+    "sort": ("oT", ("--output", "--compress-program", "--temporary-directory"), "ktS"),
+    "tree": ("oR", ("--output",), "LPIHT"),
+}
+_CHECKS: Final[Mapping[str, Check]] = {
+    **{name: partial(_options, unsafe=unsafe) for name, unsafe in _OPTIONS.items()},
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    "bun": _bun,
+    **dict.fromkeys(("bunx", "npx"), _npx),
+    "find": _find,
+    "git": _git,
+    "hostname": _hostname,
+    "ipconfig": _ipconfig,
+    **dict.fromkeys(("node", "nodejs"), _node),
+    "npm": _npm,
+    "sed": _sed,
+    "tee": _tee,
+    "tsc": _tsc,
+    "uniq": _uniq,
+    "vitest": _vitest,
+    "yarn": _yarn,
+}
+
+
+def unsafe_argument(words: Sequence[Word]) -> str:
+    """Return why the arguments of a program are not safe; empty if they are safe."""
+    name = words[0].text.rpartition("/")[2]
+    check = _CHECKS.get(name)
+    if check is None:
+        return ""
+    for word in words[1:]:
+        if UNKNOWN_TEXT in word.text:
+            return "an argument is computed"
+        if word.may_become_option:
+            return f"{word.text} may expand to an option: write ./{word.text}"
+    if name in _NO_GLOBS and any(word.is_glob for word in words[1:]):
+        return "a pattern may expand to several files"
+    return check([word.text for word in words[1:]])
