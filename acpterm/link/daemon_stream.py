@@ -1,4 +1,4 @@
-"""Connects to the daemon as `daemon` does, but for async code; reconnects lost connections.
+"""Connects to the daemon for async code, as `daemon` does; reconnects lost connections.
 
 Commands that send one request or read one stream of output use `blocking` instead, which imports
 neither trio nor anyio, and so starts faster.

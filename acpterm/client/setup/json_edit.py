@@ -5,7 +5,7 @@ comma after the last member are blank, so that Python's decoder reads it. Both a
 with `comments`, since programs that read plain JSON reject them.
 
 A new member is written in the style of its neighbours: on a line of its own, or on the same line.
-`remove` reverts `add`, if it is told the number of objects that `add` has created around it.
+`remove` reverts `add`; it gets the number of objects that `add` has created around the member.
 """
 
 import json

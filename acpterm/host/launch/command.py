@@ -96,7 +96,7 @@ def write_line(line: str) -> str:
 
 
 def _remove_old(directory: str) -> None:
-    """Remove the files of programs that were killed before they had opened theirs."""
+    """Remove the files that programs, killed early, did not open."""
     for path in glob.iglob(os.path.join(glob.escape(directory), f"{_LINE_PREFIX}*")):
         with suppress(OSError):
             if time.time() - os.stat(path).st_mtime > _LINE_FILE_LIFETIME_S:
