@@ -307,9 +307,10 @@ async def test_daemon_that_does_not_read_makes_requests_wait(tmp_path):
                 tasks.start_soon(write)
             while begun < 50:
                 await anyio.lowlevel.checkpoint()
+            first = await worker.expect("_acpterm/terminal/write")
             # None of those that wait is sent once they are cancelled.
             tasks.cancel_scope.cancel()
-        sent = set()
+        sent = {first["id"]}
         while (message := await worker.receive()).get("method") == "_acpterm/terminal/write":
             sent.add(message["id"])
         assert 1 <= len(sent) < 20
