@@ -165,7 +165,8 @@ class Role:
         self, method: str, params: Any, on_late: Callable[[Raw], None] | None = None
     ) -> Raw:
         # While the daemon does not read, nothing more is queued.
-        await self._endpoint.drain()
+        if self._endpoint.is_full:
+            await self._endpoint.drain()
         try:
             return await self._endpoint.request(method, params, on_late)
         except RpcError as error:

@@ -124,9 +124,6 @@ async def open_host_connection(
         try:
             params = initialize_params(agent, context, approver=token)
             connected, welcome = await introduce(stream, name, params, settings)
-            if recovery is not None:
-                _check_approver(welcome, questions)
-                recovery.welcomed(welcome)
             endpoint = Endpoint(
                 connected,
                 name,
@@ -134,6 +131,9 @@ async def open_host_connection(
                 on_notification=_receiver(questions, on_notification),
             )
             nursery.start_soon(_run, endpoint, running)
+            if recovery is not None:
+                recovery.welcomed(welcome)
+                _check_approver(welcome, questions)
             yield HostConnection(endpoint, connect_user)
         finally:
             running.cancel()
