@@ -92,6 +92,7 @@ async def test_call_that_fails_unexpectedly_leaves_the_server_running(tmp_path, 
 async def test_late_error_of_a_closed_connection_leaves_the_next_one_open(tmp_path, nursery):
     async with linked(tmp_path, nursery) as (_, sessions):
         first = await sessions.client()
+        assert await first.terminals() == []
         first._endpoint.close(RpcError(INTERNAL_ERROR, "gone"))
         with pytest.raises(ClosedError) as caught:
             await first.terminals()
