@@ -263,7 +263,9 @@ class _Request:
     async def send(self, message: Any) -> None:
         """Send a message of the application: ASGI's `send`."""
         if self._is_over:
-            # A loop that sends would stop the whole worker without a checkpoint.
+            # A loop that sends would stop the whole worker without a checkpoint. The second one
+            # lets a task that is in `receive` get the disconnect message before this error.
+            await trio.lowlevel.checkpoint()
             await trio.lowlevel.checkpoint()
             raise _PeerGoneError
         await self._send(message)
@@ -287,11 +289,17 @@ class _Request:
         """Send what is missing after the application has ended."""
         if not self._is_over:
             await self._connection.respond(500)
-        # Read what has arrived of the request: at its end, the connection can be used again.
-        with contextlib.suppress(h11.RemoteProtocolError):
-            while self._http.their_state is h11.SEND_BODY:
+        # Read the rest of a short body: at its end, the connection can be used again, as the peer
+        # expects of a response without `Connection: close`.
+        room = _CHUNK
+        with trio.move_on_after(LINGER_S), contextlib.suppress(h11.RemoteProtocolError):
+            while self._http.our_state is h11.DONE and self._http.their_state is h11.SEND_BODY:
                 if self._http.next_event() is h11.NEED_DATA:
-                    break
+                    is_waiting = self._http.they_are_waiting_for_100_continue
+                    if is_waiting or room <= 0 or not (data := await self._connection.read()):
+                        break
+                    room -= len(data)
+                    self._http.receive_data(data)
 
 
 class _WebSocket(_Request):

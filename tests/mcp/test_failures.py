@@ -13,6 +13,7 @@ from acpterm.api.client import Client
 from acpterm.api.errors import ClosedError, DaemonError
 from acpterm.config import Settings
 from acpterm.config.tools import ToolSettings
+from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.mcp.call import Call
 from acpterm.mcp.connection import Question
 from acpterm.mcp.questions import Job
@@ -91,7 +92,8 @@ async def test_call_that_fails_unexpectedly_leaves_the_server_running(tmp_path, 
 async def test_late_error_of_a_closed_connection_leaves_the_next_one_open(tmp_path, nursery):
     async with linked(tmp_path, nursery) as (_, sessions):
         first = await sessions.client()
-        first._connection.close("gone")
+        assert await first.terminals() == []
+        first._endpoint.close(RpcError(INTERNAL_ERROR, "gone"))
         with pytest.raises(ClosedError) as caught:
             await first.terminals()
         sessions.disconnected(caught.value)
