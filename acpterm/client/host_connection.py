@@ -125,7 +125,11 @@ async def open_host_connection(
             params = initialize_params(agent, context, approver=token)
             connected, welcome = await introduce(stream, name, params, settings)
             if recovery is not None:
-                _check_approver(welcome, questions)
+                try:
+                    _check_approver(welcome, questions)
+                except DaemonError:
+                    await aclose_forcefully(stream)
+                    raise
                 recovery.welcomed(welcome)
             endpoint = Endpoint(
                 connected,
