@@ -117,7 +117,7 @@ class Allocations:
         self._users.setdefault(name, set()).add(user)
 
     async def leave(self, name: str, user: str) -> None:
-        """Record that a program no longer uses an allocation, and release it if no program needs it."""
+        """Record that a program no longer uses an allocation; release one that no program uses."""
         self._users.get(name, set()).discard(user)
         # Locked, since a terminal that is being created may have found the allocation just now.
         async with self._lock:
