@@ -4,12 +4,13 @@ The daemon consists of two processes:
 
 - `keeper`: a small process that starts programs, and owns their PTYs and output;
 - the worker: `host` serves agents and the user, with terminals from `terminal`; `web` is its HTTP
-  server, `policy` decides what agents may run, `providers` run programs in sandboxes and on other
-  hosts, and `pty` has PTYs and processes.
+  server, `policy` decides what agents may run, `audit` logs that, `providers` run programs in
+  sandboxes and on other hosts, and `pty` has PTYs and processes.
 
 What connects to the daemon:
 
-- `client`: commands and editors; `cli`: the command line, a thin layer on `client`;
+- `agents`: editors, agents and prompts; `commands`, `setup`: the user's commands; `cli`: the
+  command line, a thin layer on these; `link`: connections to the daemon;
 - `mcp`: a server with terminals as tools for MCP clients;
 - `api`: the Python API, whose names this module exports (docs/python.md).
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import trio
 
 import acpterm
-from acpterm.client.user.export.picture import HEIGHT, svg
+from acpterm.commands.export.picture import HEIGHT, svg
 from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.rows import rows
 

@@ -18,8 +18,8 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.api import waiting
 from acpterm.api.results import Exit, Output, RawOutput, RetainedOutput, Screen, Waited
 from acpterm.api.roles import Read, Role, exit_of_status, stopped_of
-from acpterm.client.sanitize import strip_controls
 from acpterm.keys import depends_on_cursor_mode, key_bytes
+from acpterm.runtime.sanitize import strip_controls
 
 if TYPE_CHECKING:
     from acpterm.api.client import Client

@@ -1,4 +1,4 @@
-"""The command line. One module per command: it parses arguments, calls `client`, and prints.
+"""The command line. One module per command: it parses, calls `commands` or `agents`, and prints.
 
 To add a command, write a module with a click command named `command`, and add a line to `GROUPS` in
 `main.py`. docs/internals/HACKING.md, "The map of a change", lists the tests and pages to extend.

@@ -5,8 +5,8 @@ import shlex
 
 import click
 
+from acpterm.agents.session_sockets.server_entry import McpOptions
 from acpterm.cli._options import together
-from acpterm.client.session_sockets.server_entry import McpOptions
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES
 
 

@@ -12,7 +12,7 @@ import trio
 from acpterm.cli._daemon import Daemon, note_questions
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo
-from acpterm.client.user.client import UserClient, open_user_client
+from acpterm.commands.client import UserClient, open_user_client
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
 from acpterm.link.errors import root_error

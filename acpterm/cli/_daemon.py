@@ -14,13 +14,13 @@ import click
 from acpterm.acp.base import Wire
 from acpterm.acp.user_api import UserTerminalRequest
 from acpterm.cli._options import config_option, fail, settings, together
-from acpterm.client.sanitize import one_line
-from acpterm.client.user.blocking_client import BlockingClient, open_blocking_client
-from acpterm.client.user.format import waiting_questions
+from acpterm.commands.blocking_client import BlockingClient, open_blocking_client
+from acpterm.commands.format import waiting_questions
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError, NotRunningError
 from acpterm.link.session import W
+from acpterm.runtime.sanitize import one_line
 
 T = TypeVar("T")
 

@@ -62,7 +62,7 @@ def loaded(config: str | None, *, flags: Mapping[str, object] | None = None) -> 
 
 def require_user(config: str | None = None) -> None:
     """Exit with an error message if this process is or may be in an agent's terminal."""
-    from acpterm.client.user.only_users import (  # noqa: PLC0415  few commands need it
+    from acpterm.commands.only_users import (  # noqa: PLC0415  few commands need it
         NotTheUserError,
         check_user,
     )

@@ -7,9 +7,9 @@ from typing import Protocol
 import click
 import msgspec
 
-from acpterm.client.sanitize import escape_json
-from acpterm.client.user.output.blocking_stdout import named, window_size
+from acpterm.commands.output.blocking_stdout import named, window_size
 from acpterm.runtime.blocking_io import write_fully
+from acpterm.runtime.sanitize import escape_json
 
 
 def echo(text: str) -> None:

@@ -18,8 +18,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from acpterm.acp.user_api import ACTIVE
-from acpterm.client.user.completion import description, short_ids, terminals
-from acpterm.client.user.output.read import Since
+from acpterm.commands.completion import description, short_ids, terminals
+from acpterm.commands.output.read import Since
 from acpterm.config import ConfigError, Settings, load
 from acpterm.jsonrpc import is_utf8_encodable
 

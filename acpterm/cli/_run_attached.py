@@ -13,12 +13,12 @@ from acpterm.cli._async import call_async
 from acpterm.cli._daemon import Daemon
 from acpterm.cli._options import fail
 from acpterm.cli.attach import report
-from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.detach_keys import DetachFilter
-from acpterm.client.user.attach.pipe import ExitResult, follow, is_passed_on, pass_stdin
-from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import (
+from acpterm.commands.attach.attach import attach
+from acpterm.commands.attach.detach_keys import DetachFilter
+from acpterm.commands.attach.pipe import ExitResult, follow, is_passed_on, pass_stdin
+from acpterm.commands.attach.tty import Tty
+from acpterm.commands.client import UserClient
+from acpterm.commands.format import (
     background_notice,
     background_number,
     end_notice,

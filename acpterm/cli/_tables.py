@@ -12,8 +12,8 @@ from typing import Final
 
 from acpterm.acp.user_api import ACTIVE, TerminalInfo
 from acpterm.cli._output import is_colour_wanted
-from acpterm.client.user.completion import short_ids
-from acpterm.client.user.format import (
+from acpterm.commands.completion import short_ids
+from acpterm.commands.format import (
     ENDING,
     HEADER,
     NOTHING,
@@ -22,7 +22,7 @@ from acpterm.client.user.format import (
     in_list_order,
     row,
 )
-from acpterm.client.user.output.blocking_stdout import window_size
+from acpterm.commands.output.blocking_stdout import window_size
 
 # Spaces between two columns.
 _GAP: Final = 2

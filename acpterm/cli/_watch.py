@@ -20,20 +20,20 @@ from acpterm.cli._async import call_async, echo_async
 from acpterm.cli._daemon import Daemon
 from acpterm.cli._output import is_colour_wanted, is_terminal, json_line
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
-from acpterm.client.sanitize import one_line
-from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.detach_keys import DetachFilter
-from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.events import refresh, until_ended
-from acpterm.client.user.format import Item, ended, reason, title
-from acpterm.client.user.keyboard import quiet_keys, read_keys, until_quit
-from acpterm.client.user.list_view import Action, ListView, Part
-from acpterm.client.user.output.blocking_stdout import window_size
-from acpterm.client.user.output.trio_stdout import put
+from acpterm.commands.attach.attach import attach
+from acpterm.commands.attach.detach_keys import DetachFilter
+from acpterm.commands.attach.tty import Tty
+from acpterm.commands.client import UserClient
+from acpterm.commands.events import refresh, until_ended
+from acpterm.commands.format import Item, ended, reason, title
+from acpterm.commands.keyboard import quiet_keys, read_keys, until_quit
+from acpterm.commands.list_view import Action, ListView, Part
+from acpterm.commands.output.blocking_stdout import window_size
+from acpterm.commands.output.trio_stdout import put
 from acpterm.jsonrpc import RpcError
 from acpterm.link.errors import root_error
 from acpterm.pty import linux
+from acpterm.runtime.sanitize import one_line
 
 # Seconds after which the list is drawn again, since ages are shown in seconds.
 _REFRESH_S: Final = 1.0

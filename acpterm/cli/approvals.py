@@ -10,7 +10,7 @@ from acpterm.acp.user_api import NoParams
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_line, json_text
-from acpterm.client.user.approval_format import table
+from acpterm.commands.approval_format import table
 
 
 @click.command("approvals")
@@ -46,15 +46,15 @@ def _follow(daemon: Daemon, *, as_json: bool) -> int:
     from msgspec import Raw  # noqa: PLC0415
 
     from acpterm.cli._async import call_async, echo_async  # noqa: PLC0415
-    from acpterm.client.user.approval_format import asked_lines, closed_line  # noqa: PLC0415
-    from acpterm.client.user.approvals import (  # noqa: PLC0415
+    from acpterm.commands.approval_format import asked_lines, closed_line  # noqa: PLC0415
+    from acpterm.commands.approvals import (  # noqa: PLC0415
         Change,
         KeyAnswers,
         follow_approvals,
     )
-    from acpterm.client.user.client import UserClient  # noqa: PLC0415
-    from acpterm.client.user.events import until_ended  # noqa: PLC0415
-    from acpterm.client.user.keyboard import has_keyboard, quiet_keys  # noqa: PLC0415
+    from acpterm.commands.client import UserClient  # noqa: PLC0415
+    from acpterm.commands.events import until_ended  # noqa: PLC0415
+    from acpterm.commands.keyboard import has_keyboard, quiet_keys  # noqa: PLC0415
 
     async def work(client: UserClient) -> int:
         keys = None if as_json or not has_keyboard() else KeyAnswers(client, echo_async)

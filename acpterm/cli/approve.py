@@ -8,9 +8,9 @@ import click
 from acpterm.acp.approvals import AnswerRequest, ApprovalInfo, Decision
 from acpterm.cli._daemon import Daemon, at_daemon, end
 from acpterm.cli._output import echo
-from acpterm.client.user.approval_format import short_id
-from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.format import summary_line
+from acpterm.commands.approval_format import short_id
+from acpterm.commands.blocking_client import BlockingClient
+from acpterm.commands.format import summary_line
 from acpterm.jsonrpc import RpcError
 
 

@@ -10,11 +10,11 @@ from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._params import terminal_argument
-from acpterm.client.user.attach.attach import attach
-from acpterm.client.user.attach.detach_keys import DetachFilter
-from acpterm.client.user.attach.tty import Tty
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.format import end_notice, ended, title
+from acpterm.commands.attach.attach import attach
+from acpterm.commands.attach.detach_keys import DetachFilter
+from acpterm.commands.attach.tty import Tty
+from acpterm.commands.client import UserClient
+from acpterm.commands.format import end_notice, ended, title
 from acpterm.link.daemon import DaemonError
 from acpterm.providers.provider import is_place
 from acpterm.pty import linux

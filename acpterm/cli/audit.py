@@ -8,16 +8,16 @@ from typing import Final
 
 import click
 
+from acpterm.audit.entry import EVENTS, time_text
+from acpterm.audit.reader import AuditReader, Line
+from acpterm.audit.selection import Selection
 from acpterm.cli._options import config_option, fail, settings
 from acpterm.cli._output import echo, row_line
 from acpterm.cli._params import parse_time
-from acpterm.client.sanitize import escape_json
-from acpterm.client.user.audit_format import audit_row
-from acpterm.client.user.output.blocking_stdout import note
+from acpterm.commands.audit_format import audit_row
+from acpterm.commands.output.blocking_stdout import note
 from acpterm.config import default_audit_dir
-from acpterm.policy.audit.entry import EVENTS, time_text
-from acpterm.policy.audit.reader import AuditReader, Line
-from acpterm.policy.audit.selection import Selection
+from acpterm.runtime.sanitize import escape_json
 
 _POLL_S: Final = 0.25
 # Lines are printed together in one write, once they have more than this many characters.

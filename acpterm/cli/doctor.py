@@ -8,9 +8,9 @@ from acpterm.cli._async import run
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text
-from acpterm.client.user.doctor.check import CheckResult
-from acpterm.client.user.doctor.runner import examine
-from acpterm.client.user.output.blocking_stdout import window_size
+from acpterm.commands.doctor.check import CheckResult
+from acpterm.commands.doctor.runner import examine
+from acpterm.commands.output.blocking_stdout import window_size
 from acpterm.runtime import logs
 
 _COLOURS = {"ok": "green", "missing": "yellow", "problem": "red"}

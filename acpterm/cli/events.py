@@ -8,8 +8,8 @@ from acpterm.cli._async import call_async, echo_async
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import json_line, row_line
-from acpterm.client.user.client import UserClient
-from acpterm.client.user.events import event_row, follow, until_ended
+from acpterm.commands.client import UserClient
+from acpterm.commands.events import event_row, follow, until_ended
 
 _COLOURS = {
     "created": "green",

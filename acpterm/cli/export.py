@@ -12,12 +12,12 @@ from acpterm.acp.user_api import ScreenResponse, TerminalInfo
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import terminal_argument
-from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.export import picture
-from acpterm.client.user.export.files import write_to
-from acpterm.client.user.output.history import read_history
-from acpterm.client.user.output.text_follow import UNKNOWN, follow_text
+from acpterm.commands.blocking_client import BlockingClient
+from acpterm.commands.export import picture
+from acpterm.commands.export.files import write_to
+from acpterm.commands.output.history import read_history
+from acpterm.commands.output.text_follow import UNKNOWN, follow_text
+from acpterm.runtime.sanitize import escape_invisible_text
 
 _ENDINGS: Final = {
     ".cast": "asciicast",
@@ -94,7 +94,7 @@ def _format_of(output: str) -> str:
 def _write_cast(daemon: Daemon, terminal: str, file: BinaryIO) -> str | None:
     """Write a recording to `file`; return a warning to print, or None."""
     from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
-    from acpterm.client.user.export.export import write_cast  # noqa: PLC0415  as above
+    from acpterm.commands.export.export import write_cast  # noqa: PLC0415  as above
 
     report = call_async(daemon, lambda client: write_cast(client, terminal, file))
     return report.summary("of the recording cannot be read") if report.unread else None

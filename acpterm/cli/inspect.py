@@ -12,7 +12,7 @@ from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.client.user.format import (
+from acpterm.commands.format import (
     background,
     background_line,
     duration,

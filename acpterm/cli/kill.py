@@ -15,13 +15,13 @@ from acpterm.acp.user_api import TerminalInfo, UserSignalRequest, UserTerminalRe
 from acpterm.cli._daemon import Daemon, at_daemon, end
 from acpterm.cli._output import echo
 from acpterm.cli._params import terminal_argument
-from acpterm.client.sanitize import one_line
-from acpterm.client.user.blocking_client import BlockingClient, Slow
-from acpterm.client.user.format import background, background_line, ended, reason
-from acpterm.client.user.output.blocking_stdout import note
+from acpterm.commands.blocking_client import BlockingClient, Slow
+from acpterm.commands.format import background, background_line, ended, reason
+from acpterm.commands.output.blocking_stdout import note
 from acpterm.jsonrpc import RpcError
 from acpterm.link.session import W
 from acpterm.pty.signals import name_of, number_of
+from acpterm.runtime.sanitize import one_line
 
 _NUMBERS: Final = frozenset(str(int(number)) for number in signal.valid_signals())
 # Seconds after which a program that has not ended yet is reported.

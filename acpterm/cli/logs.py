@@ -7,8 +7,8 @@ import click
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import as_since, terminal_argument
-from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.output.read import Since
+from acpterm.commands.blocking_client import BlockingClient
+from acpterm.commands.output.read import Since
 
 
 @click.command("logs")
@@ -62,7 +62,7 @@ def command(
     if raw + timestamps + colour > 1:
         fail("say only one of --raw, --timestamps and --colour", 2)
 
-    from acpterm.client.user.output.show import (  # noqa: PLC0415  completion does not need them
+    from acpterm.commands.output.show import (  # noqa: PLC0415  completion does not need them
         print_raw,
         print_stamped,
         print_text,

@@ -7,7 +7,7 @@ from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._tables import fitting_text, items, text_of
-from acpterm.client.user.format import background_number, in_list_order, is_waiting
+from acpterm.commands.format import background_number, in_list_order, is_waiting
 
 
 @click.command("ls")

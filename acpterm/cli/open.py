@@ -13,7 +13,7 @@ from acpterm.acp.web_api import WebOpenRequest, WebOpenResponse, WebStatusRespon
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once
-from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.commands.blocking_client import BlockingClient
 
 
 @click.command("open")

@@ -17,7 +17,6 @@ from acpterm.cli._options import (
     settings,
 )
 from acpterm.cli._output import echo_once, json_text
-from acpterm.client.sanitize import one_line
 from acpterm.config import Settings
 from acpterm.config.profiles import Decision, Profile, resolve
 from acpterm.host.profiles import Profiles
@@ -33,6 +32,7 @@ from acpterm.policy.rules import (
     remove_rules,
 )
 from acpterm.policy.verdict import Level, Verdict
+from acpterm.runtime.sanitize import one_line
 from acpterm.runtime.shell import find_shell
 
 _STATUS: Final = {"allow": 0, "ask": 3, "deny": 4}

@@ -7,15 +7,15 @@ import sys
 
 import click
 
+from acpterm.agents.prompt.acp_client import PromptOptions
+from acpterm.agents.prompt.permissions import Rule
+from acpterm.agents.prompt.run import run_prompt
+from acpterm.agents.wirelog import LogError
 from acpterm.cli._agent import BeforeAgent, hosted, mcp_options
 from acpterm.cli._async import run
 from acpterm.cli._options import absolute, common, settings
 from acpterm.cli._output import is_colour_wanted
 from acpterm.cli._params import Finite
-from acpterm.client.prompt.acp_client import PromptOptions
-from acpterm.client.prompt.permissions import Rule
-from acpterm.client.prompt.run import run_prompt
-from acpterm.client.wirelog import LogError
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError

@@ -5,12 +5,12 @@ import os
 import click
 import trio
 
+from acpterm.agents import provider_choice
+from acpterm.agents.provider_choice import SelectError, Used, provider_rows
 from acpterm.cli._options import config_option, fail, json_option, require_user, settings
 from acpterm.cli._output import echo_once, json_text
-from acpterm.client import provider_choice
-from acpterm.client.provider_choice import SelectError, Used, provider_rows
-from acpterm.client.user.format import columns
-from acpterm.client.user.output.blocking_stdout import window_size
+from acpterm.commands.format import columns
+from acpterm.commands.output.blocking_stdout import window_size
 from acpterm.config import ConfigError
 from acpterm.providers.provider import NAMES, is_place
 

@@ -4,11 +4,11 @@ from typing import Literal
 
 import click
 
+from acpterm.agents.proxy.run import ProxyOptions, run_proxy
+from acpterm.agents.wirelog import LogError
 from acpterm.cli._agent import BeforeAgent, hosted, mcp_options
 from acpterm.cli._async import run
 from acpterm.cli._options import common, fail, settings
-from acpterm.client.proxy.run import ProxyOptions, run_proxy
-from acpterm.client.wirelog import LogError
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.pty.tracking.trees import TrackingError
 from acpterm.runtime import logs, stdio

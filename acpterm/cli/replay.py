@@ -8,14 +8,14 @@ from typing import BinaryIO
 
 import click
 
-from acpterm import asciicast
 from acpterm.cli._async import call_async, run
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import Finite, complete_terminal, terminal_name
-from acpterm.client.user.export.export import write_cast
-from acpterm.client.user.export.player import Playback, play_here, print_all
-from acpterm.client.user.output.trio_stdout import put
+from acpterm.commands.export.export import write_cast
+from acpterm.commands.export.player import Playback, play_here, print_all
+from acpterm.commands.output.trio_stdout import put
+from acpterm.recording import asciicast
 
 
 @click.command("replay")

@@ -7,8 +7,8 @@ from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail, json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.client.user.daemon_control import RestartResult, Worker, restart_worker
-from acpterm.client.user.format import summary_line
+from acpterm.commands.daemon_control import RestartResult, Worker, restart_worker
+from acpterm.commands.format import summary_line
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
 

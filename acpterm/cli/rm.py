@@ -5,8 +5,8 @@ import click
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
 from acpterm.cli._daemon import Daemon, at_daemon, end, release
 from acpterm.cli._params import terminal_argument
-from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.format import background_number
+from acpterm.commands.blocking_client import BlockingClient
+from acpterm.commands.format import background_number
 
 
 @click.command("rm")

@@ -10,7 +10,7 @@ from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import absolute, check_utf8
 from acpterm.cli._output import echo
 from acpterm.cli._params import as_size
-from acpterm.client.user.output.blocking_stdout import window_size
+from acpterm.commands.output.blocking_stdout import window_size
 from acpterm.jsonrpc import is_utf8_encodable
 from acpterm.pty import linux
 

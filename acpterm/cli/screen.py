@@ -13,11 +13,11 @@ from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.export import picture
-from acpterm.client.user.export.files import write_to
-from acpterm.client.user.output.history import read_history
+from acpterm.commands.blocking_client import BlockingClient
+from acpterm.commands.export import picture
+from acpterm.commands.export.files import write_to
+from acpterm.commands.output.history import read_history
+from acpterm.runtime.sanitize import escape_invisible_text
 
 
 def _rows(text: str) -> int | None:

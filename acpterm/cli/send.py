@@ -14,8 +14,8 @@ from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import LAST, terminal_argument
-from acpterm.client.user.blocking_client import BlockingClient, Slow
-from acpterm.client.user.output.blocking_stdout import named, note
+from acpterm.commands.blocking_client import BlockingClient, Slow
+from acpterm.commands.output.blocking_stdout import named, note
 from acpterm.keys import depends_on_cursor_mode, key_bytes, looks_like_key
 from acpterm.runtime.blocking_io import read_some
 

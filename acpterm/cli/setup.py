@@ -7,12 +7,12 @@ import click
 
 from acpterm.cli._options import fail, require_user
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
-from acpterm.client.sanitize import escape_invisible
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES
+from acpterm.runtime.sanitize import escape_invisible
 
 if TYPE_CHECKING:
-    from acpterm.client.setup.agents import Agent
-    from acpterm.client.setup.targets import Target
+    from acpterm.setup.agents import Agent
+    from acpterm.setup.targets import Target
 
 # The names of `client.setup.agents.AGENTS`. They are repeated here, since --help does not import
 # that module.
@@ -62,8 +62,8 @@ def command(
 
     Exit status: 0 if the change was made or is not needed, 1 if not.
     """
-    from acpterm.client.setup.files import SetupError  # noqa: PLC0415  other commands start faster
-    from acpterm.client.setup.targets import has_skill  # noqa: PLC0415
+    from acpterm.setup.files import SetupError  # noqa: PLC0415  other commands start faster
+    from acpterm.setup.targets import has_skill  # noqa: PLC0415
 
     if proxy and skill:
         raise click.UsageError("--proxy and --skill do not go together: run the command twice")
@@ -91,7 +91,7 @@ def command(
 
 def _agents(name: str | None) -> "list[Agent]":
     """Return the agent `name`; without a name, all agents that are installed."""
-    from acpterm.client.setup.agents import AGENTS  # noqa: PLC0415
+    from acpterm.setup.agents import AGENTS  # noqa: PLC0415
 
     if name is not None:
         return [agent for agent in AGENTS if agent.name == name]
@@ -102,7 +102,7 @@ def _agents(name: str | None) -> "list[Agent]":
 
 
 def _list(as_json: bool) -> None:
-    from acpterm.client.setup.targets import overview  # noqa: PLC0415
+    from acpterm.setup.targets import overview  # noqa: PLC0415
 
     states = overview()
     if as_json:
@@ -124,7 +124,7 @@ def _targets(
     agents: "list[Agent]", *, proxy: bool, skill: bool, tools: str | None, undo: bool
 ) -> "list[tuple[str, Target]]":
     """Return each file to change once, with the titles of the agents that read it."""
-    from acpterm.client.setup import targets  # noqa: PLC0415
+    from acpterm.setup import targets  # noqa: PLC0415
 
     found: dict[str, tuple[list[str], Target]] = {}
     for agent in agents:
@@ -141,8 +141,8 @@ def _targets(
 
 def _change(titles: str, target: "Target", *, undo: bool, yes: bool, dry_run: bool) -> None:
     """Show the change of one file, ask the user, and write it; `titles`: the agents' names."""
-    from acpterm.client.setup.plan import Journal, apply, plan_setup, plan_undo  # noqa: PLC0415
     from acpterm.config import setup_dir  # noqa: PLC0415
+    from acpterm.setup.plan import Journal, apply, plan_setup, plan_undo  # noqa: PLC0415
 
     journal = Journal(setup_dir())
     plan = (plan_undo if undo else plan_setup)(target, journal)

@@ -11,7 +11,7 @@ from acpterm.acp.user_api import NoParams
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
-from acpterm.client.user.format import ago, columns, span, summary_line
+from acpterm.commands.format import ago, columns, span, summary_line
 
 
 @click.command("shares")

@@ -5,7 +5,7 @@ import click
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once
-from acpterm.client.user.daemon_control import end_daemon
+from acpterm.commands.daemon_control import end_daemon
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError, NotRunningError
 

@@ -8,8 +8,8 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail, json_option
 from acpterm.cli._output import echo_once, json_text
-from acpterm.client.user.daemon_control import NoWorker, daemon_status, source
-from acpterm.client.user.format import duration, memory, summary_line, waiting_questions
+from acpterm.commands.daemon_control import NoWorker, daemon_status, source
+from acpterm.commands.format import duration, memory, summary_line, waiting_questions
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
 

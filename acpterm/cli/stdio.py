@@ -5,9 +5,9 @@ The terminals are those of the daemon; with `--embedded`, this process runs them
 
 import click
 
+from acpterm.agents.stdio import relay_stdio
 from acpterm.cli._async import run
 from acpterm.cli._options import common, fail, settings
-from acpterm.client.stdio import relay_stdio
 from acpterm.host.daemon import serve_stdio
 from acpterm.keeper.reports import KeeperLostError
 from acpterm.link.daemon import DaemonError

@@ -5,15 +5,15 @@ import time
 
 import click
 
+from acpterm.agents.chat.actions import Action
+from acpterm.agents.chat.steps import Intervals, Pause, Place, Steps, steps
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import absolute, check_utf8, settings
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import terminal_argument
-from acpterm.client.chat.actions import Action
-from acpterm.client.chat.steps import Intervals, Pause, Place, Steps, steps
-from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.blocking_client import BlockingClient
+from acpterm.commands.blocking_client import BlockingClient
 from acpterm.jsonrpc import RpcError, is_utf8_encodable
+from acpterm.runtime.sanitize import escape_invisible_text
 
 
 class _Words(click.Group):

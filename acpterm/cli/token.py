@@ -15,7 +15,7 @@ from acpterm.acp.web_api import (
 from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
-from acpterm.client.user.format import ago, columns, summary_line
+from acpterm.commands.format import ago, columns, summary_line
 
 
 @click.group("token")

@@ -7,7 +7,7 @@ from acpterm.acp.shares import ShareRevokeRequest
 from acpterm.cli._daemon import Daemon, at_daemon, end, failures
 from acpterm.cli._params import ask_daemon, untaken
 from acpterm.cli.shares import description
-from acpterm.client.user import completion
+from acpterm.commands import completion
 from acpterm.jsonrpc import is_utf8_encodable
 
 

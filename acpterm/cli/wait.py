@@ -15,14 +15,14 @@ from acpterm.cli._daemon import Daemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Finite, terminal_argument
-from acpterm.client.sanitize import escape_invisible_text
-from acpterm.client.user.blocking_client import BlockingClient
-from acpterm.client.user.format import WAITS, background_notice, exit_code, summary_line
-from acpterm.client.user.output.blocking_stdout import note
-from acpterm.client.user.output.text_follow import follow_text
+from acpterm.commands.blocking_client import BlockingClient
+from acpterm.commands.format import WAITS, background_notice, exit_code, summary_line
+from acpterm.commands.output.blocking_stdout import note
+from acpterm.commands.output.text_follow import follow_text
 from acpterm.jsonrpc import RpcError
 from acpterm.link.blocking import DeadlineError
 from acpterm.link.daemon import DaemonError
+from acpterm.runtime.sanitize import escape_invisible_text
 
 _TIMED_OUT: Final = 124
 # Seconds after the timeout in which the command may still exit by itself; then a timer ends it.

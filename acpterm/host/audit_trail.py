@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from acpterm.audit.entry import EVENTS
+from acpterm.audit.log import AuditLog, Progress
 from acpterm.config import Settings, default_audit_dir
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.state.records import AuditRecord
 from acpterm.host.state.store import AUDIT_KEY
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import readable
-from acpterm.policy.audit.entry import EVENTS
-from acpterm.policy.audit.log import AuditLog, Progress
 from acpterm.pty.background import Background
 
 Value: TypeAlias = str | int | list[str] | None

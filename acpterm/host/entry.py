@@ -3,11 +3,12 @@
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from acpterm.host.state.records import LaunchRecord, RecordingRecord, TerminalRecord, unpack_text
+from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.store import launch_key, terminal_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.pty.background import NO_BACKGROUND
 from acpterm.pty.processes import now as boot_time
+from acpterm.recording.recorder import RecordingRecord
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
 

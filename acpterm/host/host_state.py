@@ -24,7 +24,6 @@ from acpterm.host.limit_monitor import IdleTerminal, LimitMonitor
 from acpterm.host.memory import SessionMemory
 from acpterm.host.policy import HostPolicy
 from acpterm.host.quotas import Quotas
-from acpterm.host.recording.recorder import Recorder
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import AuditRecord, HostRecord
 from acpterm.host.state.store import HOST_KEY
@@ -36,6 +35,7 @@ from acpterm.keeper.client import KeeperClient
 from acpterm.policy.approvals import Approvals
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.tracking.trees import Trees
+from acpterm.recording.recorder import Recorder
 from acpterm.terminal.pool import Pool
 from acpterm.terminal.terminal import Terminal
 

@@ -13,10 +13,10 @@ import anyio.to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct
 
+from acpterm.agents.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.api.client import Client
 from acpterm.api.connect import connect as connect_to_host
 from acpterm.api.questions import Asks
-from acpterm.client.session_sockets.server_entry import CWD_VARIABLE, SOCKET_VARIABLE
 from acpterm.config import Settings
 from acpterm.jsonrpc import Id
 from acpterm.mcp.server import open_server

@@ -26,12 +26,12 @@ from anyio.abc import TaskGroup
 
 from acpterm.acp.approvals import ApprovalInfo, Decision
 from acpterm.api.errors import AcptermError
-from acpterm.client.sanitize import escape_invisible_text, one_line
 from acpterm.mcp.connection import Question
 from acpterm.mcp.questions import Ask
 from acpterm.mcp.sessions import Launch, Session
 from acpterm.mcp.tool_error import ToolError
 from acpterm.runtime.command_line import command_line
+from acpterm.runtime.sanitize import escape_invisible_text, one_line
 
 PENDING: Final = "pending-"
 """The beginning of the ids of pending starts; a number follows."""

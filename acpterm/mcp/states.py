@@ -13,10 +13,10 @@ from msgspec import Meta, Struct
 
 from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.api.results import Exit, Stopped
-from acpterm.client.sanitize import one_line
-from acpterm.client.user.format import background_line
+from acpterm.commands.format import background_line
 from acpterm.mcp.cropping import Cropped, Lost
 from acpterm.mcp.sessions import Session
+from acpterm.runtime.sanitize import one_line
 
 State: TypeAlias = Literal[
     "running", "waiting_for_input", "stopped", "exited", "killed", "approval_pending"

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from acpterm.client.user.audit_format import audit_row
-from acpterm.policy.audit.entry import Entry
-from acpterm.policy.audit.writer import AuditWriter, Batch
+from acpterm.audit.entry import Entry
+from acpterm.audit.writer import AuditWriter, Batch
+from acpterm.commands.audit_format import audit_row
 from tests.cli.test_imports import command as run_with_imports
 from tests.support.commands import command_environment, run, running
 from tests.support.hosts import agent_here

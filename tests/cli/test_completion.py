@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from acpterm.client.user.completion import short_ids
+from acpterm.commands.completion import short_ids
 from tests.support.commands import command_environment, completions, run, shim
 from tests.support.daemon import daemon, user_socket
 from tests.support.polling import poll_blocking

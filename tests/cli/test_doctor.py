@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import trio
 
-from acpterm.client.user.doctor import paths, probes, programs, runner, system
-from acpterm.client.user.doctor.check import ok
+from acpterm.commands.doctor import paths, probes, programs, runner, system
+from acpterm.commands.doctor.check import ok
 from acpterm.config import Settings
 from acpterm.runtime.shell import find_shell
 from acpterm.terminal.vt import library

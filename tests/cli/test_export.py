@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import trio
 
-from acpterm import asciicast
+from acpterm.recording import asciicast
 from tests.support.agent import agent_at
 from tests.support.commands import command_environment, run
 from tests.support.daemon import daemon

@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from acpterm.cli._params import parse_time
-from acpterm.client.user.output.coloured import ColouredStream
-from acpterm.client.user.output.show import Lines, last_lines
-from acpterm.client.user.output.text_follow import TextStream, continue_text
+from acpterm.commands.output.coloured import ColouredStream
+from acpterm.commands.output.show import Lines, last_lines
+from acpterm.commands.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.cases import each_case
 from tests.support.commands import command_environment, run, running

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from acpterm.client.user.export import picture
+from acpterm.commands.export import picture
 
 pytestmark = pytest.mark.skipif(
     shutil.which("chromium") is None, reason="chromium is not installed"

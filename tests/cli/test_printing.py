@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.cli._output import json_text
-from acpterm.client.user.output import trio_stdout
+from acpterm.commands.output import trio_stdout
 from tests.support.processes import environment
 
 # C1 controls, bidirectional controls, invisible characters, and one outside the BMP.

@@ -5,7 +5,7 @@ import json
 import pytest
 import tomlkit
 
-from acpterm.client.provider_choice import ProviderRow, text_of
+from acpterm.agents.provider_choice import ProviderRow, text_of
 from acpterm.config.edit import set_value
 from acpterm.providers.provider import NAMES
 from tests.support.commands import run

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from acpterm.client.user.export import picture
+from acpterm.commands.export import picture
 from tests.support.cases import each_case
 from tests.support.commands import command_environment, run
 from tests.support.starting import ACPTERM

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from acpterm.client.user.doctor import probes
+from acpterm.commands.doctor import probes
 from acpterm.config import Settings
 from acpterm.pty.limits import Cause, LimitError
 from acpterm.pty.program import Program

@@ -12,10 +12,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acpterm.asciicast import Encoder
-from acpterm.asciicast import RawEvent as Event
-from acpterm.host.recording.walk import CHUNK_BYTES, Walk, ending, export
 from acpterm.pty.program import Program
+from acpterm.recording.asciicast import Encoder
+from acpterm.recording.asciicast import RawEvent as Event
+from acpterm.recording.walk import CHUNK_BYTES, Walk, ending, export
 from acpterm.terminal.private_ring import PrivateRing
 from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus

@@ -14,10 +14,10 @@ import structlog.testing
 import trio
 
 from acpterm.config import Settings, default_record_dir
-from acpterm.host.recording import recorder
-from acpterm.host.recording.recorder import Recorder
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
+from acpterm.recording import recorder
+from acpterm.recording.recorder import Recorder
 from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy

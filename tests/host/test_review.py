@@ -8,8 +8,8 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host.open_host import open_host
-from acpterm.host.recording import library
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
+from acpterm.recording import library
 from acpterm.runtime.exec_context import current
 from tests.support.agent import agent_of
 from tests.support.depth import DEADLINE_S

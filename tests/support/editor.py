@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from acpterm.client.proxy.run import ProxyOptions, run_proxy
+from acpterm.agents.proxy.run import ProxyOptions, run_proxy
 from acpterm.config import Settings
 from tests.support.rpc import Message, RpcClient
 

@@ -15,8 +15,8 @@ import pytest
 from acpterm.acp.agent_api import StoppedProgram
 from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
-from acpterm.client import sanitize
-from acpterm.client.user import format as words
+from acpterm.commands import format as words
+from acpterm.runtime import sanitize
 
 HERE = Path(__file__).parent
 MODULES = Path(words.__file__).parents[2] / "web" / "page" / "js"

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from acpterm import asciicast
-from acpterm.client.sanitize import one_line
-from acpterm.client.user.audit_format import audit_row
-from acpterm.policy.audit.entry import EVENTS, Entry
+from acpterm.audit.entry import EVENTS, Entry
+from acpterm.commands.audit_format import audit_row
+from acpterm.recording import asciicast
+from acpterm.runtime.sanitize import one_line
 from acpterm.web.pages import DIRECTORY
 from tests.cli.test_audit import ENTRIES
 

@@ -22,6 +22,7 @@ from acpterm.config.profiles import Limits
 from acpterm.config.providers import Isolation
 from acpterm.policy.questions import Answer
 from acpterm.pty.limits import RESOURCES, Cause, ResourceLimits
+from acpterm.recording.recorder import RecordingRecord
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.remote import RemoteProgram
 from acpterm.terminal.spec import TerminalSpec
@@ -245,17 +246,6 @@ class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
     fields: dict[str, bytes] = {}
     meta: dict[str, bytes] = {}
     terminals: list[str] = []
-
-
-class RecordingRecord(Struct, kw_only=True, omit_defaults=True):
-    """The progress of a recording, from which the next worker continues the file."""
-
-    position: int
-    """The file contains the output up to this position."""
-    size: int
-    """The length of the file in bytes: the next worker removes anything beyond it."""
-    has_exit: bool = False
-    """Whether the file contains the marker with the exit status."""
 
 
 class LimitsRecord(Limits, frozen=True, forbid_unknown_fields=False, kw_only=True):

@@ -21,14 +21,14 @@ from acpterm.acp.user_review import (
     RecordingReadResponse,
     RecordingsResponse,
 )
+from acpterm.audit.entry import time_text
+from acpterm.audit.newest_first import Place, read_page
+from acpterm.audit.selection import Selection
 from acpterm.config import default_audit_dir, default_record_dir
-from acpterm.host.recording import library
-from acpterm.host.recording.library import Recording
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
-from acpterm.policy.audit.entry import time_text
-from acpterm.policy.audit.newest_first import Place, read_page
-from acpterm.policy.audit.selection import Selection
+from acpterm.recording import library
+from acpterm.recording.library import Recording
 from acpterm.runtime.threads import run_blocking
 
 T = TypeVar("T")

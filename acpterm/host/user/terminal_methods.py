@@ -29,12 +29,12 @@ from acpterm.acp.user_streams import (
 )
 from acpterm.host.access import Need
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.recording.walk import export as cast_lines
 from acpterm.host.terminal_info import exit_info
 from acpterm.host.user.attach import attach as attach_window
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.follow import follow as follow_output
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
+from acpterm.recording.walk import export as cast_lines
 
 # Bytes of an asciicast in one notification.
 _EXPORT_CHUNK_BYTES = 64 * 1024

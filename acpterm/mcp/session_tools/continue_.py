@@ -4,7 +4,6 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from acpterm.client.sanitize import one_line
 from acpterm.mcp.call import Call
 from acpterm.mcp.connection import Question
 from acpterm.mcp.cropping import crop
@@ -18,6 +17,7 @@ from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
 from acpterm.mcp.waiting import read_new, settle, type_into, wait_until
+from acpterm.runtime.sanitize import one_line
 
 
 class Params(Struct, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from acpterm.api.errors import RequestError
-from acpterm.client.user.format import background_line
+from acpterm.commands.format import background_line
 from acpterm.mcp.call import Call
 from acpterm.mcp.sessions import Session
 from acpterm.mcp.states import call_text

@@ -39,7 +39,7 @@ _CLEAN_UP_TIMEOUT_S: Final = 3.0
 # path, for a kept program.
 _KEPT: Final = "kept"
 # The bridge is in a higher layer, so it is not imported: it runs as a process of its own.
-_BRIDGE: Final = "acpterm.client.user.bridge"
+_BRIDGE: Final = "acpterm.commands.bridge"
 
 
 class SshProvider:

@@ -1,6 +1,6 @@
 // The words for entries of the audit log, and the filters of the view.
 //
-// The words are those of `acpterm audit` (`acpterm/client/user/audit_format.py`); a test compares
+// The words are those of `acpterm audit` (`acpterm/commands/audit_format.py`); a test compares
 // the two. All results are safe to show.
 
 import { DECISION_COLOURS, EVENTS, WORDS } from "./audit_events.js";
@@ -71,7 +71,7 @@ function at(time) {
   return (localTime(time) ?? oneLine(time, 19)).trim();
 }
 
-/** Return the details of an entry; see `Event` in `acpterm/policy/audit/entry.py`. */
+/** Return the details of an entry; see `Event` in `acpterm/audit/entry.py`. */
 function details(words, entry) {
   const filled = (pieces) => pieces.map((piece) => fill(piece, entry)).filter(Boolean);
   return words.split("  ").map((piece) => {

@@ -1,6 +1,6 @@
 // Parses asciicasts, versions 2 and 3, and computes when to play their events.
 //
-// The rules are those of `acpterm replay` (`acpterm/asciicast.py`); a test compares the two.
+// The rules are those of `acpterm replay` (`acpterm/recording/asciicast.py`); a test compares the two.
 // Only the header must be valid; lines that are not events are skipped and counted.
 
 const TIME_MAX = 1e12;

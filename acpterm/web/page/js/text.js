@@ -1,5 +1,5 @@
 // Makes untrusted text safe to show: names, commands, titles and output come from programs and
-// agents. The rules are those of `acpterm/client/sanitize.py`, whose patterns `shared.js` has.
+// agents. The rules are those of `acpterm/runtime/sanitize.py`, whose patterns `shared.js` has.
 //
 // The page shows text only as `textContent`, so markup has no effect. Characters that are invisible
 // or change the direction of text are shown as escapes, such as \u202e.

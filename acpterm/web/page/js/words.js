@@ -1,6 +1,6 @@
 // The words for terminals: texts for a terminal's state, times and sizes.
 //
-// They are the words of `acpterm ls` (`acpterm/client/user/format.py`); a test compares the two.
+// They are the words of `acpterm ls` (`acpterm/commands/format.py`); a test compares the two.
 // All results are safe to show. Times are in milliseconds since 1970 on the wire, and `now` is in
 // seconds, as in the Python module.
 
