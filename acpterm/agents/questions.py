@@ -116,10 +116,14 @@ class QuestionTasks:
                 pending = self._questions.pending
                 for identifier in asked.keys() - pending.keys():
                     asked.pop(identifier).cancel()
-                for identifier, info in pending.items():
-                    if identifier not in asked:
-                        asked[identifier] = trio.CancelScope()
-                        nursery.start_soon(self._answer, info, asked[identifier])
+                new = next((one for one in pending if one not in asked), None)
+                if new is not None:
+                    asked[new] = trio.CancelScope()
+                    nursery.start_soon(self._answer, pending[new], asked[new])
+                    # One task at a time: trio starts several in any order, and the oldest
+                    # question is asked first.
+                    await trio.lowlevel.checkpoint()
+                    continue
                 # At once after the comparison: a change during another wait would be missed.
                 await self._questions.wait_changed()
 

@@ -63,12 +63,15 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError, is_utf8_encodable
 from acpterm.link.endpoint import Endpoint
 from acpterm.link.session import decode_answer, ignore
+from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.command_line import shell_line
 
 if TYPE_CHECKING:
     from acpterm.api.judge import LocalJudge
 
 _WAIT_MAX_S: Final = 86_400.0
+# Of terminals whose output was truncated; 8 KiB at most each.
+_BEGINNINGS_MAX: Final = 256
 _UNSET: Final = Raw(msgspec.json.encode(EnvMeta(unset=True)))
 _W = TypeVar("_W", bound=Wire)
 
@@ -135,7 +138,7 @@ class Role:
         self._settings = settings
         self._profile = profile
         # The host sends the beginning of a terminal's output only once.
-        self._beginnings: Final[dict[str, str]] = {}
+        self._beginnings: Final = BoundedDict[str, str](_BEGINNINGS_MAX)
         is_judge = session is None and profile is not None
         self._judge = self._local_judge() if is_judge else None
 
@@ -237,17 +240,25 @@ class Role:
         # ACP's response has no position. Use the position just before the request: a read from
         # there may repeat output, but misses none.
         info = await self.info(terminal)
-        answer = await self._call("terminal/output", self._of(terminal), TerminalOutputResponse)
-        own = own_members(answer.meta)
-        if "beginning" in own:
-            self._beginnings[info.terminal_id] = own["beginning"]
+
+        def keep_beginning(answer: TerminalOutputResponse) -> None:
+            if begin := own_members(answer.meta).get("beginning"):
+                self._beginnings[info.terminal_id] = begin
+
+        def keep_late(answer: Raw) -> None:
+            # The daemon sends the beginning once, also to a request that was cancelled meanwhile.
+            keep_beginning(self._decode("terminal/output", answer, TerminalOutputResponse))
+
+        params = self._of(terminal)
+        answer = await self._call("terminal/output", params, TerminalOutputResponse, keep_late)
+        keep_beginning(answer)
         return RetainedOutput(
             answer.output,
             answer.truncated,
             info.position,
             exit_of_status(answer.exit_status),
             self._beginnings.get(info.terminal_id),
-            own.get("totalLines"),
+            own_members(answer.meta).get("totalLines"),
         )
 
     async def write(self, terminal: str, data: str | bytes) -> None:
@@ -287,8 +298,6 @@ class Role:
     async def act(self, action: Literal["kill", "release"], terminal: str) -> None:
         """Kill the program of a terminal, or release the terminal, as `action` says."""
         await self._do(self._method(action), self._of(terminal))
-        if action == "release":
-            self._beginnings.pop(terminal, None)
 
     async def promote(self, terminal: str) -> TerminalInfo:
         """Make the user the owner of an agent's terminal; return the terminal's new state."""

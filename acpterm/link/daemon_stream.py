@@ -50,9 +50,10 @@ class Answered(NamedTuple):
 
 
 def raw_socket(stream: ByteStream) -> socket.socket | None:
-    """Return the socket of a stream that has one."""
-    attribute = stream.extra
-    return attribute(SocketAttribute.raw_socket, None)
+    """Return the socket of a Unix stream; None for others, which may wrap one (TLS)."""
+    if not isinstance(stream, UNIXSocketStream):
+        return None
+    return stream.extra(SocketAttribute.raw_socket)  # noqa: S610  not Django
 
 
 async def connect(

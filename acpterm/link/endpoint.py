@@ -176,7 +176,8 @@ class Endpoint(Session):
                 self.cancel(id_)
             raise
         if isinstance(responses[0], RpcError):
-            raise responses[0]
+            # All requests on a closed endpoint share one error, whose traceback would grow.
+            raise responses[0].with_traceback(None)
         return responses[0]
 
     async def goodbye(self) -> None:

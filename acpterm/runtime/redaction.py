@@ -46,8 +46,9 @@ _KUBERNETES_VALUE: Final = r"(:[ \t]+[\"']?)([^\s\"'|>][^\s\"']*)"
 # Groups: the dashes of an option, or words such as `aws configure set`; the name; and the separator
 # before a value, which is only spaces after an option or such a word.
 _NAME: Final = (
-    r"(?<![\w.-])(-{1,2}(?=[A-Za-z])"
-    r"|(?:set|setenv|add)\s{1,4}+(?:-\w+\s{1,4}+){0,3}+(?:[^\s\"'=]{0,200}[:/])?)?+"
+    r"(?:((?<![\w.-])-{1,2}(?=[A-Za-z])"
+    r"|(?<![\w-])(?:set|setenv|add)\s{1,4}+(?:-\w+\s{1,4}+){0,3}+"
+    r"(?:[^\s\"'=]{0,200}[^\s\"'=\w.-]|\d+)?+)|(?<![\w.-]))"
     r"([A-Za-z_][\w.-]{1,127}+)"
     r"""((?:\\{0,3}+["'])?+\]?+(?::\s?(?:str|[sS]tring)\b(?=\s?=))?+"""
     r"""\s{0,8}+(?::=|=>|=(?![=~])|:(?![:/])|(?<=["']),(?=\s{0,8}["']))\s{0,8}+"""
@@ -295,7 +296,8 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
         return None if value[1] is None and not _is_random(value[2]) else value.span(2)
     certainty = strength(name)
     sign = separator.strip("\\\"' \t\n")
-    has_value = certainty and (sign or not _is_switch(name))
+    is_option = bool(dashes) and dashes.startswith("-")
+    has_value = certainty and (sign or not (is_option and _is_switch(name)))
     value = _VALUE.match(text, match.end()) if has_value else None
     if value is None:
         return None
@@ -303,7 +305,6 @@ def _after_name(text: str, match: re.Match[str]) -> tuple[int, int] | None:
     is_quoted = bool(value[last_group - 1])
     if not is_quoted and len(value[last_group]) > _JUDGED_MAX:
         return value.span(last_group)
-    is_option = bool(dashes) and dashes.startswith("-")
     previous = text[match.start() - 1 : match.start()]
     is_certain = (sign or is_option) and (
         is_quoted

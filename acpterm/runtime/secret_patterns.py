@@ -133,7 +133,6 @@ _TOKENS: Final = (
     ("dapi", r"[0-9a-f]{32}(?![A-Za-z])", ""),
     ("FLWSECK", r"[0-9a-f]{32}", "(?:_TEST)?-"),
     ("shpat_ shpca_ shppa_ shpss_", r"[0-9a-fA-F]{32,}+", ""),
-    ("tid=", r"[0-9a-f]{32};exp=[^\s\"']++", ""),
     ("response=", r"[0-9a-f]{32}(?![0-9a-f])", '"?'),
     ("e2b_ jsrp_ squ_ sqp_ sqa_ rubygems_ sbp_ sntryu_", "[0-9a-f]{40,}+", ""),
     ("pul-", f"[0-9a-f]{{40}}{_END}", ""),
@@ -205,6 +204,14 @@ _READ_HINTS: Final = (
 )
 
 PATTERNS: Final = (
+    # First those that contain other secrets: what ends with a redacted one counts as redacted.
+    # A private key without an end is redacted to the end of the text.
+    Pattern(
+        ("-----begin ",),
+        "-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----",
+        r"(?s:.*?)(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?s:.+)",
+    ),
+    _token("tid=", r"[0-9a-f]{32};exp=[^\s\"']++"),
     *(
         _token(literal, secret, kept)
         for literals, secret, kept in _TOKENS
@@ -231,12 +238,6 @@ PATTERNS: Final = (
         r"(?=[MNO](?:(?<![A-Za-z0-9].)|(?<=\\[nrt].)))",
         r"[MNO][DTjz][AEIMQUYcgk][wxyz0-5]"
         r"(?:[MNO][DTjz][AEIMQUYcgk][wxyz0-5]){4,6}[A-Za-z0-9]{0,3}\.[\w-]{6}\.[\w-]{27,}+",
-    ),
-    # Private keys. One without an end is redacted to the end of the text.
-    Pattern(
-        ("-----begin ",),
-        "-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----",
-        r"(?s:.*?)(?=-----END [A-Z0-9 ]{0,40}PRIVATE KEY)|(?s:.+)",
     ),
     Pattern(
         ("private-lines: ",), r"Private-Lines: \d{1,4}", r"\n(?:[A-Za-z0-9+/=]{1,80}+(?:\n|\Z))++"

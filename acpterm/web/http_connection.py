@@ -16,7 +16,6 @@ of `send` raise an `OSError`, and it ends by itself.
 
 import contextlib
 import math
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
 from io import BytesIO, StringIO
@@ -86,7 +85,8 @@ class HttpConnection:
                     return
             while (request := await self._next_request()) is not None:
                 await self._handle(request)
-                if self.http.our_state is not h11.DONE or self.http.their_state is not h11.DONE:
+                states = {self.http.our_state, self.http.their_state}
+                if self.is_broken or states != {h11.DONE}:
                     break
                 self.http.start_next_cycle()
             if self.http.our_state is not h11.IDLE and not self.is_broken:
@@ -200,21 +200,21 @@ class HttpConnection:
     async def send_data(self, data: bytes) -> None:
         """Send `data`, unless the peer is gone, or takes longer than `SEND_TIMEOUT_S`."""
         view = memoryview(data)
-        async with self._sending:
-            if self.is_broken:
-                return
-            is_sent = False
-            try:
+        is_sent = False
+        try:
+            async with self._sending:
+                if self.is_broken:
+                    return
                 with contextlib.suppress(*_GONE, trio.TooSlowError):
                     for start in range(0, len(view), _CHUNK):
                         with trio.fail_after(SEND_TIMEOUT_S):
                             await self._stream.send_all(view[start : start + _CHUNK])
                     is_sent = True
-            finally:
-                if not is_sent:
-                    # Even if cancelled: a part may have been sent, and nothing may follow it.
-                    self.is_broken = True
-                    self.end_reading()
+        finally:
+            if not is_sent:
+                # Even if cancelled, as h11 counts the data as sent: nothing may follow it.
+                self.is_broken = True
+                self.end_reading()
 
     async def _linger(self) -> None:
         with trio.move_on_after(LINGER_S), contextlib.suppress(*_GONE):
@@ -239,6 +239,8 @@ class _Request:
 
     async def receive(self) -> Any:
         """Return the next part of the body, or the disconnect message: ASGI's `receive`."""
+        # A body of many small chunks would otherwise stop the whole worker.
+        await trio.lowlevel.checkpoint()
         while not self._is_over:
             if self._http.they_are_waiting_for_100_continue:
                 await self._connection.send(h11.InformationalResponse(status_code=100, headers=[]))
@@ -275,6 +277,9 @@ class _Request:
             status = int(message["status"])
             self._has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
             headers = complete(message.get("headers", ()), self.scope["path"])
+            if self._http.they_are_waiting_for_100_continue:
+                # The peer may leave the body out now: the next bytes can be body or request.
+                headers.append((b"connection", b"close"))
             await self._connection.send(h11.Response(status_code=status, headers=headers))
             return
         body = bytes(message.get("body", b""))
@@ -294,9 +299,9 @@ class _Request:
         room = _CHUNK
         with trio.move_on_after(LINGER_S), contextlib.suppress(h11.RemoteProtocolError):
             while self._http.our_state is h11.DONE and self._http.their_state is h11.SEND_BODY:
+                await trio.lowlevel.checkpoint()
                 if self._http.next_event() is h11.NEED_DATA:
-                    is_waiting = self._http.they_are_waiting_for_100_continue
-                    if is_waiting or room <= 0 or not (data := await self._connection.read()):
+                    if room <= 0 or not (data := await self._connection.read()):
                         break
                     room -= len(data)
                     self._http.receive_data(data)
@@ -315,7 +320,6 @@ class _WebSocket(_Request):
         super().__init__(connection, scope)
         self._key: Final = key
         self._frames: Final = Connection(ConnectionType.SERVER)
-        self._events: Final[deque[events.Event]] = deque()
         self._buffer: Any = None
         self._is_announced = self._is_accepted = False
 
@@ -323,20 +327,19 @@ class _WebSocket(_Request):
         if not self._is_announced:
             self._is_announced = True
             return {"type": "websocket.connect"}
+        await trio.lowlevel.checkpoint()
         while not self._is_over:
-            if not self._events:
-                data = await self._connection.read(SILENCE_TIMEOUT_S)
-                if not data or not self._is_accepted:
-                    break
-                self._receive_data(data)
-            elif (message := await self._handle(self._events.popleft())) is not None:
-                return message
+            # One at a time: wsproto's state is that after the last event which was taken.
+            if (event := next(self._frames.events(), None)) is not None:
+                if (message := await self._handle(event)) is not None:
+                    return message
+                continue
+            data = await self._connection.read(SILENCE_TIMEOUT_S)
+            if not data or not self._is_accepted:
+                break
+            self._frames.receive_data(data)
         self._over.set()
         return {"type": "websocket.disconnect", "code": int(CloseReason.ABNORMAL_CLOSURE)}
-
-    def _receive_data(self, data: bytes) -> None:
-        self._frames.receive_data(data)
-        self._events.extend(self._frames.events())
 
     async def _handle(self, event: events.Event) -> Any:
         """Handle an event; return the message for the application if one is complete."""
@@ -384,10 +387,12 @@ class _WebSocket(_Request):
         headers = complete(headers)
         await self._connection.send(h11.InformationalResponse(status_code=101, headers=headers))
         self._is_accepted = True
-        self._receive_data(self._http.trailing_data[0])
+        self._frames.receive_data(self._http.trailing_data[0])
 
     async def _send_event(self, event: events.Event) -> None:
-        if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
+        state = self._frames.state
+        is_reply = isinstance(event, events.CloseConnection)
+        if state is ConnectionState.OPEN or (is_reply and state is ConnectionState.REMOTE_CLOSING):
             await self._connection.send_data(self._frames.send(event))
 
     async def send_pings(self) -> None:

@@ -3,21 +3,30 @@
 import json
 
 import pytest
+import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.asking import asking_variables, ran, recording_script
 from tests.support.commands import run, running
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, create, of
 from tests.support.polling import poll
 from tests.support.processes import environment
 from tests.support.prompts import at_a_terminal, prompt_environment, prompted
+from tests.support.user import user_at
 
 pytestmark = pytest.mark.long
 
 
 def ask(command):
     return {**create(command), "report": True}
+
+
+async def until_users(user, count):
+    with trio.fail_after(DEADLINE_S):
+        while (await user.request("status"))["users"] != count:
+            await trio.sleep(0.05)
 
 
 async def test_user_is_asked_at_the_terminal(tmp_path):
@@ -64,28 +73,32 @@ async def test_command_without_a_terminal_waits_for_acpterm_approve(tmp_path):
     async with daemon(tmp_path, env=env, terminate=True) as served:
         path = served.path
         steps = json.dumps([ask("echo wait-first"), of("wait_for_exit")])
-        async with running(tmp_path, path, "approvals", "--follow") as follower:
-            async with running(
-                tmp_path, path, "prompt", steps, "--", *AGENT, start_new_session=True
-            ) as prompt:
-                await poll(lambda: "asks (unknown): echo wait-first" in follower.out)
-                assert "acpterm approve --always" in follower.out
-                short = follower.out.split()[1]
-                listed = await run(path, "approvals")
-                header, row = listed.out.splitlines()
-                assert " ".join(header.split()) == "ID AGE LEFT AGENT LEVEL DIRECTORY COMMAND"
-                assert row.split()[0] == short
-                assert row.endswith("echo wait-first")
-                done = await run(path, "approve", short)
-                assert done.out == f"{short}  allowed: echo wait-first\n"
-                assert await prompt.wait() == 0
-                assert "terminalId" in prompt.out
-            await poll(lambda: f"{short}  allowed (in a terminal)" in follower.out)
-            again = await run(path, "approve", short)
-            assert again.status == 1
-            assert "is pending: it may have been answered or withdrawn" in again.err
-            follower.interrupt()
-            assert await follower.wait() == 0
+        async with user_at(served.user_path) as user:
+            # The daemon counts this connection, and another one once the follower has connected.
+            await until_users(user, 1)
+            async with running(tmp_path, path, "approvals", "--follow") as follower:
+                await until_users(user, 2)
+                async with running(
+                    tmp_path, path, "prompt", steps, "--", *AGENT, start_new_session=True
+                ) as prompt:
+                    await poll(lambda: "asks (unknown): echo wait-first" in follower.out)
+                    assert "acpterm approve --always" in follower.out
+                    short = follower.out.split()[1]
+                    listed = await run(path, "approvals")
+                    header, row = listed.out.splitlines()
+                    assert " ".join(header.split()) == "ID AGE LEFT AGENT LEVEL DIRECTORY COMMAND"
+                    assert row.split()[0] == short
+                    assert row.endswith("echo wait-first")
+                    done = await run(path, "approve", short)
+                    assert done.out == f"{short}  allowed: echo wait-first\n"
+                    assert await prompt.wait() == 0
+                    assert "terminalId" in prompt.out
+                await poll(lambda: f"{short}  allowed (in a terminal)" in follower.out)
+                again = await run(path, "approve", short)
+                assert again.status == 1
+                assert "is pending: it may have been answered or withdrawn" in again.err
+                follower.interrupt()
+                assert await follower.wait() == 0
 
 
 async def test_question_of_a_headless_agent_is_refused_in_ci(tmp_path):

@@ -203,7 +203,10 @@ async def test_send_reports_a_stdin_that_is_closed_or_unreadable(agent, path):
 
 async def test_send_fails_when_the_program_has_ended(agent, path):
     terminal = await agent.create_ended("true")
-    done = await run(path, "send", terminal, "a")
+    # Until its PTY is closed, which follows at once, something in the background could read.
+    with trio.fail_after(DEADLINE_S):
+        while (done := await run(path, "send", terminal, "a")).status == 0:
+            await trio.sleep(0.01)
     assert done.status == 1
     assert "has ended" in done.err
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+import acpterm
 from acpterm.acp.agent_api import StoppedProgram
 from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.acp.user_api import ExitInfo, TerminalInfo
@@ -19,7 +20,7 @@ from acpterm.commands import format as words
 from acpterm.runtime import sanitize
 
 HERE = Path(__file__).parent
-MODULES = Path(words.__file__).parents[2] / "web" / "page" / "js"
+MODULES = Path(acpterm.__file__).parent / "web" / "page" / "js"
 NOW = 1_700_000_000.25
 # Calls functions of a module: reads [[name, [argument, …]], …], writes the list of results.
 CALL = """

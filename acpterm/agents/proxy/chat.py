@@ -6,7 +6,7 @@ meanwhile. `session/cancel`, `$/cancel_request` and the end of the session end a
 the stop reason `cancelled`; a terminal that the prompt has started continues. An unexpected error
 is logged, and ends only its prompt, with an error response.
 
-An action on terminals is a sequence of requests on the user's socket (`client.chat.steps`). The
+An action on terminals is a sequence of requests on the user's socket (`agents.chat.steps`). The
 actions `provider …` read and change the settings; `provider select` asks in the editor.
 
 `/terminal` is announced to the editor in each list of commands that the agent sends for a session.

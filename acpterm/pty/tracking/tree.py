@@ -207,12 +207,12 @@ class ProcessTree:
             if process.pid not in signalled:
                 processes.send(process, number)
 
-    async def kill(self) -> None:
+    async def kill(self, *, by_group: bool = True) -> None:
         """Kill all processes, in rounds, until none is left, however long that takes."""
         pause = _FIRST_KILL_POLL_S
         count_before = _SMALL_TREE_PROCESSES
         while not await retry_on_oserror(partial(empty, self)):
-            if self._group is not None:
+            if self._group is not None and by_group:
                 await self._group.kill()
                 if await retry_on_oserror(partial(empty, self)):
                     return
@@ -246,7 +246,8 @@ class ProcessTree:
         # from any open tree.
         self._subreaper.discard(self)
         with trio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):
-            await self.kill()
+            # Not by the group: it would wait for a process there that cannot be killed.
+            await self.kill(by_group=False)
         if self._group is not None:
             await self._group.close()
 
