@@ -242,7 +242,7 @@ class Role:
         info = await self.info(terminal)
 
         def keep_beginning(answer: TerminalOutputResponse) -> None:
-            if begin := own_members(answer.meta).get("beginning"):
+            if (begin := own_members(answer.meta).get("beginning")) is not None:
                 self._beginnings[info.terminal_id] = begin
 
         def keep_late(answer: Raw) -> None:

@@ -289,6 +289,37 @@ async def test_websocket_that_fails_is_closed_and_others_are_served(tmp_path):
         assert (await web.stranger().request("/nothing")).status == 404
 
 
+async def test_messages_before_a_close_are_answered_and_no_error_is_made(tmp_path):
+    received = []
+
+    async def echo(websocket):
+        await websocket.accept()
+        async for text in websocket.iter_text():
+            received.append(text)
+            await websocket.send_text(text)
+
+    async with web_here(tmp_path, routes=[WebSocketRoute("/echo", echo)]) as web:
+        async with web.stranger().websocket("/echo") as websocket:
+            sent = events.TextMessage("1"), events.TextMessage("2"), events.CloseConnection(1000)
+            await websocket.stream.send_all(b"".join(map(websocket.connection.send, sent)))
+            assert await websocket.wait_closed() == 1000
+        await poll(lambda: received == ["1", "2"])
+
+
+async def test_connection_is_closed_after_an_unread_body_that_may_be_left_out(web):
+    host = web.stranger().host.encode()
+    async with await web.stranger().connect() as stream:
+        await stream.send_all(
+            b"POST /nothing HTTP/1.1\r\nHost: %s\r\nExpect: 100-continue\r\n"
+            b"Content-Length: 31\r\n\r\n" % host
+        )
+        reply = await stream.receive_some()
+        assert reply.startswith(b"HTTP/1.1 404")
+        assert b"connection: close" in reply.lower()
+        await stream.send_all(b"GET /nothing HTTP/1.1\r\nHost: %s\r\n\r\n" % host)
+        assert b"HTTP/1.1" not in await received_until_closed(stream)
+
+
 async def test_response_is_sent_although_the_application_does_not_read_a_body(tmp_path):
     async def ignore(request):
         return PlainTextResponse("ignored")
