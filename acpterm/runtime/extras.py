@@ -4,7 +4,7 @@ import shlex
 from typing import Final
 
 MCP: Final = ("mcp>=2.3",)
-WEB: Final = ("h11>=0.14", "starlette>=1.0", "wsproto>=1.2")
+WEB: Final = ("h11>=0.16", "starlette>=1.0", "wsproto>=1.2")
 
 
 def how_to_install(packages: tuple[str, ...]) -> str:
