@@ -288,8 +288,8 @@ async def test_lines_wait_until_the_line_discipline_has_room(lines, nursery, siz
         # What is written is what the line discipline has taken.
         taken = keyboard._passed
         taken_first = size * (LINE_MAX // size or 1)
-        # On a busy machine, the kernel may not have passed on yet what the last check missed.
-        assert taken_first <= taken <= 2 * (LINE_MAX + 1)
+        # On a busy machine, the kernel may not have passed on yet what the last checks missed.
+        assert taken_first <= taken <= 4 * (LINE_MAX + 1) < 20 * size
         with trio.fail_after(DEADLINE_S):
             while held(slave) < taken_first:
                 await trio.lowlevel.checkpoint()
