@@ -241,24 +241,26 @@ class Role:
         # there may repeat output, but misses none.
         info = await self.info(terminal)
 
-        def keep_beginning(answer: TerminalOutputResponse) -> None:
-            if (begin := own_members(answer.meta).get("beginning")) is not None:
-                self._beginnings[info.terminal_id] = begin
+        def own_of(answer: TerminalOutputResponse) -> dict[str, Any]:
+            own = own_members(answer.meta)
+            if "beginning" in own:
+                self._beginnings[info.terminal_id] = own["beginning"]
+            return own
 
         def keep_late(answer: Raw) -> None:
             # The daemon sends the beginning once, also to a request that was cancelled meanwhile.
-            keep_beginning(self._decode("terminal/output", answer, TerminalOutputResponse))
+            own_of(self._decode("terminal/output", answer, TerminalOutputResponse))
 
         params = self._of(terminal)
         answer = await self._call("terminal/output", params, TerminalOutputResponse, keep_late)
-        keep_beginning(answer)
+        own = own_of(answer)
         return RetainedOutput(
             answer.output,
             answer.truncated,
             info.position,
             exit_of_status(answer.exit_status),
             self._beginnings.get(info.terminal_id),
-            own_members(answer.meta).get("totalLines"),
+            own.get("totalLines"),
         )
 
     async def write(self, terminal: str, data: str | bytes) -> None:
