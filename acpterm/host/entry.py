@@ -102,8 +102,6 @@ class TerminalEntry:
         self.background_end: float | None = None
         """When the program and its background had ended, on the boot clock; else None."""
         self.window_count = 0
-        self.write_token: str | None = None
-        """The token of the last write request that had one: the same token means a repetition."""
         self.launch: Final = launch
         """What the user created the terminal with; None for an agent's, or if too large."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}

@@ -6,6 +6,7 @@ Handlers that only one side has are in `host.agent` and `host.user`.
 
 import base64
 import binascii
+import hashlib
 import math
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -248,17 +249,12 @@ def write_to(
     """Type the input of a request, of a visitor of `share` if any, unless it repeats the last."""
     if isinstance(params, WriteRequest):
         return type_in(access, entry, params.data.encode(), share)
-    data = _input_of(params)
-    if params.token is not None and params.token == entry.write_token:
-        return _written(data)
-    writing = type_in(access, entry, data, share)
-    entry.write_token = params.token or entry.write_token
-    return writing
+    token = 0 if params.token is None else _digest(params.token)
+    return type_in(access, entry, _input_of(params), share, token)
 
 
-async def _written(data: bytes) -> WriteResponse:
-    await trio.lowlevel.checkpoint()
-    return WriteResponse(len(data))
+def _digest(token: str) -> int:
+    return int.from_bytes(hashlib.blake2b(token.encode(), digest_size=8).digest())
 
 
 def _input_of(params: UserWriteRequest) -> bytes:
@@ -271,14 +267,15 @@ def _input_of(params: UserWriteRequest) -> bytes:
 
 
 def type_in(
-    access: Access, entry: TerminalEntry, data: bytes, share: str | None = None
+    access: Access, entry: TerminalEntry, data: bytes, share: str | None = None, token: int = 0
 ) -> Coroutine[Any, Any, WriteResponse]:
     """Queue `data` as keyboard input; return a coroutine that waits until it has been written."""
-    access.trail.input(entry, "share" if share else access.by.value, data, share)
     terminal = entry.terminal
+    if not terminal.keyboard.is_repeated(token):
+        access.trail.input(entry, "share" if share else access.by.value, data, share)
     # Queued here, and not in the coroutine, so that inputs keep the order of the requests.
     try:
-        typed = terminal.keyboard.type(terminal.ring.encode_input(data))
+        typed = terminal.keyboard.type(terminal.ring.encode_input(data), token)
     except (trio.ClosedResourceError, OSError) as error:
         raise _has_ended(terminal) from error
     except InputFullError as error:

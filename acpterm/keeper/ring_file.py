@@ -32,6 +32,8 @@ versions.
 | `SESSION` | keeper, once | the pid of the leader of the terminal's session; 0 if the child is it |
 | `WRITTEN_AT` | keeper | time of the last write in microseconds of `time.monotonic`, or 0 |
 | `ENCODING` | keeper | the encoding of the program's output (`encodings`); 0 for UTF-8 |
+| `TYPED` | worker | how many bytes of keyboard input the PTY has taken, or were dropped |
+| `WRITE_TOKEN`, `WRITE_END` | worker | the last write with a token; the `TYPED` at its end |
 
 If a worker crashed, the keeper leaves `EMULATOR` as it is; after any other end, the keeper clears
 it. But if a worker was killed while `EMULATOR` was set, the keeper first increments
@@ -88,7 +90,10 @@ _MAGIC = int.from_bytes(b"acprng\x00\x01", "little")
     SESSION,
     WRITTEN_AT,
     ENCODING,
-) = range(23)
+    TYPED,
+    WRITE_TOKEN,
+    WRITE_END,
+) = range(26)
 
 EXITED_UNKNOWN = 1 << 32
 # Python 3.13 can map a file without keeping a duplicate of its descriptor.

@@ -14,6 +14,9 @@ Input is typed in the order of the calls. When the terminal is closed, or a writ
 the queued input is dropped, and tasks that wait for it get an error. After a failed write, new
 input is accepted as before.
 
+A client that has lost its connection may repeat its last write with the same token: what was typed
+is not typed again. The ring's header says so to the next worker, too.
+
 The emulator's replies to the program's queries are typed in the same way. `Keyboard.listeners` are
 called with the input that the user or the agent has sent, but not with replies. At most
 `REPLY_BYTES_MAX` bytes of replies are queued; further replies are dropped.
@@ -29,6 +32,7 @@ import trio
 
 from acpterm.pty.line_discipline import InputMode
 from acpterm.pty.master import Master
+from acpterm.terminal.shared_ring import InputMark
 
 # Called with each piece of input that the PTY has taken, and whether the terminal echoed the piece.
 # Terminals do not echo while a password is entered, for example.
@@ -68,11 +72,13 @@ class Keyboard:
     def __init__(
         self,
         master: Master,
+        mark: InputMark,
         start: Callable[[Callable[[], Awaitable[None]]], None],
         *,
         input_bytes_max: int = INPUT_BYTES_MAX,
     ) -> None:
         self._master = master
+        self._mark = mark
         self._start = start
         self._input_bytes_max = input_bytes_max
         self._rest = bytearray()
@@ -86,7 +92,9 @@ class Keyboard:
         self._is_typing = False
         # The number of bytes typed or dropped so far, and the ranges of the dropped bytes: pairs of
         # positions in the input, counted in the same way, and what `wait` raises for the range.
-        self._passed = 0
+        self._passed = mark.typed
+        # How many bytes of the last write with a token were lost with an earlier worker.
+        self._lost = max(0, mark.end - mark.typed)
         self._dropped: list[tuple[int, int, _ErrorType]] = []
         # The ranges of the emulator's replies in the queued input.
         self._replies: list[tuple[int, int]] = []
@@ -97,12 +105,21 @@ class Keyboard:
         #: Called synchronously with typed input. A listener must neither wait nor raise.
         self.listeners: Final[list[Listener]] = []
 
-    def type(self, data: bytes) -> int:
+    def is_repeated(self, token: int) -> bool:
+        """Whether the last write with a token has this one."""
+        return token != 0 and token == self._mark.token
+
+    def type(self, data: bytes, token: int = 0) -> int:
         """Type `data`, now or as soon as the PTY has room; return its end, for `wait`.
 
-        Raises `trio.ClosedResourceError`, `OSError` if the write fails, `InputFullError`, and
-        `LineTooLongError` if the line discipline would drop a part of a line.
+        Of a repeated write, type only what was lost. Raises `trio.ClosedResourceError`, `OSError`
+        if the write fails, `InputFullError`, and `LineTooLongError` if the line discipline would
+        drop a part of a line.
         """
+        if self.is_repeated(token):
+            if not self._lost:
+                return self._mark.end
+            data = data[-self._lost :]
         if self._master.closed:
             raise trio.ClosedResourceError
         mode = self._master.input_mode
@@ -117,6 +134,10 @@ class Keyboard:
             self._master.discard_input()
             self._line, self._room = 0, limit or 0
             self._drop(InputInterruptedError)
+            self._mark.typed = self._passed
+        if token:
+            self._lost = 0
+            self._mark.begin(token, self._passed + len(self._rest) + len(data))
         return self._put(data, mode)
 
     def reply(self, data: bytes) -> None:
@@ -213,6 +234,7 @@ class Keyboard:
         typed = self._without_replies(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
+        self._mark.typed = self._passed
         self.last_typed = time.monotonic()
         if b"\r" in typed or b"\n" in typed:
             self.last_line = self.last_typed

@@ -51,6 +51,40 @@ class EmulatorMark:
         self._header[layout.EMULATOR] = 0
 
 
+class InputMark:
+    """What the ring's header says of keyboard input, for a worker after a crash."""
+
+    __slots__ = ("_header",)
+
+    def __init__(self, header: memoryview) -> None:
+        self._header = header
+
+    @property
+    def typed(self) -> int:
+        """The number of bytes that were typed or dropped."""
+        return int(self._header[layout.TYPED])
+
+    @typed.setter
+    def typed(self, count: int) -> None:
+        self._header[layout.TYPED] = count
+
+    @property
+    def token(self) -> int:
+        """The token of the last write that has one; 0 if there was none."""
+        return int(self._header[layout.WRITE_TOKEN])
+
+    @property
+    def end(self) -> int:
+        """The number of bytes that were typed or dropped once that write is complete."""
+        return int(self._header[layout.WRITE_END])
+
+    def begin(self, token: int, end: int) -> None:
+        """Record a write before it is typed."""
+        # The token last: a worker that is killed between them leaves a write that is not known.
+        self._header[layout.WRITE_END] = end
+        self._header[layout.WRITE_TOKEN] = token
+
+
 class SharedRing:
     """The worker's end of one ring file.
 
@@ -168,6 +202,10 @@ class SharedRing:
     @property
     def emulator_mark(self) -> EmulatorMark:
         return EmulatorMark(self._header)
+
+    @property
+    def input_mark(self) -> InputMark:
+        return InputMark(self._header)
 
     @property
     def has_emulator_mark(self) -> bool:

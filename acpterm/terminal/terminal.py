@@ -143,7 +143,7 @@ class Terminal:
         #: Whether the keeper retains the output after the terminal is released and closed.
         self.retained = False
         self.cols, self.rows = size
-        self.keyboard: Final = Keyboard(master, self._start)
+        self.keyboard: Final = Keyboard(master, ring.input_mark, self._start)
         self._keeper: Final = keeper
         self._master: Final = master
         self._tree: Final = tree

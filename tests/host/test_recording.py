@@ -14,11 +14,13 @@ import structlog.testing
 import trio
 
 from acpterm.config import Settings, default_record_dir
+from acpterm.keeper.ring_file import RECORD_OFFSET
 from acpterm.pty.master import Master
 from acpterm.pty.program import Program
 from acpterm.recording import recorder
 from acpterm.recording.recorder import Recorder
 from acpterm.terminal.keyboard import Keyboard
+from acpterm.terminal.shared_ring import InputMark
 from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
 from tests.support.polling import poll
@@ -373,7 +375,8 @@ async def test_input_is_recorded_at_its_position_without_passwords(directory):
 async def test_input_counts_as_echoed_only_if_the_echo_was_on_before_and_after(monkeypatch, echoes):
     ours, slave = open_pair(80, 24)
     master, received = Master(ours), []
-    keyboard = Keyboard(master, lambda _: None)
+    mark = InputMark(memoryview(bytearray(RECORD_OFFSET)).cast("Q"))
+    keyboard = Keyboard(master, mark, lambda _: None)
     answers = iter(echoes)
     monkeypatch.setattr(Master, "echoes", property(lambda _: next(answers, True)))
     keyboard.listeners.append(lambda piece, shown: received.append((piece, shown)))

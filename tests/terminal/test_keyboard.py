@@ -11,6 +11,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from acpterm.keeper.ring_file import RECORD_OFFSET
 from acpterm.pty.master import Master
 from acpterm.terminal import keyboard as keyboards
 from acpterm.terminal.keyboard import (
@@ -19,6 +20,7 @@ from acpterm.terminal.keyboard import (
     Keyboard,
     LineTooLongError,
 )
+from acpterm.terminal.shared_ring import InputMark
 from tests.support.depth import DEADLINE_S
 from tests.support.ptys import open_pair
 
@@ -34,6 +36,10 @@ async def pair():
     os.close(slave)
 
 
+def unmarked():
+    return InputMark(memoryview(bytearray(RECORD_OFFSET)).cast("Q"))
+
+
 async def read(slave, size):
     data = b""
     while len(data) < size:
@@ -44,7 +50,7 @@ async def read(slave, size):
 
 async def test_input_is_typed_at_once_when_it_fits(pair, nursery):
     master, slave = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     typed = keyboard.type(b"hello")
     assert not nursery.child_tasks
     await keyboard.wait(typed)
@@ -53,7 +59,7 @@ async def test_input_is_typed_at_once_when_it_fits(pair, nursery):
 
 async def test_input_is_typed_in_order_when_it_exceeds_the_kernels_buffer(pair, nursery):
     master, slave = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     pieces = [bytes([65 + n]) * 50_000 for n in range(4)]
     typed = [keyboard.type(piece) for piece in pieces]
     assert len(nursery.child_tasks) == 1
@@ -66,7 +72,7 @@ async def test_input_is_typed_in_order_when_it_exceeds_the_kernels_buffer(pair, 
 
 async def test_wait_raises_when_the_terminal_closes(pair, nursery):
     master, _ = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     typed = keyboard.type(b"x" * 100_000)
 
     async def wait():
@@ -98,7 +104,7 @@ def failing(master):
 
 async def test_input_is_dropped_when_it_fails_at_once_and_later_input_is_typed(pair, nursery):
     master, slave = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     with failing(master), pytest.raises(OSError, match="Bad file descriptor"):
         keyboard.type(b"lost")
     await keyboard.wait(keyboard.type(b"typed"))
@@ -107,7 +113,7 @@ async def test_input_is_dropped_when_it_fails_at_once_and_later_input_is_typed(p
 
 async def test_input_is_dropped_when_it_fails_later_and_later_input_is_typed(pair, nursery):
     master, slave = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     earlier = keyboard.type(b"a")
     lost = [keyboard.type(bytes(100_000)), keyboard.type(b"more")]
     failed = []
@@ -141,7 +147,7 @@ async def test_input_is_dropped_when_no_task_can_be_started(pair):
     master, _ = pair
     async with trio.open_nursery() as closed:
         pass
-    keyboard = Keyboard(master, closed.start_soon)
+    keyboard = Keyboard(master, unmarked(), closed.start_soon)
     with pytest.raises(trio.ClosedResourceError):
         keyboard.type(bytes(100_000))
     # The dropped input does not block later input.
@@ -151,7 +157,7 @@ async def test_input_is_dropped_when_no_task_can_be_started(pair):
 
 async def test_input_is_refused_completely_when_too_much_is_queued(pair, nursery):
     master, slave = pair
-    keyboard = Keyboard(master, nursery.start_soon, input_bytes_max=100_000)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon, input_bytes_max=100_000)
     keyboard.type(b"a" * 90_000)
     with pytest.raises(InputFullError):
         keyboard.type(b"b" * 90_000)
@@ -161,7 +167,7 @@ async def test_input_is_refused_completely_when_too_much_is_queued(pair, nursery
 async def test_replies_are_typed_in_order_and_not_passed_to_listeners(pair, nursery):
     master, slave = pair
     typed_data = []
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     keyboard.listeners.append(lambda data, _shown: typed_data.append(data))
     keyboard.type(b"a" * 70_000)
     keyboard.reply(b"ANSWER")
@@ -176,7 +182,7 @@ async def test_replies_are_typed_in_order_and_not_passed_to_listeners(pair, nurs
 
 async def test_unread_replies_are_bounded_and_input_is_typed(pair, nursery):
     master, slave = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     keyboard.type(b"x" * 100_000)
     for _ in range(200_000):
         keyboard.reply(b"\x1b[1;1R")
@@ -198,7 +204,7 @@ async def test_unread_replies_are_bounded_and_input_is_typed(pair, nursery):
 
 async def test_reply_is_dropped_when_the_terminal_is_closed(pair, nursery):
     master, _ = pair
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     keyboard.type(b"x" * 100_000)
     master.close()
     before = bytes(keyboard._rest)
@@ -248,7 +254,7 @@ async def test_longest_line_is_typed_and_a_longer_one_refused(lines, nursery, en
     attributes[6][termios.VEOL] = b"#"
     termios.tcsetattr(slave, termios.TCSANOW, attributes)
     set_mode(slave, 3, clear_flags=0 if echo else termios.ECHO)
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     text = "é".encode() * (LINE_MAX // 2) + b"x"
     with pytest.raises(LineTooLongError) as refused:
         keyboard.type(b"first\n" + text + b"y" + end)
@@ -260,7 +266,7 @@ async def test_longest_line_is_typed_and_a_longer_one_refused(lines, nursery, en
 
 async def test_line_is_measured_over_several_writes(lines, nursery):
     master, slave = lines
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     keyboard.type(b"a" * 3000)
     keyboard.reply(b"\x1b[0n")
     with pytest.raises(LineTooLongError):
@@ -278,7 +284,7 @@ async def test_line_is_measured_over_several_writes(lines, nursery):
 @pytest.mark.parametrize("size", [1000, LINE_MAX + 1])
 async def test_lines_wait_until_the_line_discipline_has_room(lines, nursery, size, at_once):
     master, slave = lines
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     pieces = [b"%02d" % number + b"x" * (size - 3) + b"\n" for number in range(20)]
     typed = [keyboard.type(piece) for piece in ([b"".join(pieces)] if at_once else pieces)]
     async with trio.open_nursery() as waiting:
@@ -309,7 +315,7 @@ async def test_interrupt_reaches_a_program_that_does_not_read(nursery, is_raw):
     )
     os.close(slave)
     owner = Master(master)
-    keyboard = Keyboard(owner, nursery.start_soon)
+    keyboard = Keyboard(owner, unmarked(), nursery.start_soon)
     output = b""
 
     async def shown(text):
@@ -337,11 +343,47 @@ async def test_line_of_any_length_is_typed_in_raw_mode_and_before_a_client_sets_
     master, slave = pair
     await_raw = Master(os.dup(master.fd), waits_for_raw=True)
     text = b"x" * 10_000
-    keyboard = Keyboard(master, nursery.start_soon)
+    keyboard = Keyboard(master, unmarked(), nursery.start_soon)
     keyboard.type(text)
     assert await read(slave, 10_000) == text
     set_mode(slave, 3, set_flags=termios.ICANON)
-    Keyboard(await_raw, nursery.start_soon).type(text)
+    Keyboard(await_raw, unmarked(), nursery.start_soon).type(text)
     tty.setraw(slave)
     assert await read(slave, 10_000) == text
     await_raw.close()
+
+
+async def test_next_worker_types_what_was_lost_of_a_repeated_write_and_nothing_twice(pair, nursery):
+    master, slave = pair
+    mark, text = unmarked(), b"0123456789" * 20_000
+    async with trio.open_nursery() as killed:
+        keyboard = Keyboard(master, mark, killed.start_soon)
+        keyboard.type(b"first ")
+        keyboard.type(text, token=5)
+        killed.cancel_scope.cancel()
+    typed = mark.typed - len(b"first ")
+    assert 0 < typed < len(text)
+    assert await read(slave, mark.typed) == b"first " + text[:typed]
+    async with trio.open_nursery() as tasks:
+        keyboard = Keyboard(master, mark, tasks.start_soon)
+        end = keyboard.type(text, token=5)
+        assert keyboard.type(text, token=5) == end
+        assert await read(slave, len(text) - typed) == text[typed:]
+        await keyboard.wait(end)
+    await Keyboard(master, mark, nursery.start_soon).wait(keyboard.type(text, token=5))
+    assert not master.unread
+
+
+async def test_write_that_was_interrupted_is_not_typed_by_the_next_worker(pair, nursery):
+    master, slave = pair
+    set_mode(slave, 3, set_flags=termios.ISIG)
+    mark = unmarked()
+    keyboard = Keyboard(master, mark, nursery.start_soon)
+    keyboard.type(b"x" * 200_000, token=5)
+    keyboard.type(b"\x03")
+    keyboard.close()
+    later = Keyboard(master, mark, nursery.start_soon)
+    assert later.is_repeated(5)
+    await later.wait(later.type(b"x" * 200_000, token=5))
+    later.type(b"new", token=6)
+    assert not later.is_repeated(5)
