@@ -203,3 +203,17 @@ async def test_creates_run_exactly_once_while_workers_are_killed(tmp_path):
                 await kill_worker(path)
             over.set()
         assert programs > 12
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_write_that_is_repeated_at_the_next_worker_is_not_typed_again(tmp_path, end):
+    async with daemon(tmp_path) as (_, path):
+        async with user_at(user_socket(path)) as user:
+            terminal = await user.create("read a; read b; echo got $a,$b")
+            one = {"terminalId": terminal, "data": "one\n", "token": "1"}
+            await user.request("terminal/write", one)
+        await end(path)
+        async with user_at(user_socket(path)) as user:
+            for write in (one, one | {"data": "two\n", "token": "2"}):
+                assert await user.request("terminal/write", write) == {"written": 4}
+            await user.until_output(terminal, "got one,two")
