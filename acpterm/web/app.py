@@ -29,7 +29,7 @@ def make_app(
     host: Host, endpoint: Endpoint, access: AccessStore, page: str = DIRECTORY
 ) -> Starlette:
     """Return the application that serves `host`; the page's files are in the directory `page`."""
-    logins = Logins(endpoint, access, host.state.trail)
+    logins = Logins(endpoint, access, host.guard.trail)
     sockets = JsonRpcWebSockets(host, access)
     mcp, pool = McpHandler(host, access), PoolHandlers(host, access)
     app = Starlette(

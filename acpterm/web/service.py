@@ -86,7 +86,7 @@ class WebService:
         async with trio.open_nursery() as nursery:
             self._running = _Running(host, nursery)
             if self._is_outdated:
-                host.state.keeper.delete(HTTP_KEY)
+                host.keeper.delete(HTTP_KEY)
             if self._restored is not None or self._settings.http is not None:
                 try:
                     async with self._starting:
@@ -190,14 +190,14 @@ class WebService:
         if self._access is None:
             self._access = AccessStore(self._file)
             if self._running is not None:
-                registry = self._running.host.state.registry
+                registry = self._running.host.terminals.registry
                 self._end_shares(lambda share: registry.get(share.terminal_id) is None)
         return self._access
 
     def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
         if self._access is not None and self._running is not None:
             for share in self._access.end_shares(is_ended):
-                self._running.host.state.trail.record(
+                self._running.host.guard.trail.record(
                     "unshare", share=share.id, reason="its terminal was removed"
                 )
 
@@ -216,11 +216,11 @@ class WebService:
         except (OSError, AccessFileError, ValueError, StartError, TlsError) as error:
             if sock is not None:
                 sock.close()
-            running.host.state.keeper.delete(HTTP_KEY)
+            running.host.keeper.delete(HTTP_KEY)
             self._error = str(error)
             raise StartError(self._error) from error
         record = HttpRecord(setting=self._settings.http)
-        running.host.state.keeper.put(HTTP_KEY, record.encode(), (sock.fileno(),))
+        running.host.keeper.put(HTTP_KEY, record.encode(), (sock.fileno(),))
         self._error, self._endpoint = None, endpoint
         running.nursery.start_soon(self._serve, running.host, endpoint, access, tls)
         _log.info("the HTTP server listens", address=str(endpoint.address))
@@ -246,7 +246,7 @@ class WebService:
         except Exception as error:  # noqa: BLE001  the worker must not end with it
             _log.error("the HTTP server failed", exc_info=error)
             self._error = f"the HTTP server failed: {type(error).__name__}: {error}"
-            host.state.keeper.delete(HTTP_KEY)
+            host.keeper.delete(HTTP_KEY)
         finally:
             self._endpoint = None
             endpoint.socket.close()

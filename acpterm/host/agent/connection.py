@@ -30,7 +30,7 @@ from acpterm.host.agent.creates import Creates
 from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.approvals import Approver
 from acpterm.host.entry import AgentInfo, TerminalEntry
-from acpterm.host.host_state import HostState
+from acpterm.host.guard import Guard
 from acpterm.host.launch.launch import Launch
 from acpterm.host.memory import ConnectionMemory
 from acpterm.host.names import named
@@ -48,6 +48,7 @@ from acpterm.host.state.records import (
 )
 from acpterm.host.state.store import connection_key
 from acpterm.host.terminal_info import for_agent, gives_signal_code
+from acpterm.host.terminals import Terminals
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.pty import processes
 from acpterm.runtime.exec_context import ExecContext
@@ -71,19 +72,19 @@ class AgentConnection(Access):
     def __init__(
         self,
         context: ExecContext,
-        host: HostState,
+        terminals: Terminals,
+        guard: Guard,
         connection: str,
+        *,
         resumption: "Resumption",
         secret: str | None = None,
-        *,
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
-        super().__init__(host, context)
+        super().__init__(terminals, guard, context)
         # With it another connection may resume this one. Never logged.
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         self.resumption: Final = resumption
-        self.creates: Final = Creates(partial(host.approval_records.forget, connection))
-        self.pool: Final = host.pool
+        self.creates: Final = Creates(partial(guard.approval_records.forget, connection))
         self.id: Final = connection
         self.agent: Final = AgentInfo(connection)
         self.holders = list(holders)
@@ -104,7 +105,7 @@ class AgentConnection(Access):
         """The observer of questions for the client; None if it is no approver."""
         self._approver_kind: ApproverKind | None = None
         self._elicitor: Approver | None = None
-        self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
+        self._memory: Final = ConnectionMemory(resumption.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
@@ -248,7 +249,7 @@ class AgentConnection(Access):
         return self.release(session, params.terminal_id, EndedBy.AGENT, leaves_background=True)
 
     def info(self, entry: TerminalEntry) -> TerminalInfo:
-        return for_agent(self.host.terminal_info(entry))
+        return for_agent(super().info(entry))
 
     def users_terminals(self) -> list[TerminalEntry]:
         """Return the user's unreleased terminals, if the settings let agents read them."""
@@ -289,8 +290,7 @@ class AgentConnection(Access):
         return session
 
     def _new_session(self, identifier: str, number: int) -> Session:
-        writer = self.host.state_writer
-        return Session(identifier, self.agent, number, writer, self.creates.confirm)
+        return Session(identifier, self.agent, number, self.writer, self.creates.confirm)
 
     def add_relayed_agent(self) -> None:
         """If the process that connected is only a relay, add the agent's process to `holders`."""
@@ -301,7 +301,7 @@ class AgentConnection(Access):
             self.holders = [self.holders[0], (agent.pid, agent.started)]
 
     def mark_changed(self) -> None:
-        self.host.state_writer.changed(self._key, self._record)
+        self.writer.changed(self._key, self._record)
 
     def _record(self) -> bytes:
         return ConnectionRecord(
@@ -351,10 +351,10 @@ class AgentConnection(Access):
         self, session: Session, terminal: Terminal, launch: Launch, record: TerminalRecord
     ) -> TerminalEntry:
         """Add a terminal that was just created; release it at once if the connection was closed."""
-        entry = TerminalEntry(terminal, record, self.host.state_writer, session)
+        entry = TerminalEntry(terminal, record, self.writer, session)
         session.add(entry)
         self.creates.add(entry)
-        self.host.add(entry, launch.program_env)
+        self.terminals.add(entry, launch.program_env)
         if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
         return entry
@@ -384,7 +384,7 @@ class AgentConnection(Access):
             return
         self._closed = True
         self.approvals.withdraw(self.id, reason="the agent has disconnected")
-        self.host.approval_records.forget_connection(self.id)
+        self.guard.approval_records.forget_connection(self.id)
         for answerer in (self.approver, self._elicitor):
             if answerer is not None:
                 self.approvals.remove(answerer)
@@ -399,4 +399,4 @@ class AgentConnection(Access):
             session.remove_records()
         for entry in self.registry.left_by(self.id):
             self.registry.release(entry, EndedBy.DISCONNECT)
-        self.host.state_writer.removed(self._key)
+        self.writer.removed(self._key)

@@ -83,10 +83,9 @@ def _create(
             await connection.creates.wait_in_flight(request)
             if entry := connection.creates.repeated(request):
                 return _create_response(entry)
-            registry = connection.host.registry
             with (
                 connection.creates.in_flight(request),
-                registry.reserve_name(options.name) as name,
+                connection.registry.reserve_name(options.name) as name,
             ):
                 if not is_place(judgement.provider):
                     found = await _existing(connection, asked, cwd)
@@ -112,9 +111,9 @@ def _create(
                     request=request,
                 )
                 launch = replace(launch, name=name, judgement=judgement, creator=creator)
-                with connection.host.quotas.starting(judgement.profiles, connection, session.id):
+                with connection.guard.quotas.starting(judgement.profiles, connection, session.id):
                     terminal, record = await launch.start(
-                        connection.pool, placement, connection.host.state_writer
+                        connection.terminals.pool, placement, connection.writer
                     )
                     # Even if the turn was cancelled meanwhile, the program counts as started.
                     entry = connection.add(session, terminal, launch, record)

@@ -76,7 +76,7 @@ async def attach(
     """Show a terminal in a window until its program ends or the terminal is released."""
     # `share`: the share that a visitor uses. Raises `RpcError` (-32602) if the client runs in this
     # terminal, or in one that it shows; if the screen is too large or needs a missing emulator.
-    nested_in = user.terminals
+    nested_in = user.inside
     if user.windows.would_loop(nested_in, entry):
         raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
     window = Window(

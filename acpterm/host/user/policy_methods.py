@@ -30,7 +30,7 @@ def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
     check_size(params.command, params.args, {}, user.context.rlimits)
     if params.cwd is not None:
         check_absolute(params.cwd)
-    policy = user.host.policy
+    policy = user.policy
     profile = policy.profiles.choose(params.profile, params.cwd or user.context.cwd)
     try:
         judge = policy.judge()
@@ -45,7 +45,7 @@ def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
 def profiles(user: UserConnection, params: NoParams) -> ProfilesResponse:
     """`_acpterm/profile/list`: return the profiles, and which is the default one."""
     del params
-    found = user.host.policy.profiles.by_name
+    found = user.policy.profiles.by_name
     return ProfilesResponse(
         selected=user.settings.profile,
         profiles=[

@@ -26,7 +26,7 @@ def connection_record(**more):
 
 
 def restored(host):
-    (connection,) = (one for one in host._resumption.connections if one.id == "c7")
+    (connection,) = (one for one in host.resumption.connections if one.id == "c7")
     return connection
 
 
@@ -120,7 +120,7 @@ async def test_terminals_record_has_the_rights_of_its_connection(tmp_path):
         async with successor(started, **SETTINGS) as host, agent_of(host) as agent:
             await agent.initialize(SECRET)
             terminal = await agent.create("true", cwd="/")
-            assert host.state.registry.get(terminal).record.rights == RIGHTS
+            assert host.terminals.registry.get(terminal).record.rights == RIGHTS
 
 
 @pytest.mark.costly

@@ -167,7 +167,7 @@ class Subscriber:
         for terminal in known.terminals if known else ():
             if terminal in self._cursors:
                 continue
-            source = source_of(terminal, self._session, self._connection.host.registry)
+            source = source_of(terminal, self._session, self._connection.registry)
             if source is not None:
                 self._cursors[terminal] = TerminalCursor(source)
                 self._remove_surplus()
@@ -176,7 +176,7 @@ class Subscriber:
         """Let the client get the new output of a terminal that the agent runs itself."""
         old = cursor.source
         if old is None or isinstance(old, Tombstone) or not old.is_retained:
-            source = source_of(terminal, self._session, self._connection.host.registry)
+            source = source_of(terminal, self._session, self._connection.registry)
             if source is not None:
                 # The session has forgotten the terminal meanwhile, so its output begins again.
                 cursor.replace(source)
