@@ -14,7 +14,7 @@ from acpterm.acp.user_streams import EventNotification
 from acpterm.api.events import EventStream
 from acpterm.api.questions import Asks, Questions
 from acpterm.api.results import CommandCheck
-from acpterm.api.roles import Launch, Role, milliseconds
+from acpterm.api.roles import CreateArguments, Role, milliseconds
 from acpterm.api.shell import Shell, open_shell
 from acpterm.api.shell_process import ShellOptions
 from acpterm.api.terminal import Terminal
@@ -123,7 +123,7 @@ class Client:
         one of these, `CommandRefused` if the policy or the user refuses an agent's command, and
         `RequestError` if the program cannot start. If cancelled, the terminal is released.
         """
-        launch = Launch(
+        launch = CreateArguments(
             command,
             args,
             self._directory(cwd),

@@ -13,8 +13,8 @@ file are in the order of their numbers.
 When the task is cancelled, it writes the queued entries, for at most `FLUSH_TIMEOUT_S` seconds.
 
 What a worker has not written when it ends or is killed, the next worker reports in a `gap`, its
-first entry: it gets the number of the previous worker's last entry (`Progress`), and reads in the
-log which entry that worker wrote last.
+first entry: it gets the number of the previous worker's last entry (`LogProgress`), and reads in
+the log which entry that worker wrote last.
 """
 
 import math
@@ -55,7 +55,7 @@ _GATHER_S: Final = 0.02
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Progress(NamedTuple):
+class LogProgress(NamedTuple):
     """What the next worker needs to know which entries of this worker are missing in the log."""
 
     worker: int
@@ -79,8 +79,8 @@ class AuditLog:
         *,
         file_bytes: int,
         files: int,
-        previous: Progress | None = None,
-        on_progress: Callable[[Progress], None] = lambda _progress: None,
+        previous: LogProgress | None = None,
+        on_progress: Callable[[LogProgress], None] = lambda _progress: None,
     ) -> None:
         self._directory: Final = directory
         self._previous = previous
@@ -153,7 +153,7 @@ class AuditLog:
     def _number(self, at: float) -> None:
         self._seq += 1
         self._on_progress(
-            Progress(self._worker, self._seq, at, self._inherited, self._inherited_from)
+            LogProgress(self._worker, self._seq, at, self._inherited, self._inherited_from)
         )
 
     async def _report_previous(self) -> None:

@@ -16,7 +16,7 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
 from acpterm.host.approvals import restored
-from acpterm.host.entry import AgentInfo, Origin, TerminalEntry
+from acpterm.host.entry import AgentInfo, SessionOrigin, TerminalEntry
 from acpterm.host.guard import Guard
 from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
@@ -183,7 +183,9 @@ class Restorer:
             self._resumption.restored(connection)
         return self._connections.get(name)
 
-    def _session(self, connection: AgentConnection | None, record: TerminalRecord) -> Origin | None:
+    def _session(
+        self, connection: AgentConnection | None, record: TerminalRecord
+    ) -> SessionOrigin | None:
         if record.session is None:
             return None
         if connection and (
@@ -196,7 +198,7 @@ class Restorer:
             return session
         agent = AgentInfo(record.connection or "")
         agent.name = record.agent
-        return Origin(record.session, agent)
+        return SessionOrigin(record.session, agent)
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:

@@ -25,8 +25,8 @@ from acpterm.keeper.keeper_socket import KeeperSocket
 from acpterm.keeper.pending_requests import PendingRequests
 from acpterm.keeper.protocol import Message
 from acpterm.keeper.reports import (
-    Entry,
     Found,
+    FoundEntry,
     KeeperLostError,
     RestartError,
     Spawned,
@@ -51,7 +51,7 @@ class KeeperClient:
         self.embedded = False  # the keeper is this worker's child, and exits with it
         self.stored = False  # the service manager stores the PTYs: programs outlive the keeper
         self.terminals: list[Found] = []  # of previous workers, once `connect` has returned
-        self.entries: dict[str, Entry] = {}  # of previous workers, once `connect` has returned
+        self.entries: dict[str, FoundEntry] = {}  # of previous workers, once `connect` has returned
         self._socket: Final = KeeperSocket(sock)
         self._wake_ups: Final = WakeUps()
         self._requests: Final = PendingRequests()
@@ -279,7 +279,7 @@ class KeeperClient:
 
     def _entry(self, message: Message) -> None:
         key, value = message.fields[:2]
-        self.entries[key] = Entry(value, tuple(message.take_fds()))
+        self.entries[key] = FoundEntry(value, tuple(message.take_fds()))
 
     def _spawned(self, message: Message) -> None:
         request, name, pid, started, way, session = (*message.fields, None)[:6]

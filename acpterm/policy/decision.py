@@ -6,7 +6,7 @@ from acpterm.config.profiles import Decision
 from acpterm.policy.classifier import SEARCHED_MAX, Classifier
 from acpterm.policy.parts import FoundPart, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
-from acpterm.policy.verdict import Level, Part, Verdict, strictest, worst
+from acpterm.policy.verdict import JudgedPart, Level, Verdict, strictest, worst
 from acpterm.policy.wrappers.unwrapped import is_standard
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def decide(
     # A prefix in `allowed` allows a part if no rule matches it, its words are known exactly, the
     # profile asks, and the part is not dangerous or is equal to the prefix.
     parts = tuple(
-        Part(tuple(word.text for word in part.words), part.level, part.reason)
+        JudgedPart(tuple(word.text for word in part.words), part.level, part.reason)
         for part in classifier.found
     )
     blocked = _blocked(classifier, line)

@@ -31,7 +31,7 @@ import structlog
 import trio
 
 from acpterm.providers import off_loop
-from acpterm.providers.container_argv import Setup, run_argv
+from acpterm.providers.container_argv import EngineSetup, run_argv
 from acpterm.providers.container_trial import try_engine
 from acpterm.providers.engine import Engine
 from acpterm.providers.placeholders import Placeholders
@@ -78,7 +78,7 @@ class ContainerProvider:
         self._image: Final = image
         self._daemon: Final = daemon
         self._placeholders: Final = placeholders or Placeholders()
-        self._setup: Setup | None = None
+        self._setup: EngineSetup | None = None
         self._trying: Final = trio.Lock()
 
     async def prepare(self, command: Command) -> Prepared:
@@ -88,7 +88,7 @@ class ContainerProvider:
             partial(self._prepared, setup, command), self._placeholders.remove
         )
 
-    def _prepared(self, setup: Setup, command: Command) -> Prepared:
+    def _prepared(self, setup: EngineSetup, command: Command) -> Prepared:
         workspace, token, _ = self._placeholders.protect(command.workspace)
         try:
             _check_hidden(command, workspace)
@@ -145,13 +145,13 @@ class ContainerProvider:
             self._daemon is not None and daemon.place == self._daemon.place
         )
 
-    async def _tried(self) -> Setup:
+    async def _tried(self) -> EngineSetup:
         async with self._trying:
             if self._setup is None:
                 self._setup, _ = await self._try()
             return self._setup
 
-    async def _try(self) -> tuple[Setup, str]:
+    async def _try(self) -> tuple[EngineSetup, str]:
         label = LABEL if self._daemon is None else f"{LABEL}={self._daemon}"
         name = f"acpterm-{secrets.token_hex(16)}"
         return await try_engine(self._engine, self._image, (label,), name)

@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from acpterm.providers.container_argv import Setup, base_options, shell_argv
+from acpterm.providers.container_argv import EngineSetup, base_options, shell_argv
 from acpterm.providers.engine import CommandResult, Engine
 from acpterm.providers.provider import ProviderError
 
@@ -33,7 +33,7 @@ if ! (: >/tmp/acpterm-trial) 2>/dev/null; then echo "Unwritable: /tmp"; fi
 
 async def try_engine(
     engine: Engine, image: str, labels: tuple[str, ...], name: str
-) -> tuple[Setup, str]:
+) -> tuple[EngineSetup, str]:
     """Run a trial in a container; return the options that work, and a line for the user."""
     engine.require()
     version = await _version(engine)
@@ -83,10 +83,10 @@ async def _require_image(engine: Engine, image: str) -> None:
     raise ProviderError(msg)
 
 
-async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[Setup]:
+async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[EngineSetup]:
     """Return the sets of options to try with the engine, the preferred one first."""
     uid, gid = os.geteuid(), os.getegid()
-    setup = Setup(engine.name, image, labels, f"{uid}:{gid}", keeps_id=False, has_cgroup=True)
+    setup = EngineSetup(engine.name, image, labels, f"{uid}:{gid}", keeps_id=False, has_cgroup=True)
     if engine.name == "podman":
         setup = setup._replace(keeps_id=uid != 0)
         return [setup._replace(has_cgroup=False), setup]
@@ -98,7 +98,7 @@ async def _setups(engine: Engine, image: str, labels: tuple[str, ...]) -> list[S
     return [setup._replace(user="0:0")] if "rootless" in info.stdout else [setup]
 
 
-def describe(version: str, setup: Setup, output: str) -> str:
+def describe(version: str, setup: EngineSetup, output: str) -> str:
     """Return a line for the user; raise `ProviderError` if the output shows no isolation."""
     found: dict[str, list[str]] = {}
     for key, _, value in (line.partition(": ") for line in output.splitlines()):

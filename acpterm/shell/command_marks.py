@@ -27,7 +27,7 @@ class CommandMark(NamedTuple):
     end: int  # just past the last byte
 
 
-class Output(NamedTuple):
+class OutputPiece(NamedTuple):
     """A piece of the output between two marks."""
 
     data: bytes
@@ -49,9 +49,9 @@ class CommandMarkScanner:
         """The position just past the last byte that was fed or skipped."""
         return self._position + len(self._held)
 
-    def feed(self, data: bytes) -> list[Output | CommandMark]:
+    def feed(self, data: bytes) -> list[OutputPiece | CommandMark]:
         data = self._held + data
-        pieces: list[Output | CommandMark] = []
+        pieces: list[OutputPiece | CommandMark] = []
         at = 0
         for found in self._pattern.finditer(data):
             self._add_output(pieces, data, at, found.start())
@@ -73,25 +73,25 @@ class CommandMarkScanner:
         self._position += keep
         return pieces
 
-    def skip(self, size: int) -> list[Output | CommandMark]:
+    def skip(self, size: int) -> list[OutputPiece | CommandMark]:
         """Skip lost bytes; return the output that was held back before them."""
         pieces = self.flush()
         self._position += size
         return pieces
 
-    def flush(self) -> list[Output | CommandMark]:
+    def flush(self) -> list[OutputPiece | CommandMark]:
         """Return the bytes that are held back, as output."""
-        pieces: list[Output | CommandMark] = []
+        pieces: list[OutputPiece | CommandMark] = []
         self._add_output(pieces, self._held, 0, len(self._held))
         self._position += len(self._held)
         self._held = b""
         return pieces
 
     def _add_output(
-        self, pieces: list[Output | CommandMark], data: bytes, begin: int, end: int
+        self, pieces: list[OutputPiece | CommandMark], data: bytes, begin: int, end: int
     ) -> None:
         if begin < end:
-            pieces.append(Output(data[begin:end], self._position + begin))
+            pieces.append(OutputPiece(data[begin:end], self._position + begin))
 
 
 def _possible_begin(data: bytes, at: int) -> int:

@@ -27,7 +27,7 @@ returns an `Outcome`).
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from acpterm.shell.command_marks import CommandMark, CommandMarkScanner, Output
+from acpterm.shell.command_marks import CommandMark, CommandMarkScanner, OutputPiece
 from acpterm.shell.report import Report
 from acpterm.terminal.text.stream import Beginning, TextView
 
@@ -112,9 +112,9 @@ class Tracker:
         if self._command:
             self._command.text.finish()
 
-    def _process(self, pieces: list[Output | CommandMark]) -> None:
+    def _process(self, pieces: list[OutputPiece | CommandMark]) -> None:
         for piece in pieces:
-            if isinstance(piece, Output):
+            if isinstance(piece, OutputPiece):
                 if self._command and not self._command.end:
                     self._command.text.feed(piece.data)
             elif self._pid in (None, piece.pid):

@@ -29,8 +29,8 @@ from acpterm.host.web_interface import Share, Token
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.web.access import AccessStore, TokenError, TooManySharesError
 from acpterm.web.access_file import AccessFile, AccessFileError, ShareRecord
-from acpterm.web.endpoint import Endpoint
-from acpterm.web.start import StartError, import_packages, listening_socket
+from acpterm.web.endpoint import HttpEndpoint
+from acpterm.web.start import HttpStartError, import_packages, listening_socket
 from acpterm.web.tls import TlsError, tls_context
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class WebService:
         self._is_outdated = False
         self._running: _Running | None = None
         self._access: AccessStore | None = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: HttpEndpoint | None = None
         self._error: str | None = None
         self._starting: Final = trio.Lock()
 
@@ -91,7 +91,7 @@ class WebService:
                 try:
                     async with self._starting:
                         await self._start(self._running, None)
-                except StartError as error:
+                except HttpStartError as error:
                     _log.error("the HTTP server does not listen", why=str(error))
             await trio.sleep_forever()
 
@@ -168,7 +168,7 @@ class WebService:
 
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
-    ) -> tuple[Endpoint, T]:
+    ) -> tuple[HttpEndpoint, T]:
         """Make sure that the server listens; return its endpoint and `make`'s result."""
         if self._running is None:
             raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
@@ -201,8 +201,8 @@ class WebService:
                     "unshare", share=share.id, reason="its terminal was removed"
                 )
 
-    async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
-        """Listen at `wanted`, and start to serve. Raises `StartError`, which `status` has, too."""
+    async def _start(self, running: _Running, wanted: HttpAddress | None) -> HttpEndpoint:
+        """Listen at `wanted`, and start to serve. Raises `HttpStartError`; `status` has it, too."""
         sock, self._restored = self._restored, None
         try:
             # Importing takes some 300 ms: too long to block the event loop.
@@ -210,15 +210,15 @@ class WebService:
             tls = await trio.to_thread.run_sync(tls_context, self._settings)
             access = self._store()
             sock = sock or listening_socket(self._settings, wanted, access.last_address)
-            endpoint = Endpoint(sock, self._settings)
+            endpoint = HttpEndpoint(sock, self._settings)
             check_exposure(self._settings, endpoint.address)
             access.set_last_address(str(endpoint.address))
-        except (OSError, AccessFileError, ValueError, StartError, TlsError) as error:
+        except (OSError, AccessFileError, ValueError, HttpStartError, TlsError) as error:
             if sock is not None:
                 sock.close()
             running.host.keeper.delete(HTTP_KEY)
             self._error = str(error)
-            raise StartError(self._error) from error
+            raise HttpStartError(self._error) from error
         record = HttpRecord(setting=self._settings.http)
         running.host.keeper.put(HTTP_KEY, record.encode(), (sock.fileno(),))
         self._error, self._endpoint = None, endpoint
@@ -229,7 +229,7 @@ class WebService:
         return endpoint
 
     async def _serve(
-        self, host: Host, endpoint: Endpoint, access: AccessStore, tls: ssl.SSLContext | None
+        self, host: Host, endpoint: HttpEndpoint, access: AccessStore, tls: ssl.SSLContext | None
     ) -> None:
         # These modules need the extra `web`.
         from acpterm.web.app import make_app  # noqa: PLC0415
@@ -256,7 +256,7 @@ class WebService:
 def _failing() -> Iterator[None]:
     try:
         yield
-    except StartError as error:
+    except HttpStartError as error:
         raise RpcError(INTERNAL_ERROR, f"no HTTP server: {error}") from error
     except AccessFileError as error:
         raise RpcError(INTERNAL_ERROR, str(error)) from error

@@ -1,6 +1,6 @@
 """Starting of the HTTP server: the imports that it needs, and its listening socket.
 
-`StartError` has the message that the user sees.
+`HttpStartError` has the message that the user sees.
 """
 
 import errno
@@ -16,19 +16,19 @@ from acpterm.web.endpoint import bind
 _ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
 
 
-class StartError(Exception):
+class HttpStartError(Exception):
     """The server cannot listen; the message says why, and what to do."""
 
 
 def import_packages() -> None:
-    """Import what the extra `web` installs. Raises `StartError` if a package is missing."""
+    """Import what the extra `web` installs. Raises `HttpStartError` if a package is missing."""
     try:
         importlib.import_module("acpterm.web.app")
         importlib.import_module("acpterm.web.server")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "acpterm":
             raise
-        raise StartError(
+        raise HttpStartError(
             f"it needs more packages ({error.name} is missing): {how_to_install(WEB)}"
         ) from error
 
@@ -39,7 +39,7 @@ def listening_socket(
     """Return a socket that listens on `wanted`, or else on the setting `http`.
 
     Without both, it listens on `last`, or if that is forbidden or refused, on a free port. Raises
-    `ValueError` if the settings forbid the address, `StartError` if the system refuses it.
+    `ValueError` if the settings forbid the address, `HttpStartError` if the system refuses it.
     """
     chosen = wanted
     if chosen is None and settings.http is not None:
@@ -51,7 +51,7 @@ def listening_socket(
         address = parse_address(last or str(_ANY_PORT))
         check_exposure(settings, address)
         return _listen(address)
-    except (ValueError, StartError):
+    except (ValueError, HttpStartError):
         return _listen(_ANY_PORT)
 
 
@@ -60,4 +60,4 @@ def _listen(address: HttpAddress) -> socket.socket:
         return bind(address)
     except OSError as error:
         advice = ": choose another port" if error.errno == errno.EADDRINUSE else ""
-        raise StartError(f"cannot listen on {address}: {error.strerror}{advice}") from error
+        raise HttpStartError(f"cannot listen on {address}: {error.strerror}{advice}") from error

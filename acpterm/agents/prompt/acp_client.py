@@ -34,12 +34,12 @@ from acpterm.acp.session import SessionNotification
 from acpterm.agents.agent_run import AgentOptions, Hosted
 from acpterm.agents.prompt.files import Files
 from acpterm.agents.prompt.permissions import CommandQuestions, Permissions, Rule
-from acpterm.agents.prompt.printer import Printer
-from acpterm.agents.prompt.tool_calls import ToolCalls
+from acpterm.agents.prompt.printer import TurnPrinter
+from acpterm.agents.prompt.tool_calls import ShownToolCalls
 from acpterm.agents.prompt.turn import Turn
 from acpterm.agents.questions import QuestionTasks
 from acpterm.agents.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey, parse_update
-from acpterm.agents.terminals import EXTENSIONS_META, HOST_METHODS, Terminals
+from acpterm.agents.terminals import EXTENSIONS_META, HOST_METHODS, SessionTerminals
 from acpterm.agents.wirelog import LoggedStream, WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
@@ -105,14 +105,14 @@ class AcpClient:
         settings: Settings,
         *,
         log: WireLog,
-        printer: Printer,
+        printer: TurnPrinter,
         out: SendQueue,
     ) -> None:
         host = hosted.host
         assert host is not None  # noqa: S101  terminals of an editor are for the proxy
         self.invalid_output = ""
         """For error messages: the first line on the agent's stdout that is not a message."""
-        self.calls: Final = ToolCalls()
+        self.calls: Final = ShownToolCalls()
         self.session: str | None = None
         """The id of the session; None until it is open."""
         self._process = hosted.agent
@@ -133,7 +133,7 @@ class AcpClient:
         # The host's responses go to the agent: read no more of them than the agent does.
         host.throttle = self._agent.drain
         self._turn = Turn(printer, self.calls)
-        self.terminals = Terminals(
+        self.terminals = SessionTerminals(
             host,
             nursery,
             respond=self._agent.respond,

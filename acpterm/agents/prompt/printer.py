@@ -26,7 +26,7 @@ from acpterm.runtime.sanitize import escape_json
 _encoder: Final = msgspec.json.Encoder()
 
 
-class Printer:
+class TurnPrinter:
     """Prints the events of a turn as they happen. No method blocks."""
 
     def session(self, identifier: str) -> None:
@@ -63,7 +63,7 @@ class Printer:
         """Print the end of the run."""
 
 
-class JsonPrinter(Printer):
+class JsonPrinter(TurnPrinter):
     """Prints JSON objects; the methods without effect print what `update` has printed."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:

@@ -15,7 +15,7 @@ import click
 
 from acpterm.acp.session import Diff
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.agents.prompt.printer import Printer
+from acpterm.agents.prompt.printer import TurnPrinter
 from acpterm.agents.prompt.tool_calls import CALLS_MAX, ToolCallState
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.sanitize import keep_sgr, one_line, strip_controls
@@ -52,7 +52,7 @@ class _LineBuffer:
         return lines
 
 
-class TextPrinter(Printer):
+class TextPrinter(TurnPrinter):
     """Prints text for a human reader; `quiet` leaves out the session's id."""
 
     def __init__(

@@ -18,16 +18,16 @@ from acpterm.acp.session import (
 )
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
-    Exit,
+    ExitUpdate,
     Info,
-    Output,
+    OutputUpdate,
     ProgramExit,
     TerminalUpdate,
     from_meta,
     from_v2,
 )
-from acpterm.agents.prompt.printer import Printer
-from acpterm.agents.prompt.tool_calls import ToolCalls
+from acpterm.agents.prompt.printer import TurnPrinter
+from acpterm.agents.prompt.tool_calls import ShownToolCalls
 from acpterm.agents.session_update import SessionKey, parse_update
 from acpterm.jsonrpc import RpcError
 
@@ -35,7 +35,7 @@ _MESSAGE_KIND: Final = "agent_message_chunk"
 
 
 class Turn:
-    def __init__(self, printer: Printer, calls: ToolCalls) -> None:
+    def __init__(self, printer: TurnPrinter, calls: ShownToolCalls) -> None:
         self._printer = printer
         self._calls = calls
         # The host's terminals that no tool call has embedded yet.
@@ -106,7 +106,7 @@ class Turn:
 
     def _apply(self, change: TerminalUpdate) -> None:
         match change:
-            case Output(terminal, data, whole):
+            case OutputUpdate(terminal, data, whole):
                 printed = self._printed.get(terminal, 0)
                 if whole:
                     # A snapshot usually starts with the bytes that were printed already.
@@ -115,9 +115,9 @@ class Turn:
                 else:
                     self._printed[terminal] = printed + len(data)
                 self._printer.output(terminal, data, 0)
-            case Exit(terminal, ProgramExit() as end):
+            case ExitUpdate(terminal, ProgramExit() as end):
                 self._printer.exited(terminal, end)
-            case Info() | Exit():
+            case Info() | ExitUpdate():
                 pass
 
 

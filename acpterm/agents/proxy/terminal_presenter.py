@@ -22,10 +22,10 @@ from msgspec import Raw
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
-    Exit,
+    ExitUpdate,
     Info,
     MetaEncoder,
-    Output,
+    OutputUpdate,
     ProgramExit,
     TerminalUpdate,
     from_meta,
@@ -161,12 +161,12 @@ class TerminalPresenter:
         match change:
             case Info(_, cwd, _):
                 state.cwd = cwd or state.cwd
-            case Output(_, data, whole):
+            case OutputUpdate(_, data, whole):
                 if state.call is not None:
                     return state.output(data, replace=whole)
                 pending = data if whole else state.pending + data
                 state.pending = pending[-_PENDING_BYTES_MAX:]
-            case Exit(_, end):
+            case ExitUpdate(_, end):
                 if state.call is not None:
                     return state.ended(end) if end is not None else []
                 state.end = end
@@ -179,7 +179,7 @@ class TerminalPresenter:
         """
         for change in from_meta(update.fields.get("_meta")):
             terminal = update.session, change.terminal
-            if isinstance(change, Output):
+            if isinstance(change, OutputUpdate):
                 self._silent.pop(terminal, None)
             elif isinstance(change, Info):
                 self._silent[terminal] = call

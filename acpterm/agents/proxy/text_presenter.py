@@ -25,9 +25,9 @@ from msgspec import Raw
 from acpterm.acp.raw_json import items, members, text
 from acpterm.acp.terminal_updates import (
     V2_KINDS,
-    Exit,
+    ExitUpdate,
     Info,
-    Output,
+    OutputUpdate,
     ProgramExit,
     TerminalUpdate,
     from_meta,
@@ -209,9 +209,9 @@ class TextPresenter:
         match change:
             case Info(_, _, command):
                 display.command = command or display.command
-            case Output(_, data, whole):
+            case OutputUpdate(_, data, whole):
                 (display.replace if whole else display.feed)(data)
-            case Exit(_, end):
+            case ExitUpdate(_, end):
                 display.finish(end)
         self._mark_changed(key)
 

@@ -12,7 +12,7 @@ from acpterm.terminal.vt.history import rows_above
 from acpterm.terminal.vt.paint import main_output
 
 
-class History(NamedTuple):
+class RowsAbove(NamedTuple):
     """The rows above a screen, as text with colours (SGR)."""
 
     rows: Iterator[str]
@@ -20,7 +20,7 @@ class History(NamedTuple):
     """Bytes of output that are not retained, before the rows."""
 
 
-def read_history(client: BlockingClient, terminal: str, screen: ScreenResponse) -> History:
+def read_history(client: BlockingClient, terminal: str, screen: ScreenResponse) -> RowsAbove:
     """Read the retained output before `screen`; its rows are drawn when they are iterated over."""
     pieces: list[bytes] = []
     lost = 0
@@ -34,6 +34,6 @@ def read_history(client: BlockingClient, terminal: str, screen: ScreenResponse) 
                 break
     data = b"".join(pieces)
     skipped = resync(data) if lost else 0
-    return History(
+    return RowsAbove(
         rows_above(main_output(data[skipped:]), screen.cols, screen.lines), lost + skipped
     )

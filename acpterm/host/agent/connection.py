@@ -37,10 +37,10 @@ from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
 from acpterm.host.sessions.session import Session, no_such_terminal
 from acpterm.host.state.records import (
+    AgentSessionRecord,
     ConnectionRecord,
     ContextRecord,
     RightsRecord,
-    SessionRecord,
     TerminalRecord,
     ToolCallRecord,
     pack_text,
@@ -314,7 +314,7 @@ class AgentConnection(Access):
         ).encode()
 
     def restore_session(
-        self, number: int, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
+        self, number: int, record: AgentSessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
     ) -> None:
         session = self.sessions[record.id] = self._new_session(record.id, number)
         session.restore(record, calls)

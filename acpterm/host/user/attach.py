@@ -55,7 +55,7 @@ from acpterm.terminal.vt.paint import (
     tail_snapshot,
 )
 from acpterm.terminal.vt.queries import QueryFilter
-from acpterm.terminal.vt.screen import Screen
+from acpterm.terminal.vt.screen import EmulatorScreen
 
 BEHIND_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 64 * 1024
@@ -288,7 +288,7 @@ class _Attachment:
         if self._is_complete:
             self._terminal.ring.hold(self._window, position)
 
-    def _may_stay_blank(self, screen: Screen) -> bool:
+    def _may_stay_blank(self, screen: EmulatorScreen) -> bool:
         """Return whether to wait: a full-screen program may be starting."""
         return (
             not self._has_main

@@ -23,22 +23,22 @@ from acpterm.keeper.process.notify import LEADER_PREFIX, MASTER_PREFIX, RING_PRE
 from acpterm.keeper.programs import system
 from acpterm.keeper.programs.leader import Leader
 from acpterm.keeper.programs.reaping import Child, read_exit
-from acpterm.keeper.programs.terminal import Terminal
+from acpterm.keeper.programs.terminal import HeldTerminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from acpterm.keeper.process.notify import Notifier
-    from acpterm.keeper.process.store import Store
-    from acpterm.keeper.programs.terminals import Terminals
+    from acpterm.keeper.process.store import EntryStore
+    from acpterm.keeper.programs.terminals import HeldTerminals
 
 _LISTEN_FDS_START = 3
 _PREFIXES = (RING_PREFIX, MASTER_PREFIX, LEADER_PREFIX)
 
 
 def adopt_all(
-    environ: Mapping[str, str], terminals: Terminals, store: Store, notifier: Notifier
+    environ: Mapping[str, str], terminals: HeldTerminals, store: EntryStore, notifier: Notifier
 ) -> None:
     """Adopt all descriptors that the service manager has passed to this process.
 
@@ -85,8 +85,8 @@ def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
 
 
 def _adopt(
-    terminals: Terminals,
-    store: Store,
+    terminals: HeldTerminals,
+    store: EntryStore,
     name: str,
     ring_fd: int,
     pty: tuple[int | None, int | None],
@@ -107,7 +107,7 @@ def _adopt(
         leader = Leader(header[ring_file.SESSION], leader_fd, is_child=False)
     elif leader_fd is not None:
         os.close(leader_fd)
-    terminal = Terminal(terminals, name, child, (master, leader), (ring_fd, mapped))
+    terminal = HeldTerminal(terminals, name, child, (master, leader), (ring_fd, mapped))
     report = read_exit(header)
     if report is not None:
         terminal.restore_exit(report)

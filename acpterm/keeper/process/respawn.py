@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from acpterm.keeper.process.loop import Loop
     from acpterm.keeper.process.notify import Notifier
-    from acpterm.keeper.process.store import Store
+    from acpterm.keeper.process.store import EntryStore
 
 DEATHS_MAX = 5  # in `WINDOW_S` seconds; then no new worker is started
 WINDOW_S = 60.0
@@ -27,7 +27,7 @@ class Respawn:
     """
 
     def __init__(
-        self, loop: Loop, store: Store, notifier: Notifier, start: Callable[[], None]
+        self, loop: Loop, store: EntryStore, notifier: Notifier, start: Callable[[], None]
     ) -> None:
         self._loop = loop
         self._store = store

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acpterm.policy.own_settings import is_own_file
-from acpterm.policy.syntax.command import Command, Input
+from acpterm.policy.syntax.command import Input, SimpleCommand
 from acpterm.policy.syntax.variables import Variables
 from acpterm.policy.words import (
     EXPANSIONS_MAX,
@@ -100,7 +100,7 @@ class _Found(NamedTuple):
     text: str
 
 
-class Walk:
+class CommandWalk:
     """Collects the commands in a syntax tree and what the line assigns: `run`, then `commands`."""
 
     # Nothing is recursive, since trees can be very deep.
@@ -297,7 +297,7 @@ class Walk:
     def _text(self, node: "Node") -> str:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
 
-    def commands(self) -> Iterator[Command]:
+    def commands(self) -> Iterator[SimpleCommand]:
         """Yield the commands, with values in place of variables. Call this after `run`."""
         for found in self.found:
             texts = [raw.text.strip("'\"") for raw in found.raws]
@@ -317,7 +317,7 @@ class Walk:
                     variants.append(words)
             if variants:
                 given: Input = found.input or ("pipe" if found.is_piped else "")
-                yield Command(variants[0], tuple(variants[1:]), given, found.text)
+                yield SimpleCommand(variants[0], tuple(variants[1:]), given, found.text)
 
 
 def _is_plain(words: tuple[Word, ...]) -> bool:

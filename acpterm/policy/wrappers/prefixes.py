@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from acpterm.policy.syntax.command import Command
+from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 from acpterm.policy.wrappers.suspects import suspicious
 from acpterm.policy.wrappers.unwrapped import (
@@ -84,13 +84,13 @@ _XARGS: Final = _options(
 )
 
 
-def prefix(command: Command) -> Unwrapped | None:
+def prefix(command: SimpleCommand) -> Unwrapped | None:
     """Return the command that follows a program's options; None if the program is not listed."""
     options = _PREFIXES.get(command.name)
     return None if options is None else _after_options(command, options)
 
 
-def _after_options(command: Command, options: _Options) -> Unwrapped:
+def _after_options(command: SimpleCommand, options: _Options) -> Unwrapped:
     at, is_exact = _skip(command.words, options)
     rest = command.words[at:]
     if not rest:
@@ -102,7 +102,7 @@ def _after_options(command: Command, options: _Options) -> Unwrapped:
     return Unwrapped((Inner(rest, None, _kind(command, options.kind), command.input),))
 
 
-def _kind(command: Command, kind: Kind) -> Kind:
+def _kind(command: SimpleCommand, kind: Kind) -> Kind:
     # A program such as `./nice` has the name of a wrapper, but may do other things.
     program = command.words[0]
     return kind if program.is_literal and is_standard(program.text) else "executes"
@@ -138,7 +138,7 @@ def _skip(words: tuple[Word, ...], options: _Options) -> tuple[int, bool]:
     return first, is_exact and all(operand.is_literal for operand in words[at:first])
 
 
-def command_builtin(command: Command) -> Unwrapped:
+def command_builtin(command: SimpleCommand) -> Unwrapped:
     """Return the command that the builtin `command` executes; nothing for `command -v`."""
     words = command.words
     if len(words) > 1 and words[1].text in ("-v", "-V", "-pv", "-pV"):
@@ -146,7 +146,7 @@ def command_builtin(command: Command) -> Unwrapped:
     return _after_options(command, _PREFIXES["command"])
 
 
-def coproc(command: Command) -> Unwrapped:
+def coproc(command: SimpleCommand) -> Unwrapped:
     """Return both commands that `coproc` may execute: its first word may be a name."""
     words = command.words
     return Unwrapped(
@@ -156,7 +156,7 @@ def coproc(command: Command) -> Unwrapped:
     )
 
 
-def env(command: Command) -> Unwrapped:
+def env(command: SimpleCommand) -> Unwrapped:
     """Return the command that `env` executes, with the variables that `env` sets."""
     words = command.words
     for at, word in enumerate(words[1:], 1):
@@ -182,7 +182,7 @@ def env(command: Command) -> Unwrapped:
     return Unwrapped((inner,) if is_exact else (inner, *suspicious(command).inner))
 
 
-def xargs(command: Command) -> Unwrapped:
+def xargs(command: SimpleCommand) -> Unwrapped:
     """Return the command that `xargs` executes, with `UNKNOWN_TEXT` for the arguments it adds."""
     words = command.words
     at, is_exact = _skip(words, _XARGS)
@@ -199,10 +199,10 @@ def xargs(command: Command) -> Unwrapped:
     executed = (*_with_unknown(words[at:], place), Word(UNKNOWN_TEXT, is_literal=False))
     inner = Inner(executed, None, "executes")
     # No stdin: that of xargs has the arguments, and the command does not inherit it.
-    return Unwrapped((inner,) if is_exact else (inner, *suspicious(Command(words)).inner))
+    return Unwrapped((inner,) if is_exact else (inner, *suspicious(SimpleCommand(words)).inner))
 
 
-def find(command: Command) -> Unwrapped:
+def find(command: SimpleCommand) -> Unwrapped:
     """Return the commands of `find -exec` and similar actions."""
     words = command.words
     found: list[Inner] = []

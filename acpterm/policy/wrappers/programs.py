@@ -6,11 +6,11 @@ The name of the command's program determines which module of `wrappers` parses t
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from acpterm.policy.syntax.command import Command
+from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.wrappers import prefixes, shells, suspects
 from acpterm.policy.wrappers.unwrapped import NOTHING, Unwrapped
 
-_SPECIAL: Final[Mapping[str, Callable[[Command], Unwrapped]]] = {
+_SPECIAL: Final[Mapping[str, Callable[[SimpleCommand], Unwrapped]]] = {
     "command": prefixes.command_builtin,
     "coproc": prefixes.coproc,
     "env": prefixes.env,
@@ -27,7 +27,7 @@ _SPECIAL: Final[Mapping[str, Callable[[Command], Unwrapped]]] = {
 }
 
 
-def unwrap(command: Command) -> Unwrapped:
+def unwrap(command: SimpleCommand) -> Unwrapped:
     """Return what a command executes; `NOTHING` if its program is not a wrapper."""
     name = command.name
     special = _SPECIAL.get(name)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from acpterm.policy.syntax.command import Command
+from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.words import PIPE_PATH, UNKNOWN_TEXT, Word
 from acpterm.policy.wrappers.unwrapped import (
@@ -42,7 +42,7 @@ _QUOTED: Final = re.compile(
 _LIST: Final = re.compile(r"[\[(]([^\[\]()]*+)[\])]")
 
 
-def shell(command: Command) -> Unwrapped | None:
+def shell(command: SimpleCommand) -> Unwrapped | None:
     """Return what a shell executes: the text after `-c` or on stdin; None for any other program."""
     name, words = command.name, command.words
     if name not in _SHELLS:
@@ -68,7 +68,7 @@ def shell(command: Command) -> Unwrapped | None:
     return _stdin(command, is_shell=True)
 
 
-def _text(command: Command, at: int, *, is_harmless: bool) -> Unwrapped:
+def _text(command: SimpleCommand, at: int, *, is_harmless: bool) -> Unwrapped:
     if at >= len(command.words):
         return NOTHING
     text, rest = command.words[at], command.words[at + 1 :]
@@ -89,7 +89,7 @@ def _script(word: Word) -> Unwrapped:
     return NOTHING
 
 
-def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
+def _stdin(command: SimpleCommand, *, is_shell: bool) -> Unwrapped:
     if command.input == "text" and is_shell:
         reader = reader_of(command.name) if command.name in _SHELLS else None
         return Unwrapped((Inner((), command.text, "executes", reader=reader),))
@@ -98,7 +98,7 @@ def _stdin(command: Command, *, is_shell: bool) -> Unwrapped:
     return NOTHING
 
 
-def interpreter(command: Command) -> Unwrapped | None:
+def interpreter(command: SimpleCommand) -> Unwrapped | None:
     """Return the strings in an interpreter's code as suspected commands; None for others."""
     rest = command.words[1:]
     # bun is also a package manager: its first operand may be a command instead of a script.
@@ -116,7 +116,7 @@ def interpreter(command: Command) -> Unwrapped | None:
     return _script(operand)
 
 
-def awk(command: Command) -> Unwrapped:
+def awk(command: SimpleCommand) -> Unwrapped:
     """Return the strings in an awk script that may be commands."""
     return _code(command.words[1:])
 
@@ -141,7 +141,7 @@ def _strings(code: str) -> Iterator[str]:
         yield re.sub("[\"',]+", " ", match[1])
 
 
-def eval_builtin(command: Command) -> Unwrapped:
+def eval_builtin(command: SimpleCommand) -> Unwrapped:
     """Return what `eval` executes: its arguments, joined to a shell line."""
     line = " ".join(word.text for word in command.words[1:])
     if UNKNOWN_TEXT in line:
@@ -149,7 +149,7 @@ def eval_builtin(command: Command) -> Unwrapped:
     return Unwrapped((Inner((), line, "executes", command.input),)) if line else NOTHING
 
 
-def source(command: Command) -> Unwrapped:
+def source(command: SimpleCommand) -> Unwrapped:
     """Return what the shell's builtin `source` executes: the text on stdin, or a script."""
     operands = [word for word in command.words[1:] if word.text != "--"]
     if not operands:
@@ -159,7 +159,7 @@ def source(command: Command) -> Unwrapped:
     return _script(operands[0])
 
 
-def trap(command: Command) -> Unwrapped:
+def trap(command: SimpleCommand) -> Unwrapped:
     """Return the first operand of `trap`: a shell line that the shell executes on a signal."""
     operands = [word.text for word in command.words[1:] if word.text != "--"]
     if not operands or operands[0] in ("-", "", "-l", "-p"):

@@ -27,7 +27,7 @@ from acpterm.terminal.vt.dump import Dump
 from acpterm.terminal.vt.library import EmulatorMissingError, load
 from acpterm.terminal.vt.native import SIZE_MAX, Feeding, feeding_by_address, native
 from acpterm.terminal.vt.repair import repair
-from acpterm.terminal.vt.screen import Screen
+from acpterm.terminal.vt.screen import EmulatorScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,7 +212,7 @@ class Emulator:
         if feeding.replies and self._on_reply is not None:
             self._on_reply(bytes(feeding.replies))
 
-    def screen(self) -> Screen:
+    def screen(self) -> EmulatorScreen:
         """Return a snapshot. Raises `ScreenTooLargeError` and `EmulatorMissingError`."""
         check_size(self._cols, self._rows)
         terminal = self._live()
@@ -232,7 +232,7 @@ class Emulator:
                 data = library.dump(terminal)
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
-        return Screen(Dump(data), self._cols, self._rows)
+        return EmulatorScreen(Dump(data), self._cols, self._rows)
 
     def state(self) -> bytes | None:
         """Return the state for `restore`; None within an escape sequence, or if it is too large."""

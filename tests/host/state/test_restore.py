@@ -15,11 +15,11 @@ from acpterm.config.profiles import Limits, Profile
 from acpterm.host.open_host import open_host
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import (
+    AgentSessionRecord,
     ConnectionRecord,
     ContextRecord,
     HostRecord,
     LimitsRecord,
-    SessionRecord,
     StateVersionError,
     TerminalRecord,
 )
@@ -72,7 +72,7 @@ async def leave(worker, **more):
     stored = {
         "host": HostRecord(started_at=now() - 60, connections=7),
         "c/c7": ConnectionRecord(secret=SECRET, agent="tester", context=CONTEXT),
-        "s/c7/0": SessionRecord(id="session-1", cancelled=2),
+        "s/c7/0": AgentSessionRecord(id="session-1", cancelled=2),
         **more,
     }
     for key, value in stored.items():

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from acpterm.host.sessions import tool_calls
-from acpterm.host.sessions.tool_calls import ToolCall, ToolCalls
+from acpterm.host.sessions.tool_calls import RecordedToolCall, ToolCalls
 
 # Maximum bytes of queued updates, including an overhead for each update.
 BACKLOG_BYTES_MAX: Final = 256 * 1024
@@ -88,7 +88,7 @@ class UpdateBacklog:
             self._behind = {c: names for c, names in self._behind.items() if self._calls.get(c)}
 
 
-def snapshot(call: ToolCall, names: set[str] | None = None) -> dict[str, Raw]:
+def snapshot(call: RecordedToolCall, names: set[str] | None = None) -> dict[str, Raw]:
     """Return the current members of a tool call, or those in `names`."""
     # If `content` was too large to be retained, it is replaced by a list of the call's terminals.
     known: dict[str, Raw] = {

@@ -25,7 +25,7 @@ from acpterm.acp.lenient import decode
 from acpterm.acp.session import (
     Content,
     Diff,
-    Terminal,
+    TerminalContent,
     ToolCallContent,
     ToolCallLocation,
     ToolCallUpdate,
@@ -139,7 +139,7 @@ def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any
 
 def _item_in_v2(item: ToolCallContent, cwd: str | None) -> Any:
     match item:
-        case Terminal():
+        case TerminalContent():
             return item
         case Diff():
             return _diff_in_v2(item, cwd)
