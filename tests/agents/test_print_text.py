@@ -10,9 +10,9 @@ from msgspec import Raw
 
 from acpterm.acp.session import Diff, SessionNotification
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.agents.prompt.text_printer import TextPrinter
+from acpterm.agents.prompt.acp_client import Turn
+from acpterm.agents.prompt.printer import TextPrinter
 from acpterm.agents.prompt.tool_calls import ShownToolCalls, ToolCallState
-from acpterm.agents.prompt.turn import Turn
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b5n\b\u202e"
 

@@ -12,8 +12,7 @@ import trio
 import trio.testing
 
 from acpterm.audit import log as log_module
-from acpterm.audit.log import QUEUE_MAX, AuditLog, LogProgress
-from acpterm.audit.texts import TEXT_CHARS
+from acpterm.audit.log import QUEUE_MAX, TEXT_CHARS, AuditLog, LogProgress
 from tests.audit.secrets import fake
 from tests.audit.support import audit_log, entries, running
 from tests.support.polling import poll

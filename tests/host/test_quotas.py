@@ -5,7 +5,7 @@ import trio
 
 from acpterm.config.profiles import BUILTIN, Limits, Profile
 from acpterm.host.entry import AgentInfo
-from acpterm.host.quotas import Quotas
+from acpterm.host.guard import Quotas
 from acpterm.host.state.records import ConnectionRecord
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_of

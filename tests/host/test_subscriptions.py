@@ -18,8 +18,12 @@ from acpterm.host.sessions.session import Session
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
-from acpterm.host.user.subscribe.sources import Tombstone
-from acpterm.host.user.subscribe.subscriber import CHUNK_BYTES, Subscriber, TerminalCursor
+from acpterm.host.user.subscribe.subscriber import (
+    CHUNK_BYTES,
+    Subscriber,
+    TerminalCursor,
+    Tombstone,
+)
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.agent import agent_at, agent_of
 from tests.support.client_models import CLIENT_MODELS
@@ -538,7 +542,7 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
 
 def _held_bytes() -> int:
     """Return the bytes of updates that subscribers hold."""
-    from acpterm.host.user.subscribe.backlog import UpdateBacklog
+    from acpterm.host.user.subscribe.subscriber import UpdateBacklog
 
     return sum(one._size for one in gc.get_objects() if isinstance(one, UpdateBacklog))
 
@@ -565,7 +569,7 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
             ended = host.terminals.registry.get(terminal).terminal
             await agent.release(terminal)
             await ended.wait_closed()
-        from acpterm.host.user.subscribe.sources import LocalSource
+        from acpterm.host.user.subscribe.subscriber import LocalSource
 
         gc.collect()
         held = [one for one in gc.get_objects() if isinstance(one, LocalSource)]

@@ -7,9 +7,8 @@ import os
 
 import pytest
 
-from acpterm.providers.container import ContainerProvider
+from acpterm.providers.container import ContainerProvider, describe
 from acpterm.providers.container_argv import EngineSetup, container_environment, run_argv
-from acpterm.providers.container_trial import describe
 from acpterm.providers.provider import Command, ProviderError
 from acpterm.providers.workspace import Workspace
 from tests.support.cases import each_case

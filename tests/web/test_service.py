@@ -14,8 +14,7 @@ import trio
 from acpterm.config import Settings, agent_socket, web_dir
 from acpterm.host.daemon_state import DaemonInfo
 from acpterm.jsonrpc import RpcError
-from acpterm.web.service import WebService
-from acpterm.web.tls import TlsError, tls_context
+from acpterm.web.service import TlsError, WebService, tls_context
 from tests.support.commands import run
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S

@@ -32,8 +32,7 @@ from acpterm.acp.user_api import ListResponse
 from acpterm.agents.agent_process import AgentProcess, AgentStartError
 from acpterm.agents.agent_run import Hosted, open_hosted_agent
 from acpterm.agents.prompt.acp_client import AcpClient, AcpError, PromptOptions
-from acpterm.agents.prompt.printer import JsonPrinter, TurnPrinter
-from acpterm.agents.prompt.text_printer import TextPrinter
+from acpterm.agents.prompt.printer import JsonPrinter, TextPrinter, TurnPrinter
 from acpterm.agents.terminals import SessionTerminals
 from acpterm.agents.wirelog import WireLog, open_log
 from acpterm.commands.format import background, background_line

@@ -7,7 +7,7 @@ The steps of a create, in order, before anything is started; each can refuse the
    that the user has chosen or the settings select, then those that the client has requested for
    itself. The strictest decision counts, so a requested profile can only make the result stricter.
    The provider that the agent requests may not be looser than that of the profiles. The number and
-   the rate of terminals are checked (`quotas`).
+   the rate of terminals are checked (`guard`).
 2. `placement`: provider, writable directory and network of the program are determined.
 3. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
    Cancelling the request withdraws the question.

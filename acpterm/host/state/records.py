@@ -185,7 +185,7 @@ class ConnectionRecord(_Rights, kw_only=True, omit_defaults=True):
     holders: list[tuple[int, float]] = []
     """The processes that use the connection, as pid and start time: see `AgentConnection`."""
     starts: list[float] = []
-    """When terminals were started: see `host.quotas`."""
+    """When terminals were started: see `host.guard`."""
 
 
 class AgentSessionRecord(Record, kw_only=True, omit_defaults=True):

@@ -5,8 +5,8 @@ import pytest
 from acpterm.host import events
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal.status import EndedBy
-from acpterm.web.pool.events import PART_BYTES
 from acpterm.web.pool.handlers import spawn
+from acpterm.web.pool.websocket import PART_BYTES
 from tests.support.agent import agent_of
 from tests.support.hosts import host_here
 from tests.support.pool_client import pool_client
