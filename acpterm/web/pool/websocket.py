@@ -2,7 +2,7 @@
 
 Tasks, all in one nursery: the reader, which handles one message after the other and sends errors;
 one task for each terminal that the client has attached to (`output`); and the tasks that send
-events (`PoolEvents`). They end when the client closes the socket, or when any of them notices that the
+events (`EventFeed`). They end when the client closes the socket, or when any of them notices that the
 connection is lost.
 
 A message that is not valid is answered with `pty:error`, and the socket stays open. If the client
