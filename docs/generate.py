@@ -28,7 +28,7 @@ from generate_tools import mcp_tools
 from msgspec import inspect as types
 
 from acpterm import __version__
-from acpterm.audit.entry import DECISION_COLOURS, EVENTS, Entry, Event
+from acpterm.audit.entry import DECISION_COLOURS, EVENTS, Entry, EventKind
 from acpterm.cli.completion import completion_script
 from acpterm.cli.main import GROUPS, SHORT, group
 from acpterm.commands import format as formatted
@@ -282,11 +282,13 @@ def page_events() -> str:
     lines = []
     for name, event in EVENTS.items():
         shown = {"words": event.words, "colour": event.colour}
-        changed = {key: value for key, value in shown.items() if value != getattr(Event(""), key)}
+        changed = {
+            key: value for key, value in shown.items() if value != getattr(EventKind(""), key)
+        }
         lines.append(f"  {name}: {json.dumps(changed)},\n")
     return EVENTS_JS.format(
         events="".join(lines),
-        words=json.dumps(Event("").words),
+        words=json.dumps(EventKind("").words),
         colours=json.dumps(DECISION_COLOURS),
     )
 

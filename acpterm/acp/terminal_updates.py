@@ -50,7 +50,7 @@ class Info(NamedTuple):
     command: str | None
 
 
-class Output(NamedTuple):
+class OutputUpdate(NamedTuple):
     """Output of a terminal. It replaces the previous output if `whole`, else it is appended."""
 
     terminal: str
@@ -58,14 +58,14 @@ class Output(NamedTuple):
     whole: bool = False
 
 
-class Exit(NamedTuple):
+class ExitUpdate(NamedTuple):
     """An agent's report of how a program ended; an `end` of None withdraws an earlier report."""
 
     terminal: str
     end: ProgramExit | None
 
 
-TerminalUpdate: TypeAlias = Info | Output | Exit
+TerminalUpdate: TypeAlias = Info | OutputUpdate | ExitUpdate
 
 
 def without_terminals(meta: Raw | None) -> dict[str, Raw] | None:
@@ -85,10 +85,12 @@ def from_meta(meta: Raw | None) -> Iterator[TerminalUpdate]:
         output = members(found.get(name))
         terminal, data = text(output.get("terminal_id")), text(output.get("data"))
         if terminal is not None and data is not None:
-            yield Output(terminal, data.encode())
+            yield OutputUpdate(terminal, data.encode())
     end = members(found.get("terminal_exit"))
     if (terminal := text(end.get("terminal_id"))) is not None:
-        yield Exit(terminal, ProgramExit(_number(end.get("exit_code")), text(end.get("signal"))))
+        yield ExitUpdate(
+            terminal, ProgramExit(_number(end.get("exit_code")), text(end.get("signal")))
+        )
 
 
 # Clears the screen and the scrollback, and moves the cursor to the top left.
@@ -147,19 +149,21 @@ def from_v2(kind: str, update: dict[str, Raw]) -> Iterator[TerminalUpdate]:
         return
     if kind == "terminal_output_chunk":
         if (data := _bytes(update.get("data"))) is not None:
-            yield Output(terminal, data)
+            yield OutputUpdate(terminal, data)
         return
     yield Info(terminal, text(update.get("cwd")), text(update.get("command")))
     if "output" in update:
         whole = _bytes(members(update["output"]).get("data"))
         if whole is not None or _is_null(update["output"]):
-            yield Output(terminal, whole or b"", whole=True)
+            yield OutputUpdate(terminal, whole or b"", whole=True)
     if "exitStatus" in update:
         end = members(update["exitStatus"])
         if end or bytes(update["exitStatus"]).startswith(b"{"):
-            yield Exit(terminal, ProgramExit(_number(end.get("exitCode")), text(end.get("signal"))))
+            yield ExitUpdate(
+                terminal, ProgramExit(_number(end.get("exitCode")), text(end.get("signal")))
+            )
         elif _is_null(update["exitStatus"]):
-            yield Exit(terminal, None)
+            yield ExitUpdate(terminal, None)
 
 
 def from_raw_output(raw: Raw | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from acpterm.acp.approvals import ApproverKind, ApproverRequest
 from acpterm.agents.agent_process import AgentProcess, StderrFilter, open_agent
 from acpterm.agents.host_connection import ConnectUser, connect_daemon, open_host_connection
-from acpterm.agents.questions import Questions
+from acpterm.agents.questions import PendingQuestions
 from acpterm.agents.session_sockets.routes import EventRoutes
 from acpterm.agents.session_sockets.server_entry import McpOptions
 from acpterm.agents.session_sockets.sockets import SessionSockets, open_session_sockets
@@ -41,7 +41,7 @@ class Hosted(NamedTuple):
     """A running agent, and the host of its terminals, if there is one."""
 
     agent: AgentProcess
-    questions: Questions
+    questions: PendingQuestions
     host: Endpoint | None = None
     connect_user: ConnectUser | None = None
     """Connects to the user's API of a host in this process; None if the daemon is the host."""
@@ -64,7 +64,7 @@ async def open_hosted_agent(
     Terminals start with `context`.
     """
     request = ApproverRequest(kind, agent=list(options.command), profile=options.profile)
-    questions, routes = Questions(request), EventRoutes()
+    questions, routes = PendingQuestions(request), EventRoutes()
     # Before the trees, which make us a subreaper: the daemon must not become our child.
     daemon = None
     if needs_host and not options.embedded:

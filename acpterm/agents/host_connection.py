@@ -20,7 +20,7 @@ import trio
 from anyio import aclose_forcefully
 from anyio.abc import UNIXSocketStream
 
-from acpterm.agents.questions import Questions, request_token
+from acpterm.agents.questions import PendingQuestions, request_token
 from acpterm.config import Settings
 from acpterm.config.profiles import BUILTIN
 from acpterm.host.open_host import ALONE, open_host
@@ -48,7 +48,7 @@ class DaemonConnection(NamedTuple):
 
 
 async def connect_daemon(
-    settings: Settings, config: str | None, questions: Questions | None = None
+    settings: Settings, config: str | None, questions: PendingQuestions | None = None
 ) -> DaemonConnection:
     """Connect to the agents' socket of the daemon, and start the daemon if it is not running.
 
@@ -86,7 +86,7 @@ async def open_host_connection(
     settings: Settings,
     context: ExecContext,
     agent: str,
-    questions: Questions | None = None,
+    questions: PendingQuestions | None = None,
     *,
     on_notification: OnNotification | None = None,
 ) -> AsyncIterator[HostConnection]:
@@ -140,7 +140,7 @@ async def open_host_connection(
             nursery.cancel_scope.deadline = trio.current_time() + _CLOSE_TIMEOUT_S
 
 
-def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNotification:
+def _receiver(questions: PendingQuestions | None, other: OnNotification | None) -> OnNotification:
     first = None if questions is None else questions.on_notification
     receivers = [receiver for receiver in (first, other) if receiver is not None]
 
@@ -151,7 +151,7 @@ def _receiver(questions: Questions | None, other: OnNotification | None) -> OnNo
     return on_notification
 
 
-def _check_profile(settings: Settings, questions: Questions | None) -> None:
+def _check_profile(settings: Settings, questions: PendingQuestions | None) -> None:
     """Raise `DaemonError` if the user has chosen a profile that does not exist."""
     chosen = None if questions is None else questions.request.profile
     known = {*BUILTIN, *settings.profiles}
@@ -159,7 +159,7 @@ def _check_profile(settings: Settings, questions: Questions | None) -> None:
         raise DaemonError(f"there is no profile {chosen!r}; there are {', '.join(sorted(known))}")
 
 
-def _check_approver(welcome: Welcome, questions: Questions | None) -> None:
+def _check_approver(welcome: Welcome, questions: PendingQuestions | None) -> None:
     """Raise `DaemonError` if the user has chosen a profile, which only an approver can use."""
     chosen = None if questions is None else questions.request.profile
     if chosen is not None and not welcome.is_approver:

@@ -6,9 +6,9 @@ the token is neither in the command line nor in the environment, and is not logg
 gives none (it refuses every process in an agent's terminal), the client gets no questions, and the
 user can still answer with `acpterm approve`.
 
-The host's notifications only change `Questions.pending`, with which `QuestionTasks` compares what
-it has asked. So the host's limit of pending questions limits the memory, however fast they come
-and go.
+The host's notifications only change `PendingQuestions.pending`, with which `QuestionTasks` compares
+what it has asked. So the host's limit of pending questions limits the memory, however fast they
+come and go.
 """
 
 from collections.abc import Awaitable, Callable
@@ -53,7 +53,7 @@ class CannotAskError(Exception):
     """The user cannot be asked here; the message says why."""
 
 
-class Questions:
+class PendingQuestions:
     """The host's questions without an answer; `request` are the params that request the token."""
 
     def __init__(self, request: ApproverRequest) -> None:
@@ -99,7 +99,7 @@ class QuestionTasks:
 
     def __init__(
         self,
-        questions: Questions,
+        questions: PendingQuestions,
         host: Endpoint,
         ask: Callable[[ApprovalInfo], Awaitable[str]],
         on_withdrawn: Callable[[ApprovalInfo], None] = lambda _: None,

@@ -1,9 +1,9 @@
 """Passes an agent's `terminal/*` and `_acpterm/*` requests on to the host, and the responses back.
 
-`Terminals` also records, per session, which terminals the agent has created and not released, to
-clean up after the agent. Terminals outlive the turn that created them: agents run background tasks
-in them. A cancelled turn ends those that it created; closing a session releases its terminals; and
-closing the connection to the host ends all that remain.
+`SessionTerminals` also records, per session, which terminals the agent has created and not
+released, to clean up after the agent. Terminals outlive the turn that created them: agents run
+background tasks in them. A cancelled turn ends those that it created; closing a session releases
+its terminals; and closing the connection to the host ends all that remain.
 
 `OutputPoller` reads the output of one terminal, from when a tool call embeds it until the program
 has exited. Each read requests the output since a position; the host responds once there is some.
@@ -75,7 +75,7 @@ _exit_responses: Final = msgspec.json.Decoder(WaitForTerminalExitResponse)
 
 
 class OutputPoller:
-    """Polls one terminal of the host; see `Terminals` for the arguments.
+    """Polls one terminal of the host; see `SessionTerminals` for the arguments.
 
     `on_exit` is called once, with an unknown exit if reading fails.
     """
@@ -198,7 +198,7 @@ class _Create:
     session_is_closed: bool = False
 
 
-class Terminals:
+class SessionTerminals:
     """The terminals of one agent, which `host` runs.
 
     `respond` gets the id of each of the agent's requests, and the host's response. `on_created`

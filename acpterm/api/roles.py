@@ -76,7 +76,7 @@ _UNSET: Final = Raw(msgspec.json.encode(EnvMeta(unset=True)))
 _W = TypeVar("_W", bound=Wire)
 
 
-class Launch(NamedTuple):
+class CreateArguments(NamedTuple):
     """The arguments of `Client.create`, which describes them."""
 
     command: str
@@ -183,7 +183,7 @@ class Role:
     def _of(self, terminal: str) -> Wire:
         return self._params(TerminalRequest, UserTerminalRequest, terminal)
 
-    async def create(self, launch: Launch) -> Created:
+    async def create(self, launch: CreateArguments) -> Created:
         """Create a terminal; `CommandRefused` if the policy or the user refuses the command."""
         method = "_acpterm/terminal/create" if self.session is None else "terminal/create"
 
@@ -334,7 +334,7 @@ class Role:
         )
 
 
-def _agents_create(session: str, launch: Launch) -> CreateTerminalRequest:
+def _agents_create(session: str, launch: CreateArguments) -> CreateTerminalRequest:
     meta = replace(launch.options, cwd_bytes=_not_utf8(launch.cwd))
     return CreateTerminalRequest(
         session,
@@ -347,7 +347,7 @@ def _agents_create(session: str, launch: Launch) -> CreateTerminalRequest:
     )
 
 
-def _users_create(launch: Launch) -> UserCreateRequest:
+def _users_create(launch: CreateArguments) -> UserCreateRequest:
     options = launch.options
     if options.timeout_ms is not None or launch.output_bytes is not None:
         raise ValueError("timeout and output_bytes are for agents: connect(agent=NAME)")

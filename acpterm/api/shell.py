@@ -49,7 +49,7 @@ _DETAILS: Final[dict[ShellState, str]] = {
 }
 
 
-class Command(NamedTuple):
+class TypedCommand(NamedTuple):
     """The command that was typed last; `started_new` if the shell was started for it."""
 
     n: int
@@ -60,7 +60,7 @@ class Command(NamedTuple):
 
 
 def completed_of(
-    tracker: Tracker, command: Command, state: ShellState, outcome: Outcome | None = None
+    tracker: Tracker, command: TypedCommand, state: ShellState, outcome: Outcome | None = None
 ) -> Completed:
     """Return the result of `command`; `outcome` says how it or the shell has ended, if so."""
     outcome = outcome or Outcome(
@@ -101,7 +101,7 @@ class Shell:
         self._env = dict(os.environ) | dict(options.env or {})
         self._kind: Kind = kind_of(kind, self._env)
         self._running: ShellProcess | None = None
-        self._busy: Command | None = None
+        self._busy: TypedCommand | None = None
         self._is_in_use = False
         self._n = 0
         self._cwd = options.cwd
@@ -216,7 +216,7 @@ class Shell:
         started_new: bool,
         *,
         is_retry: bool = False,
-    ) -> Command:
+    ) -> TypedCommand:
         """Write the command to a file, and type the line that makes the shell read the file."""
         self._n += 1
         text = self._kind.command_file(self._n, command, running.flags)
@@ -229,11 +229,11 @@ class Shell:
             ) from error
         running.tracker.expect(self._n)
         running.quiet_since = anyio.current_time()
-        self._busy = Command(self._n, command, began, started_new, is_retry)
+        self._busy = TypedCommand(self._n, command, began, started_new, is_retry)
         await self._type(running, self._kind.keys(self._n, file).decode())
         return self._busy
 
-    async def _retry(self, running: ShellProcess, command: Command) -> Command:
+    async def _retry(self, running: ShellProcess, command: TypedCommand) -> TypedCommand:
         """Repair the terminal's modes, and hand over a command that the shell has not executed."""
         await in_thread(running.directory.forget, command.n)
         with suppress(ShellBusyError):
@@ -269,7 +269,7 @@ class Shell:
     async def _follow(
         self,
         running: ShellProcess,
-        command: Command,
+        command: TypedCommand,
         timeout: float | None,
         *,
         until_input: bool = True,
@@ -318,7 +318,7 @@ class Shell:
             else:
                 await running.read(wait, until_input=tracker.position > input_since)
 
-    async def _ended(self, running: ShellProcess, command: Command, end: Exit) -> Completed:
+    async def _ended(self, running: ShellProcess, command: TypedCommand, end: Exit) -> Completed:
         how = f"exit code {end.code}" if end.code is not None else f"signal {end.signal}"
         has_begun = running.tracker.has_begun
         outcome = Outcome(

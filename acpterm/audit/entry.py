@@ -27,7 +27,7 @@ are queued before they are written, and the clock may be changed.
 """
 
 
-class Event(NamedTuple):
+class EventKind(NamedTuple):
     """A kind of entry. The words and the colour are those of `acpterm audit` and of the page.
 
     `words` are the details of an entry, with `{members}` of it. Two spaces separate pieces, commas
@@ -48,37 +48,43 @@ class Event(NamedTuple):
 _REQUEST: Final = (
     "{command}  ({decision}, {level}, rule {rule}, {profile}, {provider})  in {directory}"
 )
-EVENTS: Final[Mapping[str, Event]] = {
-    "create": Event("An agent or the user requests a terminal.", _REQUEST, "green"),
-    "check": Event("An agent asks whether a command may run, without a terminal.", _REQUEST),
-    "decision": Event(
+EVENTS: Final[Mapping[str, EventKind]] = {
+    "create": EventKind("An agent or the user requests a terminal.", _REQUEST, "green"),
+    "check": EventKind("An agent asks whether a command may run, without a terminal.", _REQUEST),
+    "decision": EventKind(
         "A command is allowed or denied.",
         "{decision} by {by} | {decision}  ({level}, rule {rule})  {reason}  {command}",
     ),
-    "refused": Event("A command is refused: by a decision, or for another reason.", colour="red"),
-    "started": Event("The program runs.", bus="created"),
-    "kill": Event("The program is killed on request.", colour="red", bus="killed"),
-    "exit": Event(
+    "refused": EventKind(
+        "A command is refused: by a decision, or for another reason.", colour="red"
+    ),
+    "started": EventKind("The program runs.", bus="created"),
+    "kill": EventKind("The program is killed on request.", colour="red", bus="killed"),
+    "exit": EventKind(
         "The program has ended.",
         "ended by {signal} | ended with {code} | ended  ({endedBy}, {limit})  {reason}",
         "cyan",
         "exited",
     ),
-    "promote": Event("The user takes a terminal over from its agent.", bus="promoted"),
-    "attach": Event("The user, or a visitor of a share, attaches to a terminal.", bus="attached"),
-    "detach": Event("The user, or a visitor of a share, detaches from a terminal.", bus="detached"),
-    "input": Event(
+    "promote": EventKind("The user takes a terminal over from its agent.", bus="promoted"),
+    "attach": EventKind(
+        "The user, or a visitor of a share, attaches to a terminal.", bus="attached"
+    ),
+    "detach": EventKind(
+        "The user, or a visitor of a share, detaches from a terminal.", bus="detached"
+    ),
+    "input": EventKind(
         "Input was typed. What was typed is never recorded.",
         "{bytes} typed by {by} {share} | {bytes} typed by {by}",
     ),
-    "release": Event("The agent or the user releases a terminal.", bus="released"),
-    "share": Event("The user makes a link to a terminal: a share."),
-    "unshare": Event("A share is revoked, or its terminal is removed."),
-    "token": Event("The user makes a bearer token for an agent."),
-    "untoken": Event("The user removes an agent's bearer token."),
-    "login": Event("A browser logs in, as the user or with a share."),
-    "logout": Event("A browser logs out."),
-    "gap": Event(
+    "release": EventKind("The agent or the user releases a terminal.", bus="released"),
+    "share": EventKind("The user makes a link to a terminal: a share."),
+    "unshare": EventKind("A share is revoked, or its terminal is removed."),
+    "token": EventKind("The user makes a bearer token for an agent."),
+    "untoken": EventKind("The user removes an agent's bearer token."),
+    "login": EventKind("A browser logs in, as the user or with a share."),
+    "logout": EventKind("A browser logs out."),
+    "gap": EventKind(
         "Entries are missing: how many, from when to when, and why.",
         "{lost} lost from {from} to {to}: {reason}",
         "yellow",

@@ -13,18 +13,24 @@ file are in the order of their numbers.
 When the task is cancelled, it writes the queued entries, for at most `FLUSH_TIMEOUT_S` seconds.
 
 What a worker has not written when it ends or is killed, the next worker reports in a `gap`, its
-first entry: it gets the number of the previous worker's last entry (`Progress`), and reads in the
-log which entry that worker wrote last.
+first entry: it gets the number of the previous worker's last entry (`LogProgress`), and reads in
+the log which entry that worker wrote last.
+
+The bytes typed into terminals are counted, so that typing does not flood the log.
+
+All bytes that one side (agent, user or share) types into a terminal within `INTERVAL_S` seconds
+become one entry. The entry is due when the interval ends, or earlier if another entry of the same
+terminal is recorded.
 """
 
 import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,10 +38,9 @@ import structlog
 import trio
 
 from acpterm.audit.entry import member_name, time_text
-from acpterm.audit.input_counts import InputCounts
 from acpterm.audit.newest_first import last_of
-from acpterm.audit.texts import printable, redact_fields
 from acpterm.audit.writer import AuditWriter, Batch
+from acpterm.runtime.redaction import redact, redact_args
 from acpterm.runtime.threads import run_blocking
 
 _log = structlog.get_logger("acpterm.audit")
@@ -54,8 +59,135 @@ _GATHER_S: Final = 0.02
 
 _encode: Final = msgspec.json.Encoder().encode
 
+INTERVAL_S: Final = 1.0
+_COUNTS_MAX: Final = 1000
 
-class Progress(NamedTuple):
+TEXT_CHARS: Final = 128 * 1024
+"""The maximum length of a text in an entry, and of all arguments together, in characters.
+
+Linux limits one argument, such as a shell line, to 128 KiB.
+"""
+_ARGS_MAX: Final = 4096
+# Cutting a text may cut a secret in two, and half a secret is not recognised. So the text is first
+# redacted with this many more characters, which are then cut off.
+_MARGIN_CHARS: Final = 8 * 1024
+# Results are cached for texts of at most this length, such as ids and directories, which recur.
+_REMEMBERED_CHARS: Final = 100
+
+
+def redact_fields(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields redacted and cut; `omitted` counts the characters that are cut."""
+    changed = dict(fields)
+    omitted = 0
+    for name, value in fields.items():
+        if isinstance(value, str):
+            changed[name], cut = _redact_text(value)
+            omitted += cut
+        elif isinstance(value, list | tuple):
+            program = fields.get("command")
+            changed[name], cut = _redact_list(value, program if isinstance(program, str) else "")
+            omitted += cut
+    return changed | {"omitted": omitted} if omitted else changed
+
+
+@lru_cache(maxsize=512)
+def _redact_short(text: str) -> str:
+    return redact(text)
+
+
+def printable(value: Any) -> Any:
+    """Return `value` with each lone surrogate in its texts, at any depth, replaced by an escape."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, list | tuple):
+        return [printable(item) for item in value]
+    if isinstance(value, Mapping):
+        return {printable(name): printable(item) for name, item in value.items()}
+    return value
+
+
+def _redact_text(text: str) -> tuple[str, int]:
+    """Return the redacted text, of limited length, and the number of characters left out."""
+    if len(text) <= _REMEMBERED_CHARS:
+        return _redact_short(text), 0
+    if len(text) <= TEXT_CHARS:
+        return redact(text), 0
+    head = redact(text[: TEXT_CHARS + _MARGIN_CHARS])
+    return head[: min(TEXT_CHARS, max(0, len(head) - _MARGIN_CHARS))], len(text) - TEXT_CHARS
+
+
+def _redact_list(args: Sequence[str], program: str) -> tuple[list[str], int]:
+    kept: list[str] = []
+    room, omitted = TEXT_CHARS, 0
+    for index, argument in enumerate(args):
+        if index >= _ARGS_MAX or room <= 0:
+            omitted += sum(map(len, args[index:]))
+            break
+        text = argument
+        if len(text) > room:
+            text, cut = _redact_text(text)
+            text, omitted = text[:room], omitted + max(cut, len(argument) - room)
+        room -= len(text)
+        kept.append(text)
+    return redact_args(kept, program), omitted
+
+
+class Typed(NamedTuple):
+    """What one side (agent, user or share) has typed into one terminal in one interval."""
+
+    started: float
+    """The time of the first byte on the monotonic clock, in seconds."""
+    at: float
+    """The time of the first byte in seconds since 1970."""
+    fields: dict[str, Any]
+    """The fields of the entry; `bytes` is the number of bytes so far."""
+
+
+class InputCounts:
+    """The counts of typed bytes without an entry yet: one for each terminal and side."""
+
+    def __init__(self) -> None:
+        self._typed: dict[tuple[object, object], Typed] = {}
+
+    @property
+    def due_at(self) -> float | None:
+        """The time on the monotonic clock at which the next entry is due; None if there is none."""
+        return next((typed.started + INTERVAL_S for typed in self._typed.values()), None)
+
+    def add(self, fields: Mapping[str, Any], now: float, at: float) -> list[Typed]:
+        """Count new input; remove and return the counts that are due, or all if too many."""
+        due = self.take_due(now)
+        if len(self._typed) >= _COUNTS_MAX:
+            due += self.take_all()
+        key = fields.get("terminal"), fields.get("by")
+        if typed := self._typed.get(key):
+            typed.fields["bytes"] = typed.fields.get("bytes", 0) + fields.get("bytes", 0)
+        else:
+            self._typed[key] = Typed(now, at, dict(fields))
+        return due
+
+    def take_due(self, now: float) -> list[Typed]:
+        """Remove and return the counts whose interval has ended."""
+        # The dict is in the order in which the intervals started.
+        keys = []
+        for key, typed in self._typed.items():
+            if typed.started + INTERVAL_S > now:
+                break
+            keys.append(key)
+        return [self._typed.pop(key) for key in keys]
+
+    def take_of(self, terminal: object) -> list[Typed]:
+        """Remove and return the counts of the terminal with the id `terminal`."""
+        keys = [key for key in self._typed if key[0] == terminal] if self._typed else []
+        return [self._typed.pop(key) for key in keys]
+
+    def take_all(self) -> list[Typed]:
+        """Remove and return all counts."""
+        typed, self._typed = self._typed, {}
+        return list(typed.values())
+
+
+class LogProgress(NamedTuple):
     """What the next worker needs to know which entries of this worker are missing in the log."""
 
     worker: int
@@ -79,8 +211,8 @@ class AuditLog:
         *,
         file_bytes: int,
         files: int,
-        previous: Progress | None = None,
-        on_progress: Callable[[Progress], None] = lambda _progress: None,
+        previous: LogProgress | None = None,
+        on_progress: Callable[[LogProgress], None] = lambda _progress: None,
     ) -> None:
         self._directory: Final = directory
         self._previous = previous
@@ -153,7 +285,7 @@ class AuditLog:
     def _number(self, at: float) -> None:
         self._seq += 1
         self._on_progress(
-            Progress(self._worker, self._seq, at, self._inherited, self._inherited_from)
+            LogProgress(self._worker, self._seq, at, self._inherited, self._inherited_from)
         )
 
     async def _report_previous(self) -> None:

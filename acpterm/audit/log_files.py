@@ -11,7 +11,7 @@ CHUNK_BYTES: Final = 256 * 1024
 ENTRY_BYTES_MAX: Final = 4 * 1024 * 1024
 """The maximum length of an entry's line in bytes; a longer line is not an entry.
 
-The texts of an entry are limited in characters (`texts`), but escapes make them longer.
+The texts of an entry are limited in characters (`log`), but escapes make them longer.
 """
 
 

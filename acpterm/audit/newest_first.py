@@ -7,7 +7,7 @@ removes only the oldest files. So if the line of a place was removed, all older 
 too, and a page before that place is empty.
 
 An entry is *selected* if it matches the `Selection`. A page ends once about `SCANNED_BYTES` bytes
-were read, even if few or none of the entries in them are selected. Then `Page.following` is set,
+were read, even if few or none of the entries in them are selected. Then `LogPage.following` is set,
 because older entries may be selected.
 """
 
@@ -31,7 +31,7 @@ PAGE_BYTES: Final = 1024 * 1024
 _PLACE_NUMBERS: Final = 4
 
 
-class Place(NamedTuple):
+class LogPlace(NamedTuple):
     """Identifies one line of the log, also after its file was renamed by a rotation."""
 
     inode: int
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """The CRC-32 of the line, without the newline."""
 
     @classmethod
-    def parse(cls, text: str) -> "Place":
+    def parse(cls, text: str) -> "LogPlace":
         """Return the place whose `str` is `text`. Raises `ValueError` if `text` is not a place."""
         numbers = [int(number, 16) for number in text.split(".")]
         if len(numbers) != _PLACE_NUMBERS or not all(0 <= one < 1 << 63 for one in numbers):
@@ -56,23 +56,23 @@ class Place(NamedTuple):
         return ".".join(f"{number:x}" for number in self)
 
 
-class Page(NamedTuple):
+class LogPage(NamedTuple):
     """Selected entries of the log, the newest first, each as the bytes of its line."""
 
     entries: list[bytes]
-    newest: Place | None
+    newest: LogPlace | None
     """The place of the newest line of the log, selected or not, for `read_page(after=…)`.
 
     None if the log is empty. A page that was read with `before` does not begin at the newest line:
     then this is the given `after` if the page extends to it, otherwise None.
     """
-    following: Place | None
+    following: LogPlace | None
     """The place to continue from, for `read_page(before=…)`; None if no older entry is selected."""
 
 
 class _Line(NamedTuple):
     text: bytes
-    place: Place
+    place: LogPlace
 
 
 def read_page(
@@ -80,18 +80,18 @@ def read_page(
     selection: Selection,
     *,
     limit: int,
-    before: Place | None = None,
-    after: Place | None = None,
-) -> Page:
+    before: LogPlace | None = None,
+    after: LogPlace | None = None,
+) -> LogPage:
     """Return at most `limit` selected entries between two places, the newest first. Blocks."""
     decoder = msgspec.json.Decoder(Entry)
     oldest = None if selection.since is None else _earlier(selection.since)
     entries: list[bytes] = []
-    newest: Place | None = None
+    newest: LogPlace | None = None
     scanned = size = 0
     for line in _lines(directory, before):
         if line.place == after:
-            return Page(entries, newest or after, None)
+            return LogPage(entries, newest or after, None)
         if before is None and newest is None:
             newest = line.place
         scanned += len(line.text) + 1
@@ -108,8 +108,8 @@ def read_page(
             entries.append(line.text)
             size += len(line.text)
         if len(entries) == limit or size > PAGE_BYTES or scanned > SCANNED_BYTES:
-            return Page(entries, newest, line.place)
-    return Page(entries, newest, None)
+            return LogPage(entries, newest, line.place)
+    return LogPage(entries, newest, None)
 
 
 def last_of(directory: str, worker: int) -> Entry | None:
@@ -131,7 +131,7 @@ def _earlier(time: str) -> str:
     return time_text(datetime.fromisoformat(time).timestamp() - LATE_S)
 
 
-def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
+def _lines(directory: str, before: LogPlace | None) -> Iterator[_Line]:
     """Yield the lines of all files before the place `before`, from the newest to the oldest."""
     current: os.stat_result | None = None
     while True:
@@ -141,14 +141,14 @@ def _lines(directory: str, before: Place | None) -> Iterator[_Line]:
         try:
             current = os.fstat(fd)
             for offset, text in _lines_of(fd, before.offset if before else current.st_size):
-                place = Place(current.st_ino, offset, len(text), zlib.crc32(text))
+                place = LogPlace(current.st_ino, offset, len(text), zlib.crc32(text))
                 yield _Line(text, place)
         finally:
             os.close(fd)
         before = None
 
 
-def _open_at(directory: str, place: Place) -> int | None:
+def _open_at(directory: str, place: LogPlace) -> int | None:
     """Return a descriptor of the file that has the line at `place`; None if it was removed."""
     for name, status in find_files(directory):
         if status.st_ino == place.inode and place.length <= ENTRY_BYTES_MAX:

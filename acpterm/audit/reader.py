@@ -26,7 +26,7 @@ from acpterm.audit.log_files import (
 )
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """A line of the log that is a valid entry."""
 
     text: bytes
@@ -47,7 +47,7 @@ class AuditReader:
         self._position = 0
         self._decoder: Final = msgspec.json.Decoder(Entry)
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[LogLine]:
         """Yield the entries from the position to the current end of the log. Raises `OSError`."""
         while self._fd >= 0 or self._open_next(None):
             while lines := self._read_lines():
@@ -106,11 +106,11 @@ class AuditReader:
         self._position += end
         return chunk[:end]
 
-    def _entries(self, lines: bytes) -> Iterator[Line]:
+    def _entries(self, lines: bytes) -> Iterator[LogLine]:
         for text in lines.split(b"\n"):
             if not text.strip():
                 continue
             try:
-                yield Line(text, self._decoder.decode(text))
+                yield LogLine(text, self._decoder.decode(text))
             except (msgspec.DecodeError, UnicodeDecodeError):
                 self.skipped += 1

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from acpterm.cli._daemon import Daemon, note_questions
+from acpterm.cli._daemon import ChosenDaemon, note_questions
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo
 from acpterm.commands.client import UserClient, open_user_client
@@ -32,9 +32,9 @@ def run(work: Callable[..., Awaitable[T]], *args: Any, expected: tuple[type[Exce
 
 
 def call_async(
-    daemon: Daemon, work: Callable[[UserClient], Awaitable[T]], *, start: bool = False
+    daemon: ChosenDaemon, work: Callable[[UserClient], Awaitable[T]], *, start: bool = False
 ) -> T:
-    """Do the same as `Daemon.call`, with trio."""
+    """Do the same as `ChosenDaemon.call`, with trio."""
     loaded = daemon.settings()
 
     async def connect_and_work() -> T:

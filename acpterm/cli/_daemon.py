@@ -33,7 +33,7 @@ class _Any(Wire):
     """The result of any method, for a caller that does not need its members."""
 
 
-class Daemon(NamedTuple):
+class ChosenDaemon(NamedTuple):
     """The daemon that the options choose. Its methods fail if it, or a request, fails."""
 
     config: str | None
@@ -104,7 +104,7 @@ def at_daemon(function: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(function)
     def with_daemon(*, config: str | None, socket: str | None, **values: Any) -> T:
-        return function(daemon=Daemon(config, socket), **values)
+        return function(daemon=ChosenDaemon(config, socket), **values)
 
     return _options(with_daemon)
 

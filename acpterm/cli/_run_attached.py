@@ -10,7 +10,7 @@ from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
-from acpterm.cli._daemon import Daemon
+from acpterm.cli._daemon import ChosenDaemon
 from acpterm.cli._options import fail
 from acpterm.cli.attach import report
 from acpterm.commands.attach.attach import attach
@@ -32,7 +32,7 @@ from acpterm.runtime.named_pipe import named_pipe
 
 
 def run_attached(
-    daemon: Daemon,
+    daemon: ChosenDaemon,
     request: UserCreateRequest,
     *,
     remove: bool,

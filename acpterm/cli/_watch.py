@@ -17,7 +17,7 @@ import trio
 
 from acpterm.acp.user_api import ACTIVE, TerminalInfo
 from acpterm.cli._async import call_async, echo_async
-from acpterm.cli._daemon import Daemon
+from acpterm.cli._daemon import ChosenDaemon
 from acpterm.cli._output import is_colour_wanted, is_terminal, json_line
 from acpterm.cli._tables import Styles, cut_to, items, table, text_of
 from acpterm.commands.attach.attach import attach
@@ -27,7 +27,7 @@ from acpterm.commands.client import UserClient
 from acpterm.commands.events import refresh, until_ended
 from acpterm.commands.format import Item, ended, reason, title
 from acpterm.commands.keyboard import quiet_keys, read_keys, until_quit
-from acpterm.commands.list_view import Action, ListView, Part
+from acpterm.commands.list_view import ListAction, ListView, VisibleRows
 from acpterm.commands.output.blocking_stdout import window_size
 from acpterm.commands.output.trio_stdout import put
 from acpterm.jsonrpc import RpcError
@@ -42,7 +42,7 @@ _RESTORE_TIMEOUT_S: Final = 1.0
 
 
 def watch(
-    daemon: Daemon,
+    daemon: ChosenDaemon,
     chosen: Callable[[list[TerminalInfo]], list[TerminalInfo]],
     *,
     everything: bool,
@@ -156,7 +156,7 @@ class _Screen:
         await _write("\x1b[H" + "\r\n".join(f"\x1b[K{line}" for line in lines[-height:]))
 
 
-def _last_line(view: ListView, part: Part, note: str) -> str:
+def _last_line(view: ListView, part: VisibleRows, note: str) -> str:
     if view.is_typing_filter:
         return f"/{one_line(view.filter)}"
     if note:
@@ -222,7 +222,7 @@ class _WatchScreen:
         while typed := await read_keys():
             self._note = ""
             if action := self._view.feed(typed):
-                self.opened = action is Action.OPEN
+                self.opened = action is ListAction.OPEN
                 scope.cancel()
                 return
             self._redraw()

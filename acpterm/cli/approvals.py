@@ -7,7 +7,7 @@ import click
 
 from acpterm.acp.approvals import ApprovalInfo, ApprovalsResponse, AskedNotification
 from acpterm.acp.user_api import NoParams
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_line, json_text
 from acpterm.commands.approval_format import table
@@ -17,7 +17,7 @@ from acpterm.commands.approval_format import table
 @click.option("-f", "--follow", "followed", is_flag=True, help="Print questions as they come.")
 @json_option
 @at_daemon
-def command(*, followed: bool, as_json: bool, daemon: Daemon) -> None:
+def command(*, followed: bool, as_json: bool, daemon: ChosenDaemon) -> None:
     """List the questions that wait for you: commands of agents that must be approved.
 
     ID is the beginning of the question's id; acpterm approve and acpterm deny accept it. LEFT is
@@ -41,7 +41,7 @@ def command(*, followed: bool, as_json: bool, daemon: Daemon) -> None:
     echo_once(json_text(found) if as_json else table(found, time.time()))
 
 
-def _follow(daemon: Daemon, *, as_json: bool) -> int:
+def _follow(daemon: ChosenDaemon, *, as_json: bool) -> int:
     # These modules import trio.
     from msgspec import Raw  # noqa: PLC0415
 

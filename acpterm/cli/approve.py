@@ -6,7 +6,7 @@ from typing import NoReturn
 import click
 
 from acpterm.acp.approvals import AnswerRequest, ApprovalInfo, Decision
-from acpterm.cli._daemon import Daemon, at_daemon, end
+from acpterm.cli._daemon import ChosenDaemon, at_daemon, end
 from acpterm.cli._output import echo
 from acpterm.commands.approval_format import short_id
 from acpterm.commands.blocking_client import BlockingClient
@@ -18,7 +18,7 @@ from acpterm.jsonrpc import RpcError
 @click.argument("ids", metavar="[ID…]", nargs=-1)
 @click.option("--always", is_flag=True, help="Allow such commands in the rest of the session.")
 @at_daemon
-def command(ids: tuple[str, ...], always: bool, daemon: Daemon) -> None:
+def command(ids: tuple[str, ...], always: bool, daemon: ChosenDaemon) -> None:
     """Allow the commands that the questions ID ask about. The first answer to a question counts.
 
     ID is a question's id or the beginning of it, as acpterm approvals shows it; @last is the newest
@@ -35,7 +35,7 @@ def command(ids: tuple[str, ...], always: bool, daemon: Daemon) -> None:
 
 
 def answer_each(
-    daemon: Daemon,
+    daemon: ChosenDaemon,
     ids: Sequence[str],
     decision: Decision,
     *,

@@ -8,7 +8,7 @@ import click
 from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
 from acpterm.acp.user_streams import AttachResponse
 from acpterm.cli._async import call_async
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._params import terminal_argument
 from acpterm.commands.attach.attach import attach
 from acpterm.commands.attach.detach_keys import DetachFilter
@@ -25,7 +25,7 @@ from acpterm.pty.tracking import marks
 @terminal_argument(required=False, running=True)
 @click.option("-r", "--read-only", is_flag=True, help="Show the terminal without typing into it.")
 @at_daemon
-def command(terminal: str | None, *, read_only: bool, daemon: Daemon) -> None:
+def command(terminal: str | None, *, read_only: bool, daemon: ChosenDaemon) -> None:
     r"""Attach to TERMINAL, or to your latest terminal, as if its program ran in this window.
 
     Your latest terminal is the newest running one that acpterm run has created or acpterm promote

@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from acpterm.audit.entry import EVENTS, time_text
-from acpterm.audit.reader import AuditReader, Line
+from acpterm.audit.reader import AuditReader, LogLine
 from acpterm.audit.selection import Selection
 from acpterm.cli._options import config_option, fail, settings
 from acpterm.cli._output import echo, row_line
@@ -76,7 +76,7 @@ def command(
         event=event,
     )
 
-    def is_chosen(line: Line) -> bool:
+    def is_chosen(line: LogLine) -> bool:
         return selection.has(line.entry)
 
     with closing(AuditReader(directory, since)) as reader:
@@ -95,7 +95,7 @@ def command(
             note(f"{reader.skipped} {lines} incomplete or no entry, and left out")
 
 
-def _print(lines: Iterable[Line], *, as_json: bool) -> None:
+def _print(lines: Iterable[LogLine], *, as_json: bool) -> None:
     texts: list[str] = []
     size = 0
     for text in _texts(lines, as_json=as_json):
@@ -108,7 +108,7 @@ def _print(lines: Iterable[Line], *, as_json: bool) -> None:
         echo("\n".join(texts))
 
 
-def _texts(lines: Iterable[Line], *, as_json: bool) -> Iterator[str]:
+def _texts(lines: Iterable[LogLine], *, as_json: bool) -> Iterator[str]:
     if as_json:
         for line in lines:
             yield escape_json(line.text.decode(errors="replace"))

@@ -2,7 +2,7 @@
 
 import click
 
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli.approve import answer_each
 
 
@@ -15,7 +15,7 @@ def command(
     ids: tuple[str, ...],
     always: bool,
     reason: str | None,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """Refuse the commands that the questions ID ask about. The first answer to a question counts.
 

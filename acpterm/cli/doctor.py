@@ -5,7 +5,7 @@ import textwrap
 import click
 
 from acpterm.cli._async import run
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, is_colour_wanted, is_terminal, json_text
 from acpterm.commands.doctor.check import CheckResult
@@ -22,7 +22,7 @@ _ADVICE = "→ "
 @click.command("doctor")
 @json_option
 @at_daemon
-def command(as_json: bool, daemon: Daemon) -> None:
+def command(as_json: bool, daemon: ChosenDaemon) -> None:
     """Check this machine for what acpterm needs, and show how to get what is missing.
 
     The checks try what acpterm uses: a terminal, the emulator, the shell, directories, systemd and

@@ -5,7 +5,7 @@ from msgspec import Raw
 
 from acpterm.acp.user_streams import EventNotification
 from acpterm.cli._async import call_async, echo_async
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import json_line, row_line
 from acpterm.commands.client import UserClient
@@ -23,7 +23,7 @@ _COLOURS = {
 @click.command("events")
 @json_option
 @at_daemon
-def command(as_json: bool, daemon: Daemon) -> None:
+def command(as_json: bool, daemon: ChosenDaemon) -> None:
     """Print events as they happen, one per line.
 
     Each line has the time, the event, the terminal, its owner, the agent and its session, and

@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 import click
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import terminal_argument
 from acpterm.commands.blocking_client import BlockingClient
@@ -39,7 +39,7 @@ _ENDINGS: Final = {
 )
 @click.option("-o", "--output", metavar="FILE", default="-", help="Write to FILE, not stdout.")
 @at_daemon
-def command(terminal: str, *, form: str | None, output: str, daemon: Daemon) -> None:
+def command(terminal: str, *, form: str | None, output: str, daemon: ChosenDaemon) -> None:
     """Export TERMINAL to a file: as a recording, text, an HTML page, or a picture of its screen.
 
     An asciicast contains all retained output with its times; asciinema can play it, and so can
@@ -91,7 +91,7 @@ def _format_of(output: str) -> str:
     return _ENDINGS[ending]
 
 
-def _write_cast(daemon: Daemon, terminal: str, file: BinaryIO) -> str | None:
+def _write_cast(daemon: ChosenDaemon, terminal: str, file: BinaryIO) -> str | None:
     """Write a recording to `file`; return a warning to print, or None."""
     from acpterm.cli._async import call_async  # noqa: PLC0415  only this format needs trio
     from acpterm.commands.export.export import write_cast  # noqa: PLC0415  as above

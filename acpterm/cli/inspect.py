@@ -8,7 +8,7 @@ import click
 from msgspec import UNSET, UnsetType
 
 from acpterm.acp.user_api import InspectResponse, LaunchInfo, TerminalInfo
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
@@ -30,7 +30,7 @@ _WIDTH = 16
 @terminal_argument()
 @json_option
 @at_daemon
-def command(terminal: str, as_json: bool, daemon: Daemon) -> None:
+def command(terminal: str, as_json: bool, daemon: ChosenDaemon) -> None:
     """Show the details of TERMINAL.
 
     The details are those of acpterm ls, and the terminal's directory, process, times, windows and

@@ -12,7 +12,7 @@ import click
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import TerminalInfo, UserSignalRequest, UserTerminalRequest
-from acpterm.cli._daemon import Daemon, at_daemon, end
+from acpterm.cli._daemon import ChosenDaemon, at_daemon, end
 from acpterm.cli._output import echo
 from acpterm.cli._params import terminal_argument
 from acpterm.commands.blocking_client import BlockingClient, Slow
@@ -52,7 +52,7 @@ def command(
     terminals: tuple[str, ...],
     no_wait: bool,
     signal_name: str | None,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """Kill the program of each TERMINAL, and all processes that it has started or left running.
 

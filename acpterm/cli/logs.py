@@ -4,7 +4,7 @@ from functools import partial
 
 import click
 
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import as_since, terminal_argument
 from acpterm.commands.blocking_client import BlockingClient
@@ -40,7 +40,7 @@ def command(
     timestamps: bool,
     colour: bool,
     raw: bool,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """Print the output of TERMINAL, as an agent reads it.
 

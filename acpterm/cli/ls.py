@@ -3,7 +3,7 @@
 import click
 
 from acpterm.acp.user_api import ACTIVE, ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._tables import fitting_text, items, text_of
@@ -30,7 +30,7 @@ def command(
     quiet: bool,
     watched: bool,
     as_json: bool,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """List the terminals: those that wait for input, the running ones, and those that have ended.
 

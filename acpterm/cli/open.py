@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from acpterm.acp.web_api import WebOpenRequest, WebOpenResponse, WebStatusResponse
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once
 from acpterm.commands.blocking_client import BlockingClient
@@ -25,7 +25,7 @@ from acpterm.commands.blocking_client import BlockingClient
     help="Listen on ADDRESS:PORT, if the server does not run yet.",
 )
 @at_daemon
-def command(no_browser: bool, address: str | None, daemon: Daemon) -> None:
+def command(no_browser: bool, address: str | None, daemon: ChosenDaemon) -> None:
     """Open the page that shows all terminals in a browser.
 
     The daemon serves the page, also over ssh -L or behind a proxy. If its HTTP server does not run

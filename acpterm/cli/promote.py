@@ -3,14 +3,14 @@
 import click
 
 from acpterm.acp.user_api import UserTerminalRequest
-from acpterm.cli._daemon import Daemon, at_daemon, end, failures
+from acpterm.cli._daemon import ChosenDaemon, at_daemon, end, failures
 from acpterm.cli._params import terminal_argument
 
 
 @click.command("promote")
 @terminal_argument(many=True)
 @at_daemon
-def command(terminals: tuple[str, ...], daemon: Daemon) -> None:
+def command(terminals: tuple[str, ...], daemon: ChosenDaemon) -> None:
     """Take each TERMINAL over from its agent. This cannot be undone.
 
     The terminal is then yours. Its agent can still read the output, but can no longer type into the

@@ -3,7 +3,7 @@
 import click
 
 from acpterm.acp.user_api import RenameRequest, TerminalInfo
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import check_utf8
 from acpterm.cli._params import terminal_argument
 
@@ -12,7 +12,7 @@ from acpterm.cli._params import terminal_argument
 @terminal_argument()
 @click.argument("name")
 @at_daemon
-def command(terminal: str, name: str, daemon: Daemon) -> None:
+def command(terminal: str, name: str, daemon: ChosenDaemon) -> None:
     """Rename TERMINAL to NAME.
 
     A name has at most 64 printable characters, does not begin with @, - or term_, and is not a

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 
 from acpterm.cli._async import call_async, run
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import Finite, complete_terminal, terminal_name
 from acpterm.commands.export.export import write_cast
@@ -36,7 +36,7 @@ from acpterm.recording import asciicast
     help="Maximum pause without output, in the recording's time.",
 )
 @at_daemon
-def command(*, source: str, speed: float, idle_limit: float | None, daemon: Daemon) -> None:
+def command(*, source: str, speed: float, idle_limit: float | None, daemon: ChosenDaemon) -> None:
     """Replay a terminal's output with its original timing, or a recording (an asciicast).
 
     Space pauses and resumes; the full stop (.) shows the next output, and pauses; Right and Left
@@ -86,7 +86,7 @@ def _reread(file: BinaryIO) -> asciicast.Cast:
     return asciicast.read(asciicast.read_lines(file))
 
 
-def _report(source: str, report: asciicast.Report) -> None:
+def _report(source: str, report: asciicast.CastReport) -> None:
     if not report.unread:
         return
     message = f"{source}: {report.summary('left out')}"

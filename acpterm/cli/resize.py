@@ -4,7 +4,7 @@ import click
 
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import UserResizeRequest
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._params import as_size, terminal_argument
 
 
@@ -12,7 +12,7 @@ from acpterm.cli._params import as_size, terminal_argument
 @terminal_argument(running=True)
 @click.argument("size", metavar="COLSxROWS", type=as_size)
 @at_daemon
-def command(terminal: str, size: tuple[int, int], daemon: Daemon) -> None:
+def command(terminal: str, size: tuple[int, int], daemon: ChosenDaemon) -> None:
     """Resize TERMINAL to COLSxROWS, such as 120x40.
 
     While windows that can type are attached, the terminal has the minimum of their columns and the

@@ -3,11 +3,11 @@
 import click
 
 from acpterm.acp.user_api import TerminalInfo
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail, json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.cli._params import terminal_argument
-from acpterm.commands.daemon_control import RestartResult, Worker, restart_worker
+from acpterm.commands.daemon_control import RestartResult, RunningWorker, restart_worker
 from acpterm.commands.format import summary_line
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
@@ -17,7 +17,7 @@ from acpterm.link.daemon import DaemonError
 @terminal_argument(required=False)
 @json_option
 @at_daemon
-def command(terminal: str | None, as_json: bool, daemon: Daemon) -> None:
+def command(terminal: str | None, as_json: bool, daemon: ChosenDaemon) -> None:
     """Restart TERMINAL's program; without TERMINAL, replace the daemon's worker.
 
     TERMINAL must have been created by acpterm run. Its program is ended as by acpterm kill, and its
@@ -65,5 +65,5 @@ def _text(result: RestartResult) -> str:
     return f"replaced the worker, {_named(result.old)}, by {_named(result.new)}; {programs} on"
 
 
-def _named(worker: Worker) -> str:
+def _named(worker: RunningWorker) -> str:
     return f"acpterm {summary_line(worker.version)} (pid {worker.pid})"

@@ -3,7 +3,7 @@
 import click
 
 from acpterm.acp.user_api import ListRequest, ListResponse, TerminalInfo
-from acpterm.cli._daemon import Daemon, at_daemon, end, release
+from acpterm.cli._daemon import ChosenDaemon, at_daemon, end, release
 from acpterm.cli._params import terminal_argument
 from acpterm.commands.blocking_client import BlockingClient
 from acpterm.commands.format import background_number
@@ -13,7 +13,7 @@ from acpterm.commands.format import background_number
 @terminal_argument(many=True, required=False)
 @click.option("--exited", is_flag=True, help="Remove all terminals that have ended.")
 @at_daemon
-def command(terminals: tuple[str, ...], exited: bool, daemon: Daemon) -> None:
+def command(terminals: tuple[str, ...], exited: bool, daemon: ChosenDaemon) -> None:
     """Remove each TERMINAL: end its program as acpterm kill does, and discard its output.
 
     With --exited all terminals that have ended are removed: retained terminals that were released,

@@ -6,7 +6,7 @@ import click
 
 from acpterm.acp.terminal import EnvVariable
 from acpterm.acp.user_api import TerminalInfo, UserCreateRequest
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import absolute, check_utf8
 from acpterm.cli._output import echo
 from acpterm.cli._params import as_size
@@ -75,7 +75,7 @@ def command(
     interactive: bool,
     no_stdin: bool,
     raw: bool,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """Run COMMAND in a terminal of your own, and attach to it until it ends.
 

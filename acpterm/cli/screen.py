@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from acpterm.acp.user_api import ScreenResponse, TerminalInfo
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once, is_colour_wanted, json_text
 from acpterm.cli._params import terminal_argument
@@ -48,7 +48,7 @@ def command(
     history: int | None,
     svg: str | None,
     as_json: bool,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """Print the current screen of TERMINAL.
 

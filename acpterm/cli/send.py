@@ -11,7 +11,7 @@ import click
 
 from acpterm.acp.agent_api import WriteResponse
 from acpterm.acp.user_api import ScreenResponse, UserWriteRequest
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._params import LAST, terminal_argument
 from acpterm.commands.blocking_client import BlockingClient, Slow
@@ -211,7 +211,7 @@ def command(
     steps: list[Step],
     enter: bool,
     paste: bool,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """Type TEXT into TERMINAL, and press keys, in the order of the command line.
 

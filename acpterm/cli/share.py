@@ -3,7 +3,7 @@
 import click
 
 from acpterm.acp.shares import SHARE_MS_MAX, ShareCreateRequest, ShareCreateResponse
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import span_up_to, terminal_argument
 
@@ -21,7 +21,7 @@ from acpterm.cli._params import span_up_to, terminal_argument
 )
 @terminal_argument()
 @at_daemon
-def command(terminal: str, write: bool, span_s: float, daemon: Daemon) -> None:
+def command(terminal: str, write: bool, span_s: float, daemon: ChosenDaemon) -> None:
     """Print a link to a page that shows only TERMINAL.
 
     Everyone with the link can watch the terminal, any number of times, until the link expires or

@@ -8,7 +8,7 @@ import click
 
 from acpterm.acp.shares import ShareInfo, SharesResponse
 from acpterm.acp.user_api import NoParams
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.commands.format import ago, columns, span, summary_line
@@ -17,7 +17,7 @@ from acpterm.commands.format import ago, columns, span, summary_line
 @click.command("shares")
 @json_option
 @at_daemon
-def command(*, as_json: bool, daemon: Daemon) -> None:
+def command(*, as_json: bool, daemon: ChosenDaemon) -> None:
     """List the links that acpterm share has made, and that are still valid.
 
     ID is the beginning of the link's id; acpterm unshare accepts it. LEFT is the time until the

@@ -2,7 +2,7 @@
 
 import click
 
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once
 from acpterm.commands.daemon_control import end_daemon
@@ -12,7 +12,7 @@ from acpterm.link.daemon import DaemonError, NotRunningError
 
 @click.command("shutdown")
 @at_daemon
-def command(daemon: Daemon) -> None:
+def command(daemon: ChosenDaemon) -> None:
     """Shut down the daemon and all its terminals, including those of agents.
 
     Programs get SIGTERM, and SIGKILL if they still run after kill_grace seconds. The terminals'

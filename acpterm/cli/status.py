@@ -5,7 +5,7 @@ from typing import Final
 import click
 
 from acpterm.acp.user_api import StatusResponse
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail, json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.commands.daemon_control import NoWorker, daemon_status, source
@@ -20,7 +20,7 @@ _NAME_WIDTH: Final = 16
 @json_option
 @click.option("--start", is_flag=True, help="Start the daemon if it does not run.")
 @at_daemon
-def command(as_json: bool, start: bool, daemon: Daemon) -> None:
+def command(as_json: bool, start: bool, daemon: ChosenDaemon) -> None:
     """Show daemon status: its version, processes, sockets, terminals, connections and memory.
 
     Kept terminals are those that were released and can still be read. The keeper holds the programs

@@ -5,9 +5,9 @@ import time
 
 import click
 
-from acpterm.agents.chat.actions import Action
-from acpterm.agents.chat.steps import Intervals, Pause, Place, Steps, steps
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.agents.chat.actions import ChatAction
+from acpterm.agents.chat.steps import Intervals, Pause, StartPlace, Steps, steps
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import absolute, check_utf8, settings
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import terminal_argument
@@ -41,19 +41,19 @@ def command() -> None:
 
 @command.command("list")
 @at_daemon
-def list_terminals(daemon: Daemon) -> None:
+def list_terminals(daemon: ChosenDaemon) -> None:
     """List all terminal sessions.
 
     A session is a terminal, yours or an agent's. It stays in the list after its program has ended,
     until it is removed.
     """
-    _perform(Action("list"), daemon)
+    _perform(ChatAction("list"), daemon)
 
 
 @command.command("start", context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="COMMAND [ARG]…", nargs=-1, required=True, type=click.UNPROCESSED)
 @at_daemon
-def start(words: tuple[str, ...], daemon: Daemon) -> None:
+def start(words: tuple[str, ...], daemon: ChosenDaemon) -> None:
     """Start a new terminal session, and print its first output.
 
     A single COMMAND is a line for the shell. Several words are a program and its arguments. The
@@ -64,43 +64,43 @@ def start(words: tuple[str, ...], daemon: Daemon) -> None:
     waits for input, or has printed nothing for 2 seconds. It ends at once when the program ends.
     The settings tool_min_interval, tool_max_interval and tool_settle_interval change these times.
     """
-    _perform(Action("start", text=words[0], args=list(words[1:]) or None), daemon)
+    _perform(ChatAction("start", text=words[0], args=list(words[1:]) or None), daemon)
 
 
 @command.command("send", context_settings={"ignore_unknown_options": True})
 @terminal_argument()
 @click.argument("words", metavar="INPUT…", nargs=-1, type=click.UNPROCESSED)
 @at_daemon
-def send(terminal: str, words: tuple[str, ...], daemon: Daemon) -> None:
+def send(terminal: str, words: tuple[str, ...], daemon: ChosenDaemon) -> None:
     """Type INPUT and Enter into a terminal session, and print the new output.
 
     If INPUT is the name of a key, such as C-c or Up, that key is pressed instead.
     """
-    _perform(Action("send", terminal, " ".join(words)), daemon)
+    _perform(ChatAction("send", terminal, " ".join(words)), daemon)
 
 
 @command.command("output")
 @terminal_argument()
 @at_daemon
-def output(terminal: str, daemon: Daemon) -> None:
+def output(terminal: str, daemon: ChosenDaemon) -> None:
     """Print all retained output of a terminal session."""
-    _perform(Action("output", terminal), daemon)
+    _perform(ChatAction("output", terminal), daemon)
 
 
 @command.command("stop")
 @terminal_argument()
 @at_daemon
-def stop(terminal: str, daemon: Daemon) -> None:
+def stop(terminal: str, daemon: ChosenDaemon) -> None:
     """End a terminal session's program, and remove the session if it is yours."""
-    _perform(Action("stop", terminal), daemon)
+    _perform(ChatAction("stop", terminal), daemon)
 
 
-def _perform(action: Action, daemon: Daemon) -> None:
+def _perform(action: ChatAction, daemon: ChosenDaemon) -> None:
     check_utf8(action.target, action.text, *(action.args or ()))
     loaded = settings(daemon.config)
     directory = absolute()
     # If its name is not UTF-8, the daemon finds the directory by inspecting this process.
-    place = Place(directory if is_utf8_encodable(directory) else None, loaded.provider)
+    place = StartPlace(directory if is_utf8_encodable(directory) else None, loaded.provider)
     work = steps(action, place, Intervals.of(loaded))
     starts = action.name == "start"
     text = daemon.call(lambda client: _run(client, work), start=starts)

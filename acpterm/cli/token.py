@@ -12,7 +12,7 @@ from acpterm.acp.web_api import (
     TokenRemoveRequest,
     TokensResponse,
 )
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import json_option
 from acpterm.cli._output import echo_once, json_text
 from acpterm.commands.format import ago, columns, summary_line
@@ -29,7 +29,7 @@ def command() -> None:
 @command.command("add")
 @click.argument("name")
 @at_daemon
-def _add(name: str, daemon: Daemon) -> None:
+def _add(name: str, daemon: ChosenDaemon) -> None:
     """Make a token for the agent NAME, and print it.
 
     The token is shown only now: only its hash is stored. The daemon is started if it is not
@@ -44,7 +44,7 @@ def _add(name: str, daemon: Daemon) -> None:
 @command.command("list")
 @json_option
 @at_daemon
-def _list(*, as_json: bool, daemon: Daemon) -> None:
+def _list(*, as_json: bool, daemon: ChosenDaemon) -> None:
     """List the names of the agents that have a token, and the age of each token.
 
     With --json, an array with one object for each token is printed.
@@ -60,7 +60,7 @@ def _list(*, as_json: bool, daemon: Daemon) -> None:
 @command.command("remove")
 @click.argument("name")
 @at_daemon
-def _remove(name: str, daemon: Daemon) -> None:
+def _remove(name: str, daemon: ChosenDaemon) -> None:
     """Remove the token of the agent NAME, and end what uses it: its connections and terminals.
 
     Exit status: 0 on success, 1 if NAME has no token.

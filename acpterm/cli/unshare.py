@@ -4,7 +4,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from acpterm.acp.shares import ShareRevokeRequest
-from acpterm.cli._daemon import Daemon, at_daemon, end, failures
+from acpterm.cli._daemon import ChosenDaemon, at_daemon, end, failures
 from acpterm.cli._params import ask_daemon, untaken
 from acpterm.cli.shares import description
 from acpterm.commands import completion
@@ -31,7 +31,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     "shares", metavar="ID…", nargs=-1, required=True, type=_share_id, shell_complete=_complete
 )
 @at_daemon
-def command(shares: tuple[str, ...], daemon: Daemon) -> None:
+def command(shares: tuple[str, ...], daemon: ChosenDaemon) -> None:
     """End the links with the given IDs.
 
     An ID can be shortened to its beginning if only one link's id begins so. Pages that use the

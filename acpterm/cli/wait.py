@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 import click
 
 from acpterm.acp.user_api import ACTIVE, TerminalInfo, UserTerminalRequest
-from acpterm.cli._daemon import Daemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo
 from acpterm.cli._params import Finite, terminal_argument
@@ -62,7 +62,7 @@ def command(
     pattern: re.Pattern[str] | None,
     for_input: bool,
     timeout: float | None,
-    daemon: Daemon,
+    daemon: ChosenDaemon,
 ) -> None:
     """Wait until the program of each TERMINAL has ended, or until its output matches (--for).
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from acpterm.audit.entry import DECISION_COLOURS, EVENTS, Entry, Event
+from acpterm.audit.entry import DECISION_COLOURS, EVENTS, Entry, EventKind
 from acpterm.commands.format import NOTHING, cut, summary_line
 from acpterm.runtime.command_line import command_line
 from acpterm.runtime.sanitize import one_line
@@ -24,7 +24,7 @@ _WIDE: Final = 120
 _NARROW_AGENT: Final = 10
 _UNITS: Final = {"bytes": ("byte", "bytes"), "lost": ("entry", "entries")}
 # An event of another version of acpterm.
-_OTHER: Final = Event("")
+_OTHER: Final = EventKind("")
 
 
 class AuditRow(NamedTuple):

@@ -75,7 +75,7 @@ def worker_status(client: BlockingClient) -> StatusResponse:
     return client.request_no_params("status", StatusResponse)
 
 
-class Worker(NamedTuple):
+class RunningWorker(NamedTuple):
     """The version and the process id of a worker that responds."""
 
     version: str
@@ -85,8 +85,8 @@ class Worker(NamedTuple):
 class RestartResult(NamedTuple):
     """The result of replacing the worker `old`, which is None if it did not respond."""
 
-    old: Worker | None
-    new: Worker
+    old: RunningWorker | None
+    new: RunningWorker
     keeper_pid: int | None
     takeovers: int
     """Number of take-overs since the daemon started."""
@@ -151,11 +151,11 @@ def _start(settings: Settings) -> RestartResult:
         ) from error
 
 
-def _worker(status: StatusResponse) -> Worker:
-    return Worker(status.version, status.worker_pid or status.pid)
+def _worker(status: StatusResponse) -> RunningWorker:
+    return RunningWorker(status.version, status.worker_pid or status.pid)
 
 
-def _restarted(old: Worker | None, new: StatusResponse) -> RestartResult:
+def _restarted(old: RunningWorker | None, new: StatusResponse) -> RestartResult:
     return RestartResult(old, _worker(new), new.keeper_pid, new.takeovers, new.running)
 
 

@@ -26,12 +26,12 @@ _ESCAPE: Final = "\x1b"
 _FILTER_MAX: Final = 200
 
 
-class Action(Enum):
+class ListAction(Enum):
     QUIT = auto()
     OPEN = auto()
 
 
-class Part(NamedTuple):
+class VisibleRows(NamedTuple):
     """The rows of the filtered list that fit the window, and their place in that list."""
 
     rows: list[Row]
@@ -71,30 +71,32 @@ class ListView:
         self._items = list(items)
         self._settle()
 
-    def feed(self, typed: bytes) -> Action | None:
+    def feed(self, typed: bytes) -> ListAction | None:
         """Handle typed keys up to the first that requests an action, and return that action."""
         for key in _KEY.findall(self._decoder.decode(typed)):
             if action := self._press(key):
                 return action
         return None
 
-    def part(self, height: int) -> Part:
+    def part(self, height: int) -> VisibleRows:
         """Return at most `height` rows, scrolled so that the selected row is among them."""
         self._height = max(1, height)
         items = self.items
         last = max(0, len(items) - self._height)
         self._first = min(max(self._first, self._place - self._height + 1), self._place, last)
         rows = [item.row for item in items[self._first : self._first + self._height]]
-        return Part(rows, self._place - self._first if items else None, self._first, len(items))
+        return VisibleRows(
+            rows, self._place - self._first if items else None, self._first, len(items)
+        )
 
-    def _press(self, key: str) -> Action | None:
+    def _press(self, key: str) -> ListAction | None:
         if self.is_typing_filter:
             self._edit(key)
         elif key in "qQ":
-            return Action.QUIT
+            return ListAction.QUIT
         elif key in _ENTER:
             self._has_moved = True
-            return Action.OPEN if self._selected is not None else None
+            return ListAction.OPEN if self._selected is not None else None
         elif key == "/":
             self.is_typing_filter = True
         elif key == _ESCAPE:

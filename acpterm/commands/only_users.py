@@ -24,7 +24,7 @@ from typing import Final
 from acpterm.commands.blocking_client import BlockingClient
 from acpterm.config import ConfigError, Settings, load
 from acpterm.link.daemon import DaemonError, connect_running
-from acpterm.link.handshake import RefusedError
+from acpterm.link.handshake import HandshakeRefusedError
 from acpterm.pty import processes
 from acpterm.pty.tracking import marks
 
@@ -57,7 +57,7 @@ def _ask(settings: Settings) -> str | None:
     try:
         BlockingClient(settings, sock).close()
     except DaemonError as error:
-        if isinstance(error.__cause__, RefusedError):
+        if isinstance(error.__cause__, HandshakeRefusedError):
             return error.__cause__.message
         raise
     return None

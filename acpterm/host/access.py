@@ -18,10 +18,12 @@ from typing import Any, Final
 
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.host_state import HostState
+from acpterm.host.guard import Guard
+from acpterm.host.input_monitor import input_wait
 from acpterm.host.launch.validation import DirectoryCache
 from acpterm.host.server.dispatch import Sender
-from acpterm.host.terminal_info import gives_signal_code
+from acpterm.host.terminal_info import gives_signal_code, terminal_info
+from acpterm.host.terminals import Terminals
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 
@@ -41,18 +43,20 @@ class Access:
     by: EndedBy
     """Who the peer is, as the cause of what it does: `AGENT` or `USER`."""
 
-    def __init__(self, host: HostState, context: ExecContext) -> None:
+    def __init__(self, terminals: Terminals, guard: Guard, context: ExecContext) -> None:
         self.context = context
         """The execution context of the peer's terminals."""
-        self.host: Final = host
-        self.settings: Final = host.settings
-        self.registry: Final = host.registry
-        self.windows: Final = host.windows
-        self.background: Final = host.background
-        self.events: Final = host.events
-        self.trail: Final = host.trail
-        self.policy: Final = host.policy
-        self.approvals: Final = host.approvals
+        self.terminals: Final = terminals
+        self.guard: Final = guard
+        self.settings: Final = terminals.settings
+        self.writer: Final = terminals.writer
+        self.registry: Final = terminals.registry
+        self.windows: Final = terminals.windows
+        self.background: Final = terminals.background
+        self.events: Final = terminals.events
+        self.trail: Final = guard.trail
+        self.policy: Final = guard.policy
+        self.approvals: Final = guard.approvals
         self.directories: Final = DirectoryCache()
         self.sender: Final = Sender()
 
@@ -62,7 +66,7 @@ class Access:
         return gives_signal_code(self.settings)
 
     def flush_state(self) -> None:
-        self.host.state_writer.flush()
+        self.writer.flush()
 
     def resolve(self, params: Any, need: Need, done: str = "") -> TerminalEntry:
         """Return the terminal that a request names, if the peer may do what it needs.
@@ -77,8 +81,8 @@ class Access:
         raise NotImplementedError
 
     def info(self, entry: TerminalEntry) -> TerminalInfo:
-        """Describe a terminal as the peer may see it."""
-        return self.host.terminal_info(entry)
+        """Describe a terminal as the peer may see it. Takes some 100 µs, for the input wait."""
+        return terminal_info(entry, waiting=input_wait(entry))
 
     def cancel_on_close(self) -> AbstractContextManager[None]:
         """Cancel the block when the connection closes, if nothing else ends it then."""

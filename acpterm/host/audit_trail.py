@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from acpterm.audit.entry import EVENTS
-from acpterm.audit.log import AuditLog, Progress
+from acpterm.audit.log import AuditLog, LogProgress
 from acpterm.config import Settings, default_audit_dir
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.state.records import AuditRecord
@@ -38,14 +38,14 @@ def open_audit_log(
     if not settings.audit:
         return None
 
-    def store(progress: Progress) -> None:
+    def store(progress: LogProgress) -> None:
         writer.changed(AUDIT_KEY, AuditRecord(**progress._asdict()).encode)
 
     return AuditLog(
         settings.audit_dir or default_audit_dir(),
         file_bytes=settings.audit_file_bytes,
         files=settings.audit_files,
-        previous=None if previous is None else Progress(**msgspec.structs.asdict(previous)),
+        previous=None if previous is None else LogProgress(**msgspec.structs.asdict(previous)),
         on_progress=store,
     )
 

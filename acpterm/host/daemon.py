@@ -20,8 +20,8 @@ import structlog
 import trio
 
 from acpterm.config import Settings
+from acpterm.host.daemon_state import DaemonInfo
 from acpterm.host.host import Host
-from acpterm.host.host_state import DaemonInfo
 from acpterm.host.open_host import ALONE, Supervision, open_host
 from acpterm.host.server.acceptor import Acceptor
 from acpterm.host.server.daemon_sockets import Listening, Sockets, open_sockets

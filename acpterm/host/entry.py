@@ -15,7 +15,7 @@ from acpterm.terminal.terminal import Terminal
 if TYPE_CHECKING:
     import trio
 
-    from acpterm.pty.input_wait.detect import Stopped
+    from acpterm.pty.input_wait.detect import StoppedProcess
 
 TOOL_CALLS_MAX: Final = 64
 """How many tool calls a terminal's record and description name: the newest ones."""
@@ -35,7 +35,7 @@ class AgentInfo:
         return self.process or self.connection_id
 
 
-class Origin:
+class SessionOrigin:
     """The session that created a terminal; this base class stands in for one that has ended."""
 
     def __init__(self, identifier: str, agent: AgentInfo) -> None:
@@ -57,7 +57,7 @@ class InputWait(NamedTuple):
 
     is_waiting: bool | None = None
     program: str | None = None
-    stopped: "Stopped | None" = None
+    stopped: "StoppedProcess | None" = None
     is_idle: bool = False
 
     @property
@@ -84,7 +84,7 @@ class TerminalEntry:
         terminal: Terminal,
         record: TerminalRecord,
         writer: StateWriter,
-        session: Origin | None = None,
+        session: SessionOrigin | None = None,
         launch: LaunchRecord | None = None,
     ) -> None:
         self.terminal: Final = terminal

@@ -11,14 +11,14 @@ import structlog
 import trio
 
 from acpterm.acp.approvals import ApproverRequest
-from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.methods import AGENT_METHODS
 from acpterm.host.agent.resumption import Resumption
-from acpterm.host.host_state import HostState
+from acpterm.host.daemon_state import DaemonState
+from acpterm.host.guard import Guard
 from acpterm.host.server.connection import Connection
 from acpterm.host.server.dispatch import MethodTable
 from acpterm.host.server.peer import PeerProcess
-from acpterm.host.sessions.session import Session
+from acpterm.host.terminals import Terminals
 from acpterm.host.user.admission import Admission
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.methods import USER_METHODS, refusing
@@ -43,19 +43,28 @@ class Host:
     """Serves connections until it is closed. `open_host` creates it."""
 
     def __init__(
-        self, state: HostState, context: ExecContext, trees: Trees, resumption: Resumption
+        self,
+        *,
+        terminals: Terminals,
+        guard: Guard,
+        daemon: DaemonState,
+        resumption: Resumption,
+        trees: Trees,
+        context: ExecContext,
     ) -> None:
-        self.settings: Final = state.settings
-        self.pool: Final = state.pool
-        self.state: Final = state
+        self.settings: Final = terminals.settings
+        self.terminals: Final = terminals
+        self.guard: Final = guard
+        self.daemon: Final = daemon
+        self.keeper: Final = daemon.keeper
         self.context = context
         self._trees: Final = trees
         self._connections: set[Connection] = set()
-        self._resumption: Final = resumption
+        self.resumption: Final = resumption
         self._admission: Final = Admission(
             trees,
-            state.registry.get,
-            state.pool.wait_created,
+            terminals.registry.get,
+            terminals.pool.wait_created,
             resumption.holders,
             resumption.approvers,
         )
@@ -73,91 +82,99 @@ class Host:
         approver: ApproverRequest | None = None,
     ) -> None:
         """Serve one agent until it disconnects or the host is closed."""
-        name = self.state.new_connection_name()
+        name = self.resumption.new_name()
         # A connection is stored with its first request: a peer that sends nothing may be no agent.
-        agent = AgentConnection(context, self.state, name, self._resumption, holders=holders)
+        agent = self.resumption.new_connection(context, name, holders=holders)
         if approver is not None:
             agent.add_approver(approver)
-        connection = Connection(stream, agent, AGENT_METHODS, name, store=self.state.keeper)
-        self._resumption.connected(agent, connection)
-        self.state.agents += 1
+        connection = Connection(stream, agent, AGENT_METHODS, name, store=self.keeper)
+        self.resumption.connected(agent, connection)
+        self.daemon.agents += 1
         try:
             await self._serve(connection)
         finally:
-            self.state.agents -= 1
-            self._resumption.disconnected(connection)
+            self.daemon.agents -= 1
+            self.resumption.disconnected(connection)
 
     async def serve_user(
         self,
         stream: trio.abc.Stream,
         context: ExecContext,
         methods: MethodTable = USER_METHODS,
-        terminals: Collection[str] = (),
+        inside: Collection[str] = (),
         *,
         process: tuple[int, float] | None = None,
         answers_as: AnsweredBy = "approvals",
     ) -> None:
         """Serve one client of the user until it disconnects or the host is closed."""
         name = f"p{next(self._user_names)}"
-        self.state.users += 1
+        self.daemon.users += 1
         try:
             await self._serve(
                 Connection(
                     stream,
-                    UserConnection(
-                        context,
-                        self.state,
-                        self._sessions,
-                        terminals,
-                        process=process,
-                        answers_as=answers_as,
-                    ),
+                    self.new_user(context, inside, process=process, answers_as=answers_as),
                     methods,
                     name,
                     high=HIGH_WATER_BYTES,
-                    store=self.state.keeper,
+                    store=self.keeper,
                 )
             )
         finally:
-            self.state.users -= 1
+            self.daemon.users -= 1
 
     @contextmanager
     def local_user(self) -> Iterator[UserConnection]:
         """Yield the state of a user's client without a connection, for the HTTP server."""
-        user = UserConnection(self.context, self.state, self._sessions)
-        self.state.users += 1
-        self.state.changed.unpark_all()
+        user = self.new_user(self.context)
+        self.daemon.users += 1
+        self.daemon.changed.unpark_all()
         try:
             yield user
         finally:
             user.close()
-            self.state.users -= 1
-            self.state.changed.unpark_all()
+            self.daemon.users -= 1
+            self.daemon.changed.unpark_all()
+
+    def new_user(
+        self,
+        context: ExecContext,
+        inside: Collection[str] = (),
+        *,
+        process: tuple[int, float] | None = None,
+        answers_as: AnsweredBy = "approvals",
+    ) -> UserConnection:
+        return UserConnection(
+            context,
+            terminals=self.terminals,
+            guard=self.guard,
+            daemon=self.daemon,
+            sessions=self.resumption.sessions,
+            inside=inside,
+            process=process,
+            answers_as=answers_as,
+        )
 
     async def _serve(self, connection: Connection) -> None:
         self._connections.add(connection)
-        self.state.changed.unpark_all()
+        self.daemon.changed.unpark_all()
         if self._ending:
             connection.close()
         try:
             await connection.serve()
         finally:
             self._connections.discard(connection)
-            self.state.changed.unpark_all()
+            self.daemon.changed.unpark_all()
             if connection.received > _LARGE_BYTES:
                 release_memory()
 
     def is_needed(self) -> bool:
         """Return whether there is a connection, open or unresumed, or a terminal."""
-        is_connected = self._connections or self.state.users or self._resumption.unresumed
-        return bool(is_connected) or self.state.registry.is_busy
+        is_connected = self._connections or self.daemon.users or self.resumption.unresumed
+        return bool(is_connected) or self.terminals.registry.is_busy
 
     async def wait_changed(self) -> None:
-        await self.state.changed.park()
-
-    def _sessions(self) -> Iterator[Session]:
-        for agent in self._resumption.connections:
-            yield from list(agent.sessions.values())
+        await self.daemon.changed.park()
 
     async def serve_agent_socket(self, stream: trio.SocketStream) -> None:
 
@@ -212,9 +229,9 @@ class Host:
     async def close(self) -> None:
         if not self._ending:
             self._ending = True
-            self.state.close_by(trio.current_time() + _END_TIMEOUT_S)
-            self.state.policy.end_all()
-        self._resumption.expire()
+            self.terminals.close_by(trio.current_time() + _END_TIMEOUT_S)
+            self.guard.policy.end_all()
+        self.resumption.expire()
         for connection in list(self._connections):
             connection.close()
         while self._connections:
@@ -223,16 +240,16 @@ class Host:
     async def expire_unresumed(self) -> None:
         """Wait `resume_timeout`, then clean up after clients and windows that are gone."""
         await trio.sleep(self.settings.resume_timeout)
-        self._resumption.expire()
-        self.state.windows.settle()
-        self.state.changed.unpark_all()
+        self.resumption.expire()
+        self.terminals.windows.settle()
+        self.daemon.changed.unpark_all()
 
     async def run_keeper(self, on_terminate: Callable[[], None]) -> None:
         """Receive the keeper's reports; call `on_terminate` when the keeper requests a shutdown."""
         try:
-            await self.state.keeper.run(on_terminate=on_terminate)
+            await self.keeper.run(on_terminate=on_terminate)
         except KeeperLostError as error:
-            if self.state.keeper.stored:
+            if self.keeper.stored:
                 self._trees.release_controllers()
                 _log.error("the keeper is lost: programs run on until the service is started again")
                 raise
@@ -242,9 +259,9 @@ class Host:
 
     async def end_terminals(self) -> None:
         _log.error("the keeper is lost: all terminals are ended")
-        self.pool.lose_keeper()
+        self.terminals.pool.lose_keeper()
         with trio.move_on_after(_END_TIMEOUT_S):
-            for entry in self.state.registry:
+            for entry in self.terminals.registry:
                 await entry.terminal.wait_exited()
 
 

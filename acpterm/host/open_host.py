@@ -1,7 +1,7 @@
 """Starts and supervises all tasks of a host, and closes the host at the end (`open_host`).
 
 A host is closed when the block of `open_host` ends, or by `Host.close`. Closing takes at most five
-seconds, because all steps have one deadline (`HostState.end_by`):
+seconds, because all steps have one deadline (`Terminals.end_by`):
 
 1. Each connection closes. This releases its terminals, and completes the requests that wait for
    them.
@@ -13,18 +13,27 @@ After that, the pending entries of the audit log are written. This has a time li
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Final
 
 import trio
 
 from acpterm.config import Settings
 from acpterm.host.agent.resumption import Resumption
+from acpterm.host.audit_trail import AuditTrail, open_audit_log
+from acpterm.host.daemon_state import DaemonInfo, DaemonState
+from acpterm.host.events import EventBus
+from acpterm.host.guard import Guard
+from acpterm.host.hooks import Hooks
 from acpterm.host.host import Host
-from acpterm.host.host_state import DaemonInfo, HostState
+from acpterm.host.policy import HostPolicy
+from acpterm.host.registry import TerminalRegistry
 from acpterm.host.restore import Restorer
 from acpterm.host.state.records import ContextRecord, HostRecord
 from acpterm.host.state.snapshot import Snapshot
-from acpterm.host.state.store import TREES_KEY
+from acpterm.host.state.store import HOST_KEY, TREES_KEY
+from acpterm.host.state.writer import StateWriter
+from acpterm.host.terminals import Terminals
 from acpterm.keeper.client import KeeperClient
 from acpterm.keeper.startup import embedded_keeper
 from acpterm.pty.processes import now as boot_time
@@ -120,32 +129,35 @@ async def open_host(
         nursery.start_soon(supervision.run, trees.run)
         background = await stack.enter_async_context(trio.open_nursery())
         record = snapshot.host or _new_host(context)
-        state = HostState(
-            settings,
-            keeper,
-            trees,
-            background,
-            record,
-            audit=snapshot.audit,
-            daemon_info=daemon_info,
-        )
-        if state.audit_log is not None:
-            await recording.start(supervision.start, state.audit_log.run)
+        writer = StateWriter(keeper)
+        audit_log = open_audit_log(settings, writer, snapshot.audit)
+        trail = AuditTrail(audit_log)
+        daemon = DaemonState(daemon_info, keeper, trees.tracking, record.started_at)
+        host = _make_host(settings, context, daemon, trees, background, record, writer, trail)
+        terminals, guard = host.terminals, host.guard
+        if audit_log is not None:
+            await recording.start(supervision.start, audit_log.run)
         # In the outer nursery, because the clean-ups of terminals need the providers' connections
         # to other hosts until the end.
-        await recording.start(supervision.start, state.policy.run)
-        await nursery.start(state.pool.run)
-        resumption = Resumption(state.events)
-        host = Host(state, context, trees, resumption)
-        Restorer(state, resumption, trees, context).restore(snapshot, keeper.terminals)
+        await recording.start(supervision.start, guard.policy.run)
+        await nursery.start(terminals.pool.run)
+        Restorer(terminals, guard, host.resumption, trees, context).restore(
+            snapshot, keeper.terminals
+        )
         keeper.terminals.clear()
         keeper.entries.clear()
         if not is_embedded:
             nursery.start_soon(supervision.run, host.run_keeper, supervision.on_terminate)
-        monitors = (state.input_monitor.run, state.limit_monitor.run, state.background.run)
-        for work in (state.state_writer.run, host.expire_unresumed, state.hooks.run, *monitors):
+        for work in (
+            writer.run,
+            host.expire_unresumed,
+            Hooks(settings, guard.approvals, terminals.events, terminals.windows).run,
+            terminals.input_monitor.run,
+            terminals.limit_monitor.run,
+            terminals.background.run,
+            partial(_expire_periodically, terminals.registry),
+        ):
             nursery.start_soon(supervision.run, work)
-        nursery.start_soon(supervision.run, _expire_periodically, state)
         if daemon_info.agent_socket is not None:
             nursery.start_soon(supervision.run, trees.end_leftovers)
         try:
@@ -153,10 +165,42 @@ async def open_host(
         finally:
             with trio.CancelScope(shield=True):
                 await host.close()
-                timeout = min(_CLOSE_TIMEOUT_S, host.state.end_by - trio.current_time())
-                await state.pool.shut_down(timeout)
+                timeout = min(_CLOSE_TIMEOUT_S, terminals.end_by - trio.current_time())
+                await terminals.pool.shut_down(timeout)
             background.cancel_scope.cancel()
             nursery.cancel_scope.cancel()
+
+
+def _make_host(  # noqa: PLR0917
+    settings: Settings,
+    context: ExecContext,
+    daemon: DaemonState,
+    trees: Trees,
+    nursery: trio.Nursery,
+    record: HostRecord,
+    writer: StateWriter,
+    trail: AuditTrail,
+) -> Host:
+    writer.changed(HOST_KEY, record.encode)
+    policy = HostPolicy(settings, daemon.info.own_paths(settings), trees.daemon)
+    terminals = Terminals(
+        settings=settings,
+        writer=writer,
+        trees=trees,
+        nursery=nursery,
+        events=EventBus(trail),
+        policy=policy,
+        daemon=daemon,
+    )
+    guard = Guard(policy, trail, terminals.registry, writer, reaches_user=daemon.info.reaches_user)
+    return Host(
+        terminals=terminals,
+        guard=guard,
+        daemon=daemon,
+        resumption=Resumption(record, terminals, guard),
+        trees=trees,
+        context=context,
+    )
 
 
 def _handover(keeper: KeeperClient) -> Handover | None:
@@ -168,7 +212,7 @@ def _new_host(context: ExecContext) -> HostRecord:
     return HostRecord(started_at=boot_time(), context=ContextRecord.from_context(context))
 
 
-async def _expire_periodically(state: HostState) -> None:
+async def _expire_periodically(registry: TerminalRegistry) -> None:
     while True:
         await trio.sleep(_EXPIRY_PERIOD_S)
-        state.registry.expire()
+        registry.expire()

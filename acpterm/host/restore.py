@@ -16,11 +16,12 @@ from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.resumption import Resumption
 from acpterm.host.agent.session_methods import release_later
 from acpterm.host.approvals import restored
-from acpterm.host.entry import AgentInfo, Origin, TerminalEntry
-from acpterm.host.host_state import HostState
+from acpterm.host.entry import AgentInfo, SessionOrigin, TerminalEntry
+from acpterm.host.guard import Guard
 from acpterm.host.state.records import LaunchRecord, TerminalRecord, unpack_text
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import approval_key, launch_key, terminal_key
+from acpterm.host.terminals import Terminals
 from acpterm.keeper.reports import ExitReport, Found
 from acpterm.pty.limits import NO_LIMITS
 from acpterm.pty.master import window_size
@@ -36,12 +37,15 @@ _log = structlog.get_logger("acpterm.restore")
 class Restorer:
     def __init__(
         self,
-        host: HostState,
+        terminals: Terminals,
+        guard: Guard,
         resumption: Resumption,
         trees: Trees,
         context: ExecContext,
     ) -> None:
-        self._host: Final = host
+        self._terminals: Final = terminals
+        self._guard: Final = guard
+        self._writer: Final = terminals.writer
         self._resumption: Final = resumption
         self._trees: Final = trees
         self._context: Final = context
@@ -50,9 +54,9 @@ class Restorer:
     def restore(self, snapshot: Snapshot, found: Iterable[Found]) -> None:
         """Restore the records, and the terminals `found` that the keeper holds."""
         for key in snapshot.unusable:
-            self._host.state_writer.removed(key)
+            self._writer.removed(key)
         for name in {record.connection for record in snapshot.terminals.values()}:
-            self._host.reserve_connection(name or "")
+            self._resumption.reserve_name(name or "")
         self._restore_connections(snapshot)
         self._restore_approvals(snapshot)
         known = set()
@@ -66,22 +70,22 @@ class Restorer:
                 )
             except Exception as error:  # noqa: BLE001  the other terminals must still be restored
                 _log.error("terminal not restored", terminal=terminal.name, exc_info=error)
-                if adopted := self._host.pool.terminals.get(terminal.name):
-                    self._host.pool.release(adopted, EndedBy.DISCONNECT)
-        tokens = (entry.record.clean_up_token for entry in self._host.registry)
+                if adopted := self._terminals.pool.terminals.get(terminal.name):
+                    self._terminals.pool.release(adopted, EndedBy.DISCONNECT)
+        tokens = (entry.record.clean_up_token for entry in self._terminals.registry)
         held = [token for token in tokens if token is not None]
-        self._host.start_task(self._host.policy.remove_leftovers, held)
+        self._terminals.start_task(self._guard.policy.remove_leftovers, held)
         for name in snapshot.terminals.keys() - known:
-            self._host.state_writer.removed(terminal_key(name))
+            self._writer.removed(terminal_key(name))
         for name in snapshot.launches.keys() - known:
-            self._host.state_writer.removed(launch_key(name))
+            self._writer.removed(launch_key(name))
 
     def _restore_connections(self, snapshot: Snapshot) -> None:
         for name, stored in snapshot.connections.items():
             record = stored.record
             context = record.context.to_context() if record.context else self._context
-            connection = AgentConnection(
-                context, self._host, name, self._resumption, record.secret, holders=record.holders
+            connection = self._resumption.new_connection(
+                context, name, record.secret, record.holders
             )
             connection.agent.name = record.agent
             connection.restore_rights(record)
@@ -95,16 +99,16 @@ class Restorer:
         for identifier, record in snapshot.approvals.items():
             if record.connection in self._connections:
                 question, answer = restored(identifier, record)
-                self._host.approval_records.restored(question)
-                grace = self._host.settings.resume_timeout
-                self._host.approvals.restore(question, answer, grace=grace)
+                self._guard.approval_records.restored(question)
+                grace = self._terminals.settings.resume_timeout
+                self._guard.approvals.restore(question, answer, grace=grace)
             else:
-                self._host.state_writer.removed(approval_key(identifier))
+                self._writer.removed(approval_key(identifier))
 
     def _restore_terminal(
         self, found: Found, record: TerminalRecord | None, launch: LaunchRecord | None
     ) -> None:
-        host, pool = self._host, self._host.pool
+        terminals, pool = self._terminals, self._terminals.pool
         reaped_at = found.exit.reaped_at if found.exit else None
         tree = self._trees.adopt(
             found.name, found.pid, found.started, reaped_at=reaped_at, session=found.session
@@ -123,7 +127,7 @@ class Restorer:
         terminal = pool.adopt(
             found,
             tree,
-            record.spec(host.policy.remote(record.provider, record.clean_up_token))._replace(
+            record.spec(self._guard.policy.remote(record.provider, record.clean_up_token))._replace(
                 size=size,
                 lifetime=lifetime,
                 created_time=record.created_time,
@@ -135,19 +139,19 @@ class Restorer:
         )
         connection = self._connection_of(record)
         entry = TerminalEntry(
-            terminal, record, host.state_writer, self._session(connection, record), launch
+            terminal, record, self._writer, self._session(connection, record), launch
         )
         if record.released_time is not None:
             by = record.released_by or EndedBy.DISCONNECT
             terminal.retained = bool(record.tool_calls)
             if terminal.retained:
-                host.restore(entry)
+                terminals.restore(entry)
             else:
-                host.clean_up_later(entry)
+                terminals.clean_up_later(entry)
             pool.release(terminal, by)
             return
-        host.restore(entry)
-        host.windows.restore(entry, own)
+        terminals.restore(entry)
+        terminals.windows.restore(entry, own)
         if record.killed_by is not None:
             terminal.kill(record.killed_by, record.cause_of(record.killed_by))
         if connection is not None and record.session is not None and record.is_held:
@@ -155,11 +159,11 @@ class Restorer:
             connection.restore_terminal(session, entry)
             if record.release_at is not None:
                 delay = max(0.0, record.release_at - boot_time())
-                host.start_task(release_later, connection, session, [entry], delay)
+                terminals.start_task(release_later, connection, session, [entry], delay)
         elif not record.is_users and not (record.is_left and connection is not None):
             # The agent's connection has ended, but the previous worker died before it stored the
             # release of the terminal.
-            host.registry.release(entry, EndedBy.DISCONNECT)
+            terminals.registry.release(entry, EndedBy.DISCONNECT)
 
     def _connection_of(self, record: TerminalRecord) -> AgentConnection | None:
         """Return the agent's connection that created a terminal; None if it has ended."""
@@ -170,9 +174,7 @@ class Restorer:
             return None
         is_over = record.released_time is not None or not (record.is_held or record.is_left)
         if name not in self._connections and record.secret is not None and not is_over:
-            connection = AgentConnection(
-                self._context, self._host, name, self._resumption, record.secret
-            )
+            connection = self._resumption.new_connection(self._context, name, record.secret)
             connection.agent.name = record.agent
             if record.rights is not None:
                 connection.restore_rights(record.rights)
@@ -181,7 +183,9 @@ class Restorer:
             self._resumption.restored(connection)
         return self._connections.get(name)
 
-    def _session(self, connection: AgentConnection | None, record: TerminalRecord) -> Origin | None:
+    def _session(
+        self, connection: AgentConnection | None, record: TerminalRecord
+    ) -> SessionOrigin | None:
         if record.session is None:
             return None
         if connection and (
@@ -194,7 +198,7 @@ class Restorer:
             return session
         agent = AgentInfo(record.connection or "")
         agent.name = record.agent
-        return Origin(record.session, agent)
+        return SessionOrigin(record.session, agent)
 
 
 def _ended_by(record: TerminalRecord, report: ExitReport | None) -> EndedBy | None:

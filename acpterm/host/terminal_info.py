@@ -20,7 +20,7 @@ from acpterm.host.entry import TOOL_CALL_ID_MAX, TOOL_CALLS_MAX, InputWait, Term
 from acpterm.host.state.records import unpack_text
 from acpterm.jsonrpc import readable
 from acpterm.pty.background import Background
-from acpterm.pty.input_wait.detect import Stopped
+from acpterm.pty.input_wait.detect import StoppedProcess
 from acpterm.pty.signals import number_of
 from acpterm.terminal.status import ExitStatus
 from acpterm.terminal.terminal import Terminal
@@ -86,7 +86,7 @@ def _waiting_program(waiting: InputWait, terminal: Terminal) -> str | UnsetType:
     return waiting.program or UNSET
 
 
-def stopped_info(stopped: Stopped | None) -> StoppedProgram | UnsetType:
+def stopped_info(stopped: StoppedProcess | None) -> StoppedProgram | UnsetType:
     if stopped is None:
         return UNSET
     if stopped.signal not in (signal.SIGTTIN, signal.SIGTTOU):

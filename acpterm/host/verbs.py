@@ -54,7 +54,7 @@ from acpterm.terminal.vt.emulator import ScreenTooLargeError
 from acpterm.terminal.vt.library import EmulatorMissingError
 from acpterm.terminal.vt.paint import main_output
 from acpterm.terminal.vt.rows import rows
-from acpterm.terminal.vt.screen import Screen
+from acpterm.terminal.vt.screen import EmulatorScreen
 
 # The number of bytes that one read returns at most, and by default.
 READ_BYTES_MAX: Final = 1024 * 1024
@@ -389,7 +389,7 @@ def promote(access: Access, params: AnyTerminalRequest) -> TerminalInfo:
 class CurrentScreen(NamedTuple):
     """A screen, and the position in the output just past the last byte that the screen shows."""
 
-    screen: Screen
+    screen: EmulatorScreen
     position: int
 
 

@@ -10,11 +10,28 @@ its successor receives them.
 
 No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
 sends them.
+
+A worker's requests to its keeper that have no response yet: program starts, worker restarts.
+
+A task waits for its response by `trio.lowlevel.wait_task_rescheduled` and not by a `trio.Event`:
+when the task is cancelled, `wait_task_rescheduled` at once calls a function, which records the
+cancellation. So when the keeper responds that it has started the program, the receiver of the
+response knows that no task waits for the program, and makes the keeper kill it.
+
+The wake-ups between a worker and its keeper, on trio: one event descriptor for each direction.
+
+A wake-up is an event without content: it reports new output to the worker, or free space in a ring
+to the keeper. To request one for new output, `arm` sets the ring's header word `ARMED`. At the next
+output the keeper clears the word and sends a wake-up. One may stand for several rings, so
+`report_forever` then checks the header of every ring that was armed.
 """
 
 import errno
+import os
 import socket
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import outcome
@@ -22,24 +39,135 @@ import trio
 
 from acpterm import __version__
 from acpterm.keeper.keeper_socket import KeeperSocket
-from acpterm.keeper.pending_requests import PendingRequests
 from acpterm.keeper.protocol import Message
 from acpterm.keeper.reports import (
-    Entry,
     Found,
+    FoundEntry,
     KeeperLostError,
     RestartError,
     Spawned,
     TerminalEvents,
     exit_report,
 )
-from acpterm.keeper.wake_ups import WakeUps
+from acpterm.keeper.ring_file import ARMED
 from acpterm.pty.linux import request_short_slices
 from acpterm.pty.program import Program
 
 # More would fill the socket, and then the responses to all clients wait for the keeper (`flushed`).
 # Those that were cancelled do not count.
 _SPAWNS_MAX: Final = 32
+
+# Writing this to an eventfd adds 1 to its counter.
+_ONE: Final = (1).to_bytes(8, sys.byteorder)
+
+
+class WakeUps:
+    """Owns the descriptors once `open` was called."""
+
+    def __init__(self) -> None:
+        self._from_keeper: int | None = None
+        self._to_keeper: int | None = None
+        self._armed: Final[dict[str, memoryview]] = {}
+
+    def open(self, from_keeper: int, to_keeper: int) -> None:
+        """Take two descriptors: the worker waits on one, and writes to the other."""
+        self._from_keeper, self._to_keeper = from_keeper, to_keeper
+
+    def close(self) -> None:
+        """Close the descriptors. `report_forever` must not be running."""
+        for fd in {self._from_keeper, self._to_keeper}:
+            if fd is not None:
+                os.close(fd)
+        self._from_keeper = self._to_keeper = None
+
+    def arm(self, name: str, header: memoryview) -> None:
+        """Request one wake-up at the next output of a terminal, with its ring's header."""
+        self._armed[name] = header
+        header[ARMED] = 1
+
+    def disarm(self, name: str) -> None:
+        self._armed.pop(name, None)
+
+    def kick(self) -> None:
+        """Make the keeper check whether rings that were full have free space."""
+        if self._to_keeper is not None:
+            with suppress(BlockingIOError, BrokenPipeError):
+                os.write(self._to_keeper, _ONE)
+
+    async def report_forever(self, wake: Callable[[str], None]) -> None:
+        """Call `wake` with a terminal's name at its first output after `arm`."""
+        assert self._from_keeper is not None  # noqa: S101  `open` was called before
+        while True:
+            await trio.lowlevel.wait_readable(self._from_keeper)
+            with suppress(BlockingIOError):
+                os.read(self._from_keeper, 4096)
+            # No variable for the header: it would hold the last ring until the next wake-up.
+            for name in tuple(self._armed):
+                # An earlier call of `wake` may have disarmed this terminal and unmapped its ring.
+                if name in self._armed and not self._armed[name][ARMED]:
+                    del self._armed[name]
+                    wake(name)
+
+
+class PendingRequest:
+    """A request without a response. The task that creates it must also call `wait`.
+
+    `make` makes the result of a started program; None for the restart of the worker, which only
+    fails: on success the keeper kills this process.
+    """
+
+    def __init__(self, make: Callable[[Spawned], TerminalEvents] | None) -> None:
+        self.make: Final = make
+        self._task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._task is None
+
+    async def wait(self) -> TerminalEvents:
+        """Return what is passed to `finish`, or raise it."""
+
+        def abandon(_raise: object) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        events: TerminalEvents = await trio.lowlevel.wait_task_rescheduled(abandon)
+        return events
+
+    def finish(self, result: outcome.Outcome[TerminalEvents]) -> None:
+        """Make `wait` return, unless its task was cancelled."""
+        if self._task is not None:
+            trio.lowlevel.reschedule(self._task, result)
+
+
+class PendingRequests:
+    """All requests of one worker that have no response yet, by their number."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        # A cancelled one stays here until its response comes.
+        self._requests: Final[dict[int, PendingRequest]] = {}
+
+    def new_number(self) -> int:
+        self._count += 1
+        return self._count
+
+    async def wait(
+        self, number: int, make: Callable[[Spawned], TerminalEvents] | None = None
+    ) -> TerminalEvents:
+        request = self._requests[number] = PendingRequest(make)
+        return await request.wait()
+
+    def pop(self, number: int) -> PendingRequest | None:
+        """Remove a request; None if it is unknown or cancelled."""
+        request = self._requests.pop(number, None)
+        return None if request is None or request.is_cancelled else request
+
+    def fail_all(self, error: KeeperLostError) -> None:
+        """Raise a copy of `error` in every waiting task."""
+        for request in self._requests.values():
+            request.finish(outcome.Error(KeeperLostError(*error.args)))
+        self._requests.clear()
 
 
 class KeeperClient:
@@ -51,7 +179,7 @@ class KeeperClient:
         self.embedded = False  # the keeper is this worker's child, and exits with it
         self.stored = False  # the service manager stores the PTYs: programs outlive the keeper
         self.terminals: list[Found] = []  # of previous workers, once `connect` has returned
-        self.entries: dict[str, Entry] = {}  # of previous workers, once `connect` has returned
+        self.entries: dict[str, FoundEntry] = {}  # of previous workers, once `connect` has returned
         self._socket: Final = KeeperSocket(sock)
         self._wake_ups: Final = WakeUps()
         self._requests: Final = PendingRequests()
@@ -279,7 +407,7 @@ class KeeperClient:
 
     def _entry(self, message: Message) -> None:
         key, value = message.fields[:2]
-        self.entries[key] = Entry(value, tuple(message.take_fds()))
+        self.entries[key] = FoundEntry(value, tuple(message.take_fds()))
 
     def _spawned(self, message: Message) -> None:
         request, name, pid, started, way, session = (*message.fields, None)[:6]

@@ -42,7 +42,7 @@ class Found(NamedTuple):
     session: int | None  # as in `Spawned`
 
 
-class Entry(NamedTuple):
+class FoundEntry(NamedTuple):
     """What a previous worker has stored in the keeper under a key. The receiver owns `fds`."""
 
     value: bytes

@@ -30,7 +30,7 @@ from acpterm.link.handshake import (
     no_answer,
     unusable,
 )
-from acpterm.link.session import Session
+from acpterm.link.session import ClientSession
 from acpterm.runtime import exec_context
 
 _WAIT_MAX_S: Final = 21 * 86_400.0
@@ -80,7 +80,7 @@ class BlockingEndpoint:
         params = initialize_params("acpterm", exec_context.current())
         welcome, received = _shake_hands(sock, params, deadline)
         self._sock = sock
-        self.session = Session(self.name, self._send, on_notification=self._on_notification)
+        self.session = ClientSession(self.name, self._send, on_notification=self._on_notification)
         self._dispatch(received)
         return welcome
 

@@ -30,7 +30,7 @@ from acpterm.jsonrpc import (
 )
 from acpterm.link.daemon_stream import Connected, DaemonRecovery, raw_socket
 from acpterm.link.errors import LostError
-from acpterm.link.session import Response, Session
+from acpterm.link.session import ClientSession, Response
 
 _CHUNK: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
@@ -39,10 +39,10 @@ HIGH_WATER_BYTES: Final = 256 * 1024
 _GOODBYE_TIMEOUT_S: Final = 1.0
 
 
-class Endpoint(Session):
+class Endpoint(ClientSession):
     """A session on the stream of `connected`, and on those with which `recovery` replaces it.
 
-    The parameters of `Session` apply, and:
+    The parameters of `ClientSession` apply, and:
 
     - `on_recovered` is called after each reconnection.
     - `exit_reason` is awaited when the stream has ended. It returns why the stream has ended, which

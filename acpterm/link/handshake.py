@@ -62,7 +62,7 @@ class HandshakeError(Exception):
     """There is no valid result for `initialize`; the message says what happened instead."""
 
 
-class RefusedError(HandshakeError):
+class HandshakeRefusedError(HandshakeError):
     """The daemon has answered `initialize` with an error, whose message is `message`."""
 
     def __init__(self, message: str) -> None:
@@ -154,7 +154,7 @@ def _welcome(answer: list[Event]) -> Welcome:
             return read_welcome(result)
         # If the request was too long for the host to parse, the error response has a null id.
         case [ErrorReceived(error=error) | UnexpectedResponse(message=ErrorResponse(error=error))]:
-            raise RefusedError(error.message)
+            raise HandshakeRefusedError(error.message)
         case _:
             raise HandshakeError("what listens there answers something else")
 
@@ -175,7 +175,7 @@ def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
 
 def unusable(name: str, error: HandshakeError) -> DaemonError:
     """Return the error for the host `name`, which has not answered `initialize` as it should."""
-    why = error.message if isinstance(error, RefusedError) else str(error)
+    why = error.message if isinstance(error, HandshakeRefusedError) else str(error)
     return DaemonError(f"{name} cannot be used: {why}")
 
 

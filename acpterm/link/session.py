@@ -35,14 +35,14 @@ from acpterm.jsonrpc import (
     quote,
 )
 from acpterm.link.daemon import DaemonError
-from acpterm.link.unanswered import Lost, Unanswered
+from acpterm.link.unanswered import LostRequests, Unanswered
 
 Response: TypeAlias = Raw | RpcError
 OnResponse: TypeAlias = Callable[[Response], None]
 W = TypeVar("W", bound=Wire)
 
 
-class Session:
+class ClientSession:
     """Requests and responses on one stream after another; `name` is the peer's in error messages.
 
     `max_line` and `lenient` are those of `Peer`. `unanswered` keeps what `lost` sends again. By
@@ -144,12 +144,12 @@ class Session:
             case _:
                 pass  # a response without a pending request, such as a second one
 
-    def lost(self) -> Lost:
+    def lost(self) -> LostRequests:
         """Drop what belongs to the lost stream; return what to send on the next, for `resumed`."""
         self._peer.close()  # drops an incomplete line
-        return Lost([], []) if self._unanswered is None else self._unanswered.lost()
+        return LostRequests([], []) if self._unanswered is None else self._unanswered.lost()
 
-    def resumed(self, lost: Lost) -> None:
+    def resumed(self, lost: LostRequests) -> None:
         """Fail the requests that are not sent again."""
         for id_, failure in lost.errors:
             if isinstance(id_, int):

@@ -125,7 +125,7 @@ class _Line(msgspec.Struct):
 _lines: Final = msgspec.json.Decoder(_Line)
 
 
-class Lost(NamedTuple):
+class LostRequests(NamedTuple):
     """After a lost connection: the messages to send again, and the requests that fail instead."""
 
     lines: list[bytes]
@@ -221,7 +221,7 @@ class Unanswered:
             self._notification_bytes -= len(self._notifications.popleft().line)
         return request.method
 
-    def lost(self) -> Lost:
+    def lost(self) -> LostRequests:
         """Record a loss; return what to send on the next connection, which remains recorded."""
         errors: list[tuple[Id, RpcError]] = []
         for id_, request in list(self._requests.items()):
@@ -235,7 +235,7 @@ class Unanswered:
             (request.number, request.line + request.cancel) for request in self._requests.values()
         ]
         sent += [(notification.number, notification.line) for notification in self._notifications]
-        return Lost([line for _, line in sorted(sent)], errors)
+        return LostRequests([line for _, line in sorted(sent)], errors)
 
     def _number(self) -> int:
         self._next += 1

@@ -17,7 +17,7 @@ from acpterm.api.errors import AcptermError
 from acpterm.config.tools import ToolSettings
 from acpterm.mcp.named_shell import turn
 from acpterm.mcp.questions import Ask
-from acpterm.mcp.sessions import Launch, Session, Sessions
+from acpterm.mcp.sessions import SessionLaunch, Sessions, TerminalSession
 from acpterm.mcp.shells import Shells
 from acpterm.mcp.starting import Start, Starts
 from acpterm.mcp.tool_error import ToolError
@@ -62,13 +62,13 @@ class Call:
         self.doing = "working"
         """What the call is doing now, for progress messages."""
 
-    async def start(self, launch: Launch) -> Session:
+    async def start(self, launch: SessionLaunch) -> TerminalSession:
         """Start a program, and return its session; raise as `begin` does."""
         sessions = self.sessions
         begin = partial(sessions.start, launch)
         return await self.begin(Start(launch, self.ask, begin, sessions.remove))
 
-    async def begin(self, start: Start) -> Session:
+    async def begin(self, start: Start) -> TerminalSession:
         """Begin a start, and return its session. If cancelled, discard the start.
 
         Raises the error of the start, and `ApprovalPendingError` if the user has not decided when
@@ -107,7 +107,7 @@ class Call:
             return start.is_asked or check.decision == "ask"
         return start.is_asked
 
-    async def get(self, identifier: str) -> Session:
+    async def get(self, identifier: str) -> TerminalSession:
         """Return the session with this id, or wait for the pending start with this id.
 
         Raises `ToolError` if there is none, and as `begin` does.
@@ -121,7 +121,7 @@ class Call:
                 await start.done.wait()
         return start.result()
 
-    async def stop(self, identifier: str) -> Session | None:
+    async def stop(self, identifier: str) -> TerminalSession | None:
         """Stop the session with this id, and return it; None if it was a pending start."""
         if await self.starts.withdraw(identifier):
             return None
@@ -130,7 +130,7 @@ class Call:
         return session
 
     @asynccontextmanager
-    async def turn(self, session: Session) -> AsyncIterator[None]:
+    async def turn(self, session: TerminalSession) -> AsyncIterator[None]:
         """Let no other call type into the session or read its new output during the block.
 
         Raises `ToolError` if another call does so too long, or if the session was removed.

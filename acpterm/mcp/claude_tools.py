@@ -23,7 +23,7 @@ from acpterm.mcp.call import WITHDRAWN, Call
 from acpterm.mcp.cropping import REST, crop
 from acpterm.mcp.named_shell import has_ended
 from acpterm.mcp.patterns import ModelPattern
-from acpterm.mcp.sessions import Launch, Session
+from acpterm.mcp.sessions import SessionLaunch, TerminalSession
 from acpterm.mcp.shell_replies import command_reply, crop_command
 from acpterm.mcp.shells import CATCH_UP_S
 from acpterm.mcp.states import SessionResult, View, says_more, session_result, state_line, state_of
@@ -37,13 +37,15 @@ LINE_CHARS_MAX: Final = 8192
 NO_KEYS: Final = "no tool of this set presses keys"
 
 
-def next_calls(session: Session, screen_size: str | None) -> tuple[str, ...]:
+def next_calls(session: TerminalSession, screen_size: str | None) -> tuple[str, ...]:
     """Return what can follow while a command waits for input: no tool of this set can type."""
     keys = () if screen_size is None else (NO_KEYS,)
     return (*keys, f"the user can: acpterm attach {session.id}", "KillShell")
 
 
-async def session_reply(call: Call, session: Session, view: View, text: str, note: str) -> Reply:
+async def session_reply(
+    call: Call, session: TerminalSession, view: View, text: str, note: str
+) -> Reply:
     calls = next_calls(session, view.screen_size)
     status = state_line(session, view, next_calls=calls, stop="KillShell")
     reply = Reply(
@@ -93,7 +95,7 @@ async def _bash(call: Call, params: BashParams) -> Reply:
         return await _in_shell(call, params.command, limit)
     call.doing = "starting the command"
     call.approval_s = 0
-    session = await call.start(Launch(params.command))
+    session = await call.start(SessionLaunch(params.command))
     async with removed_on_failure(call, session):
         await wait_until(call, session, timeout_s=BACKGROUND_WAIT_S)
         view = await read_new(call, session)
@@ -163,7 +165,7 @@ async def _bash_output(call: Call, params: OutputParams) -> Reply:
         return await _read(call, session, pattern)
 
 
-async def _read(call: Call, session: Session, pattern: ModelPattern | None) -> Reply:
+async def _read(call: Call, session: TerminalSession, pattern: ModelPattern | None) -> Reply:
     ran = await call.shells.wait(call, session, CATCH_UP_S)
     if ran is not None:
         completed, new = ran.completed, ran.new
@@ -237,7 +239,7 @@ class KillParams(Struct, kw_only=True):
     shell_id: Annotated[str, Meta(description="The ID of the background shell to kill")]
 
 
-class Killed(Struct, kw_only=True):
+class KilledShell(Struct, kw_only=True):
     message: str
     shell_id: str
 
@@ -245,7 +247,7 @@ class Killed(Struct, kw_only=True):
 async def _kill_shell(call: Call, params: KillParams) -> Reply:
     session = await call.stop(params.shell_id)
     what = params.shell_id if session is None else f"{session.id} ({session.command})"
-    killed = Killed(
+    killed = KilledShell(
         message=f"Successfully killed shell: {what}",
         shell_id=params.shell_id if session is None else session.id,
     )
@@ -257,7 +259,7 @@ KILL_SHELL = Tool(
     name="KillShell",
     description="Kills a running background bash shell by its ID.",
     params=KillParams,
-    result=Killed,
+    result=KilledShell,
     execute=_kill_shell,
     destructive=True,
 )
@@ -284,7 +286,7 @@ async def _monitor(call: Call, params: MonitorParams) -> Reply:
     limit = max(params.timeout_ms, 1) / 1000
     call.doing = "starting the command"
     session = await call.start(
-        Launch(params.command, timeout_s=None if params.persistent else limit)
+        SessionLaunch(params.command, timeout_s=None if params.persistent else limit)
     )
     async with removed_on_failure(call, session):
         is_flood = await _follow(call, session, params.description or params.command)
@@ -301,7 +303,7 @@ async def _monitor(call: Call, params: MonitorParams) -> Reply:
     return await session_reply(call, session, view, text, note)
 
 
-async def _follow(call: Call, session: Session, what: str) -> bool:
+async def _follow(call: Call, session: TerminalSession, what: str) -> bool:
     """Send each batch of lines as progress. Return True at once if one is a flood."""
     position, rest = session.position, ""
     while call.remaining > 0:

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop
-from acpterm.mcp.sessions import Launch, Session
+from acpterm.mcp.sessions import SessionLaunch, TerminalSession
 from acpterm.mcp.states import View, call_text, says_more, state_line
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_new, removed_on_failure, type_into, wait_for_end, wait_until
@@ -50,7 +50,7 @@ class Chunk(Struct, kw_only=True, omit_defaults=True):
 
 
 async def chunk_reply(
-    call: Call, session: Session, view: View, tokens: float, waited_s: float
+    call: Call, session: TerminalSession, view: View, tokens: float, waited_s: float
 ) -> Reply:
     """Return the result with the new output of a session, cropped to about `tokens` tokens."""
     end = view.exit
@@ -149,7 +149,7 @@ async def _exec_command(call: Call, params: ExecParams) -> Reply:
         del environment["TERM"]
     call.doing = "starting the command"
     session = await call.start(
-        Launch(
+        SessionLaunch(
             shell,
             ["-lc" if params.login else "-c", params.cmd],
             cwd=params.workdir or None,
@@ -215,7 +215,7 @@ async def _write_stdin(call: Call, params: WriteParams) -> Reply:
     return await chunk_reply(call, session, view, params.max_output_tokens, waited)
 
 
-async def _wait(call: Call, session: Session, wait_ms: float) -> None:
+async def _wait(call: Call, session: TerminalSession, wait_ms: float) -> None:
     await wait_until(call, session, input_since=session.reported_waiting, timeout_s=wait_ms / 1000)
 
 

@@ -48,7 +48,7 @@ Over HTTP, each request has a stream of its own.
 """
 
 
-class Question(NamedTuple):
+class FormQuestion(NamedTuple):
     """A question: what the user reads, and the JSON schema of the answer."""
 
     message: str
@@ -77,11 +77,11 @@ class Identity(NamedTuple):
         return {"name": self.name, "version": self.version, "title": self.title}
 
 
-class Request:
+class McpRequest:
     """A request of the client. `params` are decoded, but not checked."""
 
     def __init__(
-        self, connection: "Connection", id_: Id, params: dict[str, Any], client: ClientInfo
+        self, connection: "McpConnection", id_: Id, params: dict[str, Any], client: ClientInfo
     ) -> None:
         self.connection: Final = connection
         self.id: Final = id_
@@ -105,7 +105,7 @@ class Request:
         params = {"progressToken": self.progress_token, "progress": progress, "message": message}
         await self.notify("notifications/progress", params)
 
-    async def ask(self, question: Question) -> ElicitResult | None:
+    async def ask(self, question: FormQuestion) -> ElicitResult | None:
         """Ask the user by a request to the client; return None if there is no answer."""
         try:
             answer = await self.connection.request(
@@ -116,7 +116,7 @@ class Request:
             return None
 
 
-Handler: TypeAlias = Callable[[Request], Awaitable[Any]]
+Handler: TypeAlias = Callable[[McpRequest], Awaitable[Any]]
 """Returns the result of a request. Raises `RpcError` if it fails."""
 
 
@@ -126,7 +126,7 @@ class _Answer:
         self.value: Raw | RpcError = RpcError(INTERNAL_ERROR, "there is no answer")
 
 
-class Connection:
+class McpConnection:
     """The connection to one client. Requests are served by `handlers`, in tasks of `group`."""
 
     def __init__(
@@ -212,7 +212,7 @@ class Connection:
         except RpcError as error:
             await self._send(self._peer.respond_error(event.id, error), event.id)
             return
-        request = Request(self, event.id, params, client)
+        request = McpRequest(self, event.id, params, client)
         scope = self._scopes[event.id] = anyio.CancelScope()
         self._group.start_soon(self._serve, request, event.method, handler, scope, unanswered)
 
@@ -224,7 +224,7 @@ class Connection:
 
     async def _serve(
         self,
-        request: Request,
+        request: McpRequest,
         method: str,
         handler: Handler,
         scope: anyio.CancelScope,
@@ -260,7 +260,7 @@ class Connection:
             "instructions": self._identity.instructions,
         }
 
-    async def _discover(self, request: Request) -> dict[str, Any]:
+    async def _discover(self, request: McpRequest) -> dict[str, Any]:
         if not request.client.is_modern:
             raise RpcError(METHOD_NOT_FOUND, "server/discover needs the version in _meta")
         return {
@@ -297,7 +297,7 @@ class Connection:
         return {**defaults, **members, "_meta": meta}
 
 
-async def _pong(request: Request) -> dict[str, Any]:
+async def _pong(request: McpRequest) -> dict[str, Any]:
     del request
     return {}
 

@@ -11,7 +11,7 @@ from acpterm.api.waiting import collect
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import REST
 from acpterm.mcp.named_shell import turn
-from acpterm.mcp.sessions import Launch, Session
+from acpterm.mcp.sessions import SessionLaunch, TerminalSession
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
 from acpterm.mcp.waiting import read_new, removed_on_failure, type_into, wait_until
@@ -21,7 +21,7 @@ IDLE_S: Final = 0.5
 _PROMPT_WAIT_S: Final = 5.0
 
 
-class Params(Struct, kw_only=True):
+class InspectParams(Struct, kw_only=True):
     action: Annotated[
         Literal["type", "type_submit", "restart", "read", "interrupt"],
         Meta(
@@ -38,7 +38,7 @@ class Params(Struct, kw_only=True):
     ] = None
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: InspectParams) -> Reply:
     action, text = params.action, params.input
     if action == "type" and text is None:
         raise ToolError("'input' is required for 'type' action.")
@@ -73,9 +73,9 @@ async def _act(call: Call, action: str, text: str | None) -> Reply:
     return Reply(text=output)
 
 
-async def _start(call: Call) -> Session:
+async def _start(call: Call) -> TerminalSession:
     call.doing = "starting the shell"
-    session = await call.start(Launch("bash", [], shell=False))
+    session = await call.start(SessionLaunch("bash", [], shell=False))
     async with removed_on_failure(call, session):
         await wait_until(call, session, timeout_s=_PROMPT_WAIT_S)
     return session
@@ -91,7 +91,7 @@ A result has the output since the last one, which may be only a part: read again
 that the line is not complete: complete it, or interrupt.
 - While a command runs, what you type is input for it. Interrupt it to get the prompt back.
 - Send control characters as escape sequences of JSON, such as "\\u0004" for Ctrl+D.""",
-    params=Params,
+    params=InspectParams,
     result=None,
     execute=_execute,
     destructive=True,

@@ -1,4 +1,4 @@
-"""A persistent shell (see `shells`), and the `sessions.Session` of the shell's terminal."""
+"""A persistent shell (see `shells`), and the `sessions.TerminalSession` of the shell's terminal."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from acpterm.api.results import Completed
 from acpterm.api.shell import Shell
 from acpterm.jsonrpc import readable
 from acpterm.mcp.cropping import Lost
-from acpterm.mcp.sessions import Session, Sessions
+from acpterm.mcp.sessions import Sessions, TerminalSession
 from acpterm.mcp.tool_error import ToolError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class NamedShell:
         self.shell: Final = shell
         self.client: Final = client
         self.lock: Final = anyio.Lock()
-        self.session: Session | None = None
+        self.session: TerminalSession | None = None
         self.start: Start | None = None
         """The start of the last command, which may wait for the user's approval."""
         self.begun: Completed | None = None
@@ -48,7 +48,7 @@ class NamedShell:
         """Whether a command runs, or no result has reported yet how it has ended."""
         return self.shell.busy or self.unreported is not None
 
-    def record(self, sessions: Sessions, command: str, completed: Completed) -> Session:
+    def record(self, sessions: Sessions, command: str, completed: Completed) -> TerminalSession:
         """Record a command that has begun; return the session of the shell."""
         # The command may have ended its shell: `terminal` is None then.
         terminal = self.shell.last_terminal

@@ -12,7 +12,7 @@ from acpterm.acp.pool import HISTORY_BYTES, NAME, PoolTerminal, pool_terminal
 from acpterm.acp.user_api import TerminalInfo
 from acpterm.api.errors import RequestError
 from acpterm.mcp.call import Call
-from acpterm.mcp.sessions import Launch, Session
+from acpterm.mcp.sessions import SessionLaunch, TerminalSession
 from acpterm.mcp.tool import Reply, Tool, as_json
 from acpterm.mcp.tool_error import ToolError
 from acpterm.mcp.waiting import removed_on_failure
@@ -24,7 +24,7 @@ class TerminalParams(Struct, kw_only=True):
     )
 
 
-def entry_of(info: TerminalInfo, session: Session | None) -> PoolTerminal:
+def entry_of(info: TerminalInfo, session: TerminalSession | None) -> PoolTerminal:
     """Return the terminal as the pool tools describe it; `session` has the command as words."""
     return pool_terminal(info, None if session is None else session.argv)
 
@@ -33,7 +33,7 @@ class ListParams(Struct):
     """The parameters of `list_terminals`: none."""
 
 
-class Terminals(Struct, kw_only=True):
+class TerminalList(Struct, kw_only=True):
     terminals: list[PoolTerminal]
 
 
@@ -46,7 +46,7 @@ async def _list(call: Call, params: ListParams) -> Reply:
         for info in await client.terminals()
         if info.exit_status is None or info.background is not UNSET
     ]
-    return Reply(text=as_json(entries), data=Terminals(terminals=entries))
+    return Reply(text=as_json(entries), data=TerminalList(terminals=entries))
 
 
 LIST = Tool(
@@ -56,7 +56,7 @@ LIST = Tool(
         "createdAt, and the command of those that an agent spawned."
     ),
     params=ListParams,
-    result=Terminals,
+    result=TerminalList,
     execute=_list,
     reads_only=True,
     idempotent=True,
@@ -114,7 +114,7 @@ class SpawnParams(Struct, kw_only=True):
 
 async def _spawn(call: Call, params: SpawnParams) -> Reply:
     program, *args = params.command
-    session = await call.start(Launch(program, args, cwd=params.cwd, name=NAME))
+    session = await call.start(SessionLaunch(program, args, cwd=params.cwd, name=NAME))
     session.argv = params.command
     async with removed_on_failure(call, session):
         entry = entry_of(await session.terminal.info(), session)
@@ -157,13 +157,13 @@ PROMOTE = Tool(
 NOT_OWNED: Final = "Cannot kill visible or user-owned terminals"
 
 
-class Killed(Struct, kw_only=True):
+class KilledTerminal(Struct, kw_only=True):
     terminated: bool
     id: str
 
 
 async def _kill(call: Call, params: TerminalParams) -> Reply:
-    killed = Killed(terminated=True, id=params.terminal_id)
+    killed = KilledTerminal(terminated=True, id=params.terminal_id)
     reply = Reply(text=as_json(killed), data=killed)
     session = await call.sessions.find(params.terminal_id)
     if session is None:
@@ -184,7 +184,7 @@ async def _kill(call: Call, params: TerminalParams) -> Reply:
     return reply
 
 
-async def _info(session: Session) -> TerminalInfo | None:
+async def _info(session: TerminalSession) -> TerminalInfo | None:
     try:
         return await session.terminal.info()
     except RequestError:
@@ -198,7 +198,7 @@ KILL = Tool(
         "terminals. Killing a terminal that does not exist succeeds."
     ),
     params=TerminalParams,
-    result=Killed,
+    result=KilledTerminal,
     execute=_kill,
     destructive=True,
     idempotent=True,

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.mcp import types
-from acpterm.mcp.connection import Question
+from acpterm.mcp.connection import FormQuestion
 
 ANSWER_TIMEOUT_S: Final = 300.0
 _KEY: Final = "question"
@@ -28,7 +28,7 @@ _DONE_MAX: Final = 20
 """How many done jobs are retained, so that a client which answers too late gets their results."""
 
 
-Ask: TypeAlias = Callable[[Question], Awaitable[types.ElicitResult | None]]
+Ask: TypeAlias = Callable[[FormQuestion], Awaitable[types.ElicitResult | None]]
 """Asks the user; returns None if there is no answer. Cancellation withdraws the question."""
 
 
@@ -39,7 +39,7 @@ class Job:
         self.scope: Final = anyio.CancelScope()
         self.result: types.CallToolResult | None = None
         self.error: Exception | None = None
-        self.question: Question | None = None
+        self.question: FormQuestion | None = None
         self._changed = anyio.Event()
         self._answer: types.ElicitResult | None = None
         self._answered = anyio.Event()
@@ -57,7 +57,7 @@ class Job:
                 self.error = error
             self._changed.set()
 
-    async def ask(self, question: Question) -> types.ElicitResult | None:
+    async def ask(self, question: FormQuestion) -> types.ElicitResult | None:
         """Ask the user, one question after another; return None if there is no answer in time."""
         async with self._one_question:
             self.question, self._answer, self._answered = question, None, anyio.Event()
@@ -79,7 +79,7 @@ class Job:
         self._answered.set()
         self.question = None
 
-    async def wait(self) -> types.CallToolResult | Question:
+    async def wait(self) -> types.CallToolResult | FormQuestion:
         """Wait for the end of the work or its next question. Raises the error of the work."""
         while True:
             if self.error is not None:

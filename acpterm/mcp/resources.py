@@ -21,8 +21,8 @@ from anyio.abc import TaskGroup
 
 from acpterm.api.errors import AcptermError
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
-from acpterm.mcp.connection import Request
-from acpterm.mcp.sessions import Session, Sessions
+from acpterm.mcp.connection import McpRequest
+from acpterm.mcp.sessions import Sessions, TerminalSession
 from acpterm.mcp.tool_error import ToolError, shortened
 
 PREFIX: Final = "acpterm://terminal/"
@@ -75,7 +75,7 @@ class Resources:
             raise RpcError(INTERNAL_ERROR, str(error)) from error
         return {"contents": [{"uri": uri, "mimeType": _TEXT, "text": text}]}
 
-    def start(self, sessions: Sessions, request: Request) -> None:
+    def start(self, sessions: Sessions, request: McpRequest) -> None:
         """Begin to notify the client of sessions and subscribed resources."""
         if not request.client.is_modern:
             listener = _Listener(request.connection.notify, self._subscribed, lists=True)
@@ -94,7 +94,7 @@ class Resources:
         if (watch := self._subscribed.pop(uri, None)) is not None:
             self._unwatch(watch)
 
-    async def listen(self, sessions: Sessions, request: Request) -> None:
+    async def listen(self, sessions: Sessions, request: McpRequest) -> None:
         """Serve one stream of notifications until it is cancelled (2026)."""
         wanted = request.params.get("notifications")
         try:
@@ -160,7 +160,7 @@ class Resources:
         if self._watches.get(watch.uri) is watch:
             del self._watches[watch.uri]
 
-    async def _follow(self, session: Session, watch: "_Watch") -> None:
+    async def _follow(self, session: TerminalSession, watch: "_Watch") -> None:
         """Notify the client of changes until the program has ended or the session is gone."""
         with watch.scope:
             try:
@@ -232,7 +232,7 @@ class _Watch:
         self.subscribers = 0
 
 
-async def _find(sessions: Sessions, uri: str) -> tuple[Session, bool]:
+async def _find(sessions: Sessions, uri: str) -> tuple[TerminalSession, bool]:
     identifier = uri.removeprefix(PREFIX)
     is_screen = identifier.endswith(SCREEN)
     try:

@@ -22,7 +22,7 @@ from acpterm.config.tools import ToolSettings, resolve_tools
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.mcp import types
 from acpterm.mcp.call import Call, Report
-from acpterm.mcp.connection import Connection, Handler, Identity, Request, Send
+from acpterm.mcp.connection import Handler, Identity, McpConnection, McpRequest, Send
 from acpterm.mcp.questions import Ask, Jobs
 from acpterm.mcp.resources import Resources
 from acpterm.mcp.sessions import Connect, Sessions
@@ -69,10 +69,10 @@ class TerminalServer:
         self._sessions: Sessions | None = None
 
     @asynccontextmanager
-    async def connection(self, send: Send) -> AsyncIterator[Connection]:
+    async def connection(self, send: Send) -> AsyncIterator[McpConnection]:
         """Serve a connection of the client during the block; then cancel its requests."""
         async with anyio.create_task_group() as requests:
-            yield Connection(self._identity, self._handlers(), send, self._on_error, requests)
+            yield McpConnection(self._identity, self._handlers(), send, self._on_error, requests)
             requests.cancel_scope.cancel()
 
     def _handlers(self) -> dict[str, Handler]:
@@ -87,7 +87,7 @@ class TerminalServer:
             "subscriptions/listen": self._listen,
         }
 
-    def _sessions_of(self, request: Request) -> Sessions:
+    def _sessions_of(self, request: McpRequest) -> Sessions:
         if self._sessions is None:
             agent, provider = _agent_of(request), self._settings_for(request).provider
             asks = self._starts.decide if request.client.can_ask else None
@@ -97,7 +97,7 @@ class TerminalServer:
             self._resources.start(self._sessions, request)
         return self._sessions
 
-    def _settings_for(self, request: Request) -> ToolSettings:
+    def _settings_for(self, request: McpRequest) -> ToolSettings:
         settings = self._settings
         default = ToolSettings(
             min_interval=settings.tool_min_interval,
@@ -110,32 +110,32 @@ class TerminalServer:
         )
         return resolve_tools(default, settings.tools_for, _agent_of(request))
 
-    async def _list_tools(self, request: Request) -> dict[str, Any]:
+    async def _list_tools(self, request: McpRequest) -> dict[str, Any]:
         structured = self._settings_for(request).structured
         return {"tools": [tool.describe(structured=structured) for tool in self._tools.values()]}
 
-    async def _list_resources(self, request: Request) -> dict[str, Any]:
+    async def _list_resources(self, request: McpRequest) -> dict[str, Any]:
         return self._resources.listed(self._sessions_of(request))
 
-    async def _list_templates(self, request: Request) -> dict[str, Any]:
+    async def _list_templates(self, request: McpRequest) -> dict[str, Any]:
         del request
         return self._resources.templates()
 
-    async def _read_resource(self, request: Request) -> dict[str, Any]:
+    async def _read_resource(self, request: McpRequest) -> dict[str, Any]:
         return await self._resources.read(self._sessions_of(request), request.text("uri"))
 
-    async def _subscribe(self, request: Request) -> dict[str, Any]:
+    async def _subscribe(self, request: McpRequest) -> dict[str, Any]:
         await self._resources.subscribe(self._sessions_of(request), request.text("uri"))
         return {}
 
-    async def _unsubscribe(self, request: Request) -> dict[str, Any]:
+    async def _unsubscribe(self, request: McpRequest) -> dict[str, Any]:
         self._resources.unsubscribe(request.text("uri"))
         return {}
 
-    async def _listen(self, request: Request) -> None:
+    async def _listen(self, request: McpRequest) -> None:
         await self._resources.listen(self._sessions_of(request), request)
 
-    async def _call_tool(self, request: Request) -> types.CallToolResult | dict[str, Any]:
+    async def _call_tool(self, request: McpRequest) -> types.CallToolResult | dict[str, Any]:
         name, arguments = request.text("name"), request.params.get("arguments")
         tool = self._tools.get(name)
         if tool is None:
@@ -205,11 +205,11 @@ async def _pending(
     )
 
 
-def _agent_of(request: Request) -> str:
+def _agent_of(request: McpRequest) -> str:
     return request.client.name or DEFAULT_AGENT
 
 
-def _report(request: Request) -> Report | None:
+def _report(request: McpRequest) -> Report | None:
     return None if request.progress_token is None else request.report_progress
 
 

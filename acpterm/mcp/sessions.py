@@ -46,7 +46,7 @@ Connect: TypeAlias = Callable[[str, Asks | None], AbstractAsyncContextManager[Cl
 """Opens a connection for the agent with the given name, whose user is asked by the function."""
 
 
-class Launch(NamedTuple):
+class SessionLaunch(NamedTuple):
     """A program to start. The fields are arguments of `Client.create`, which describes them."""
 
     command: str
@@ -61,7 +61,7 @@ class Launch(NamedTuple):
 
 
 @dataclass(eq=False)
-class Session:
+class TerminalSession:
     """A terminal of an MCP client, and how far the client has read its output."""
 
     id: str
@@ -129,7 +129,7 @@ class Session:
 
 
 async def unless_drawn(
-    session: Session, least_s: float, wait: Callable[[], Awaitable[T]]
+    session: TerminalSession, least_s: float, wait: Callable[[], Awaitable[T]]
 ) -> T | None:
     """Return the result of `wait`; None if the whole screen is drawn before, after `least_s`."""
     result: T | None = None
@@ -175,7 +175,7 @@ class Sessions:
         self._connect: Final = connect
         self._group: Final = group
         self._provider: Final = provider
-        self._sessions: Final[dict[str, Session]] = {}
+        self._sessions: Final[dict[str, TerminalSession]] = {}
         self._client: Client | None = None
         self._opening: Final = anyio.Lock()
         self._closing = anyio.Event()
@@ -224,7 +224,7 @@ class Sessions:
             f"{error}; call the tool again to start over"
         )
 
-    async def start(self, launch: Launch) -> Session:
+    async def start(self, launch: SessionLaunch) -> TerminalSession:
         client = await self.client()
         if not launch.command.strip():
             raise ToolError("command is empty: it must be the command to execute")
@@ -245,10 +245,10 @@ class Sessions:
             raise ToolError(str(error)) from error
         return self.add(terminal, launch.command, os.path.join(self.cwd, launch.cwd or self.cwd))
 
-    def add(self, terminal: Terminal, command: str, cwd: str) -> Session:
+    def add(self, terminal: Terminal, command: str, cwd: str) -> TerminalSession:
         """Add a session for a terminal that exists, and return the session."""
         cwd = readable(terminal.cwd or cwd)
-        session = Session(terminal.name or terminal.id, terminal, command, cwd)
+        session = TerminalSession(terminal.name or terminal.id, terminal, command, cwd)
         session.cwd_gone = terminal.cwd_gone
         # The host may use the name of a released terminal again.
         self._sessions.pop(session.id, None)
@@ -256,14 +256,14 @@ class Sessions:
         self._notify()
         return session
 
-    async def get(self, identifier: str) -> Session:
+    async def get(self, identifier: str) -> TerminalSession:
         """Return the session or the host's terminal with this id; `ToolError` if there is none."""
         session = await self.find(identifier)
         if session is None:
             raise self.unknown(identifier)
         return session
 
-    async def find(self, identifier: str) -> Session | None:
+    async def find(self, identifier: str) -> TerminalSession | None:
         """Return the session that `identifier` names; None if there is none."""
         client = await self.client()
         session = self._find(identifier)
@@ -275,7 +275,7 @@ class Sessions:
             return None
         return self._find(info.terminal_id) or self._adopt(client, info)
 
-    def _find(self, identifier: str) -> Session | None:
+    def _find(self, identifier: str) -> TerminalSession | None:
         if identifier.isdecimal():
             identifier = NAME.replace("#", identifier)
         if (session := self._sessions.get(identifier)) is not None:
@@ -283,7 +283,7 @@ class Sessions:
         same = (each for each in self._sessions.values() if each.terminal.id == identifier)
         return next(same, None)
 
-    def _adopt(self, client: Client, info: TerminalInfo) -> Session:
+    def _adopt(self, client: Client, info: TerminalInfo) -> TerminalSession:
         terminal = client.terminal(info.terminal_id)
         session = self.add(terminal, info.command, info.cwd)
         if info.name is not None and info.name not in self._sessions:
@@ -296,29 +296,29 @@ class Sessions:
         known = f"the last is {[*self._sessions][-1]}" if self._sessions else "there are none"
         return ToolError(f"there is no session {shortened(identifier)!r}; {known}")
 
-    def all(self) -> list[Session]:
+    def all(self) -> list[TerminalSession]:
         return list(self._sessions.values())
 
-    def active(self) -> list[Session]:
+    def active(self) -> list[TerminalSession]:
         return [each for each in self._sessions.values() if not each.is_reported]
 
-    def listed(self) -> list[Session]:
+    def listed(self) -> list[TerminalSession]:
         return [each for each in self._sessions.values() if not each.is_reported or each.runs_on]
 
-    async def mark_reported(self, session: Session) -> None:
+    async def mark_reported(self, session: TerminalSession) -> None:
         """Record that a result has reported the end; remove the oldest beyond `ENDED_MAX`."""
         session.is_reported = True
         ended = [each for each in self._sessions.values() if each.is_reported and not each.runs_on]
         for oldest in ended[: max(0, len(ended) - ENDED_MAX)]:
             await self.remove(oldest)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: TerminalSession) -> None:
         """Remove a session whose terminal the host no longer has, or the caller releases."""
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
             self._notify()
 
-    async def stop(self, session: Session) -> None:
+    async def stop(self, session: TerminalSession) -> None:
         """Remove a session as `remove`; raise `ToolError` if the user owns its terminal."""
         with suppress(RequestError):  # the host has released it already
             if (await session.terminal.info()).owner != "agent":
@@ -328,7 +328,7 @@ class Sessions:
                 )
         await self.remove(session)
 
-    async def remove(self, session: Session) -> None:
+    async def remove(self, session: TerminalSession) -> None:
         """Remove a session and release its terminal; end its processes and its background."""
         self.forget(session)
         if session.exit is None or session.runs_on:

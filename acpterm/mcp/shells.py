@@ -35,7 +35,7 @@ from acpterm.api.shell import Shell
 from acpterm.api.shell_process import ShellOptions, in_thread
 from acpterm.mcp.cropping import Lost
 from acpterm.mcp.named_shell import NamedShell, has_ended, turn
-from acpterm.mcp.sessions import NAME, Launch, Session, Sessions, unless_drawn
+from acpterm.mcp.sessions import NAME, SessionLaunch, Sessions, TerminalSession, unless_drawn
 from acpterm.mcp.starting import ApprovalPendingError, Start
 from acpterm.mcp.tool_error import ToolError
 
@@ -60,7 +60,7 @@ _INTERRUPT_S: Final = 2.0
 
 class Ran(NamedTuple):
     name: str  # that of the shell
-    session: Session
+    session: TerminalSession
     completed: Completed
     new: str  # the output that no earlier result has covered, or the drawn screen
     lost: Lost | None  # what came before `new`
@@ -109,7 +109,9 @@ class Shells:
             named = await self._get(call, name, cwd)
             call.doing = f"running the command in the shell {name}"
             begin = partial(self._begin, call.sessions, named, command)
-            start = Start(Launch(command), call.ask, begin, lambda _: self._end_command(named))
+            start = Start(
+                SessionLaunch(command), call.ask, begin, lambda _: self._end_command(named)
+            )
             named.start = start
             try:
                 session = await call.begin(start)
@@ -138,7 +140,7 @@ class Shells:
                 self._group.start_soon(self._kill_after, named, left)
             return await self._report(call, named, session, completed)
 
-    async def _begin(self, sessions: Sessions, named: NamedShell, command: str) -> Session:
+    async def _begin(self, sessions: Sessions, named: NamedShell, command: str) -> TerminalSession:
         """Give a command to the shell, once the user allows it. If cancelled, kill it."""
         named.runs += 1
         named.reported, named.unreported = 0, None
@@ -156,7 +158,7 @@ class Shells:
         return named.record(sessions, command, completed)
 
     async def _follow_own(
-        self, named: NamedShell, call: "Call", session: Session, timeout_s: float
+        self, named: NamedShell, call: "Call", session: TerminalSession, timeout_s: float
     ) -> Completed:
         """Wait for the command that `call` has begun. If cancelled, kill the command."""
         begun = named.begun
@@ -194,7 +196,7 @@ class Shells:
         return await named.shell.wait(timeout_s, until_input=until_input, input_since=input_since)
 
     async def _report(
-        self, call: "Call", named: NamedShell, session: Session, completed: Completed
+        self, call: "Call", named: NamedShell, session: TerminalSession, completed: Completed
     ) -> Ran:
         before = named.cwd
         new, lost = named.report(completed)
@@ -247,7 +249,7 @@ class Shells:
     async def wait(
         self,
         call: "Call",
-        session: Session,
+        session: TerminalSession,
         timeout_s: float,
         *,
         until_input: bool = True,
@@ -273,7 +275,7 @@ class Shells:
             )
             return await self._report(call, named, session, completed)
 
-    async def catch_up(self, session: Session) -> bool:
+    async def catch_up(self, session: TerminalSession) -> bool:
         """Return whether the command in the shell of `session` runs, as far as is known now."""
         named = self._of(session)
         if named is not None and named.shell.busy and not named.lock.statistics().locked:
@@ -287,17 +289,17 @@ class Shells:
             completed = await named.shell.wait(seconds)
             named.unreported = completed if has_ended(completed) else None
 
-    def unread(self, session: Session, text: str) -> None:
+    def unread(self, session: TerminalSession, text: str) -> None:
         """Make the next `wait` return `text`, the end of the last output, again."""
         if (named := self._of(session)) is not None:
             named.reported -= len(text.encode())
 
-    def is_busy(self, session: Session) -> bool:
+    def is_busy(self, session: TerminalSession) -> bool:
         """Return whether a shell's command runs in `session`, or its end was not reported yet."""
         named = self._of(session)
         return named is not None and named.has_command
 
-    def idle_name(self, session: Session) -> str | None:
+    def idle_name(self, session: TerminalSession) -> str | None:
         """Return the name of the idle shell whose terminal is `session`; None if there is none."""
         named = self._of(session)
         is_idle = named is not None and named in self._shells.values() and not named.has_command
@@ -310,7 +312,7 @@ class Shells:
         self._shells.clear()
         self._aside.clear()
 
-    def _of(self, session: Session) -> NamedShell | None:
+    def _of(self, session: TerminalSession) -> NamedShell | None:
         return next((each for each in self._all() if each.session is session), None)
 
     def _all(self) -> list[NamedShell]:

@@ -26,9 +26,9 @@ from anyio.abc import TaskGroup
 
 from acpterm.acp.approvals import ApprovalInfo, Decision
 from acpterm.api.errors import AcptermError
-from acpterm.mcp.connection import Question
+from acpterm.mcp.connection import FormQuestion
 from acpterm.mcp.questions import Ask
-from acpterm.mcp.sessions import Launch, Session
+from acpterm.mcp.sessions import SessionLaunch, TerminalSession
 from acpterm.mcp.tool_error import ToolError
 from acpterm.runtime.command_line import command_line
 from acpterm.runtime.sanitize import escape_invisible_text, one_line
@@ -48,10 +48,10 @@ class Start:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: SessionLaunch,
         ask: Ask | None,
-        begin: Callable[[], Awaitable[Session]],
-        undo: Callable[[Session], Awaitable[object]],
+        begin: Callable[[], Awaitable[TerminalSession]],
+        undo: Callable[[TerminalSession], Awaitable[object]],
     ) -> None:
         self.launch: Final = launch
         self._begin: Final = begin
@@ -62,7 +62,7 @@ class Start:
         self.is_asked = False  # whether the host has sent its question to this connection
         self.done: Final = anyio.Event()
         self._scope: Final = anyio.CancelScope()
-        self._session: Session | None = None
+        self._session: TerminalSession | None = None
         self._error: Exception | None = None
 
     @property
@@ -91,7 +91,7 @@ class Start:
                 with suppress(AcptermError):
                     await self._undo(self._session)
 
-    def result(self) -> Session:
+    def result(self) -> TerminalSession:
         """Return the session. Raises `ApprovalPendingError` or the error of the start."""
         if self._error is not None:
             raise self._error
@@ -108,7 +108,7 @@ class Start:
                 "You cannot approve it here. In a terminal of your own, run: acpterm approvals"
             )
             await self._ask(
-                Question(_about(text, self.command), {"type": "object", "properties": {}})
+                FormQuestion(_about(text, self.command), {"type": "object", "properties": {}})
             )
 
     async def decide(self, info: ApprovalInfo) -> Decision | None:
@@ -126,7 +126,7 @@ class Start:
             "properties": {"decision": decision},
             "required": ["decision"],
         }
-        answer = await self._ask(Question(_about(text, info.command), schema))
+        answer = await self._ask(FormQuestion(_about(text, info.command), schema))
         if answer is None or answer.action == "cancel":
             return None
         is_allowed = answer.action == "accept" and (answer.content or {}).get("decision") == "allow"

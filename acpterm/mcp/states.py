@@ -15,7 +15,7 @@ from acpterm.acp.agent_meta import BackgroundProcess
 from acpterm.api.results import Exit, Stopped
 from acpterm.commands.format import background_line
 from acpterm.mcp.cropping import Cropped, Lost
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.runtime.sanitize import one_line
 
 State: TypeAlias = Literal[
@@ -90,7 +90,12 @@ def state_of(view: View) -> State:
 
 
 def state_line(
-    session: Session, view: View, *, next_calls: Sequence[str], stop: str, shows_id: bool = False
+    session: TerminalSession,
+    view: View,
+    *,
+    next_calls: Sequence[str],
+    stop: str,
+    shows_id: bool = False,
 ) -> str:
     """Return the first line of a result, with `next_calls` unless a password is waited for."""
     name = f"{session.id} " if shows_id and not view.is_secret else ""
@@ -104,7 +109,7 @@ def state_line(
     return f"[{' · '.join(parts)}]"
 
 
-def says_more(session: Session, view: View) -> bool:
+def says_more(session: TerminalSession, view: View) -> bool:
     """Return whether the first line says more than that the program runs, or its exit code."""
     if session.cwd_gone is not None:
         return True
@@ -137,12 +142,12 @@ SCREEN_CALLS: Final = ("terminal_continue with keys", "terminal_screen")
 """What can follow while a program draws the whole screen."""
 
 
-def directory_gone(session: Session) -> str:
+def directory_gone(session: TerminalSession) -> str:
     gone = session.cwd_gone
     return "" if gone is None else f", in {session.cwd}, since {gone} is gone"
 
 
-def _what(session: Session, view: View) -> str:
+def _what(session: TerminalSession, view: View) -> str:
     end = view.exit
     seconds = f"{session.uptime if view.seconds is None else view.seconds:.1f} s"
     matched = "" if view.matched is None else f", {view.matched}"
@@ -190,7 +195,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def session_result(session: Session, view: View, status: str, note: str) -> SessionResult:
+def session_result(session: TerminalSession, view: View, status: str, note: str) -> SessionResult:
     end = view.exit
     return SessionResult(
         id=session.id,

@@ -43,9 +43,9 @@ class Tool(Generic[P]):
     destructive: bool = False
     idempotent: bool = False
 
-    def describe(self, *, structured: bool) -> types.Tool:
+    def describe(self, *, structured: bool) -> types.WireTool:
         result = self.result if structured else None
-        return types.Tool(
+        return types.WireTool(
             name=self.name,
             description=self.description,
             input_schema=_without_null(object_schema(self.params)),

@@ -29,7 +29,7 @@ class ToolAnnotations(Struct, rename="camel", frozen=True, kw_only=True):
     open_world_hint: bool
 
 
-class Tool(Struct, rename="camel", omit_defaults=True, kw_only=True):
+class WireTool(Struct, rename="camel", omit_defaults=True, kw_only=True):
     name: str
     description: str
     input_schema: dict[str, Any]

@@ -18,7 +18,7 @@ from acpterm.api.waiting import collect
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import Lost, crop, lost_before
 from acpterm.mcp.patterns import ModelPattern, NewOutput
-from acpterm.mcp.sessions import Session, unless_drawn
+from acpterm.mcp.sessions import TerminalSession, unless_drawn
 from acpterm.mcp.states import View, quoted
 from acpterm.mcp.tool_error import ToolError
 
@@ -42,7 +42,7 @@ class Ended(NamedTuple):
     was_shown: bool = False  # whether earlier results had shown the match
 
 
-async def settle(call: Call, session: Session) -> None:
+async def settle(call: Call, session: TerminalSession) -> None:
     """Wait until the output has settled, as the settings for intervals say.
 
     Return earlier if the program exits, waits for input or has drawn the whole screen.
@@ -58,7 +58,7 @@ async def settle(call: Call, session: Session) -> None:
     await unless_drawn(session, least, wait)
 
 
-async def wait_for_end(call: Call, session: Session, timeout_s: float) -> None:
+async def wait_for_end(call: Call, session: TerminalSession, timeout_s: float) -> None:
     async def wait() -> None:
         await wait_until(call, session, timeout_s=timeout_s)
 
@@ -67,7 +67,7 @@ async def wait_for_end(call: Call, session: Session, timeout_s: float) -> None:
 
 async def wait_until(
     call: Call,
-    session: Session,
+    session: TerminalSession,
     *,
     pattern: ModelPattern | None = None,
     since: int | None = None,
@@ -112,7 +112,7 @@ async def wait_until(
     return Ended(waited.reason, matched, end, new.was_shown)
 
 
-async def _new_output(session: Session, pattern: ModelPattern) -> tuple[NewOutput, int]:
+async def _new_output(session: TerminalSession, pattern: ModelPattern) -> tuple[NewOutput, int]:
     since = session.search_position
     shown = session.position - since
     if shown <= 0:
@@ -138,7 +138,7 @@ async def read_all(terminal: Terminal, since: int) -> tuple[str, int, Output]:
     return "".join(texts), lost, output
 
 
-async def _after_screen(session: Session) -> int:
+async def _after_screen(session: TerminalSession) -> int:
     """Return the position from which the new output is text, not a drawn screen."""
     since = session.position
     if session.is_full_screen and not await session.full_screen():
@@ -149,7 +149,7 @@ async def _after_screen(session: Session) -> int:
     return since
 
 
-async def read_new(call: Call, session: Session, ended: Ended | None = None) -> View:
+async def read_new(call: Call, session: TerminalSession, ended: Ended | None = None) -> View:
     """Return the output since the last result (or the screen), and move the read position."""
     since = await _after_screen(session)
     text, lost, output = await read_all(session.terminal, since)
@@ -196,7 +196,7 @@ async def read_new(call: Call, session: Session, ended: Ended | None = None) -> 
 
 
 async def type_into(
-    session: Session, text: str | None, keys: list[str] | str | None = None
+    session: TerminalSession, text: str | None, keys: list[str] | str | None = None
 ) -> None:
     """Type text and then keys (names, or names separated by blanks) into a session.
 
@@ -227,7 +227,7 @@ async def type_into(
 
 
 @asynccontextmanager
-async def removed_on_failure(call: Call, session: Session) -> AsyncIterator[None]:
+async def removed_on_failure(call: Call, session: TerminalSession) -> AsyncIterator[None]:
     """Remove the session if the block fails: the client has no id for it."""
     try:
         yield

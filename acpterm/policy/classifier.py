@@ -24,7 +24,7 @@ from acpterm.policy.arguments import unsafe_argument
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
-from acpterm.policy.syntax.command import NO_CONSTANTS, Command, Script
+from acpterm.policy.syntax.command import NO_CONSTANTS, Script, SimpleCommand
 from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected
 from acpterm.policy.syntax.readers import Reader, posix_text
 from acpterm.policy.syntax.walk import COMMANDS_MAX
@@ -104,7 +104,7 @@ class Classifier:
         """Find the parts of a program with its arguments. Raises `TooLongError`."""
         if sum(map(len, argv)) > JUDGED_BYTES_MAX or not argv[0]:
             raise TooLongError
-        self._command(Command(tuple(map(Word, argv))), _Context("bash"))
+        self._command(SimpleCommand(tuple(map(Word, argv))), _Context("bash"))
 
     def line(self, text: str, reader: Reader) -> None:
         """Find the parts of shell text. Raises `TooLongError` if the text exceeds a bound."""
@@ -145,7 +145,7 @@ class Classifier:
             self.add((), Level.UNKNOWN, "the line has syntax that shells read differently")
         self._line(posix, context)
 
-    def _command(self, command: Command, context: _Context) -> None:
+    def _command(self, command: SimpleCommand, context: _Context) -> None:
         """Find the parts of one command, and those of the commands that it executes."""
         self._count += 1
         self._words += len(command.words)
@@ -187,7 +187,7 @@ class Classifier:
                 return
             self._seen.add(key)
         if one.text is None:
-            self._command(Command(one.words, input=one.input, text=text), context)
+            self._command(SimpleCommand(one.words, input=one.input, text=text), context)
         elif context.depth > DEPTH_MAX:
             raise TooLongError
         else:
@@ -228,13 +228,13 @@ class Classifier:
         )
 
 
-def _perhaps_commands(text: str, script: Script) -> Iterator[Command]:
+def _perhaps_commands(text: str, script: Script) -> Iterator[SimpleCommand]:
     """Yield what may be a command in a text that any shell may read; for finding danger only."""
     for command in script.commands:
         # zsh executes rm for `=rm x`.
         first, *rest = command.words
         if first.text[:1] == "=":
-            yield Command((Word(first.text[1:], is_literal=False), *rest))
+            yield SimpleCommand((Word(first.text[1:], is_literal=False), *rest))
     if not script.problem and "\\" not in text:
         return
     for count, name in enumerate(_NAMED.finditer(text)):

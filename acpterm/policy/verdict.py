@@ -16,7 +16,7 @@ class Level(enum.StrEnum):
     DANGEROUS = "dangerous"
 
 
-class Part(NamedTuple):
+class JudgedPart(NamedTuple):
     """One command of the judged line. If `words` is empty, the part stands for the whole line."""
 
     words: tuple[str, ...]
@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
     """The rule or the list's entry that decided; None if the profile decided by the level."""
     reason: str
     """The reason that the rule gives, or else why the level is not safe; may be empty."""
-    parts: tuple[Part, ...]
+    parts: tuple[JudgedPart, ...]
     prefix: tuple[str, ...] | None
     """The words that "always allow" would store; None if no prefix can stand for the command."""
     is_shell: bool

@@ -87,7 +87,7 @@ exit $?
 _BELOW_INIT: Final = 'exec "$@"\n'
 
 
-class Setup(NamedTuple):
+class EngineSetup(NamedTuple):
     """The options that an engine needs on this machine, as a trial has found them."""
 
     engine: str
@@ -111,7 +111,7 @@ class Mount(NamedTuple):
     read_only: bool = False
 
 
-def run_argv(setup: Setup, name: str, command: Command, workspace: Workspace) -> list[str]:
+def run_argv(setup: EngineSetup, name: str, command: Command, workspace: Workspace) -> list[str]:
     """Return the argv that runs a command in the foreground, in a new container `name`."""
     # A placeholder must exist at each of the workspace's `missing` paths that the user can create.
     environment = container_environment(command.env, command.requested)
@@ -143,7 +143,7 @@ def workspace_mounts(path: str, workspace: Workspace) -> list[Mount]:
 
 
 def shell_argv(
-    setup: Setup, options: Sequence[str], arguments: Sequence[str], locks: Sequence[str] = ()
+    setup: EngineSetup, options: Sequence[str], arguments: Sequence[str], locks: Sequence[str] = ()
 ) -> list[str]:
     """Return the argv that starts a container, and runs a command in it by its /bin/sh."""
     # The engine holds a read lock on each of `locks`, the placeholders, while it runs, so that no
@@ -171,7 +171,7 @@ def shell_argv(
     ]
 
 
-def base_options(setup: Setup, name: str, *, network: bool) -> list[str]:
+def base_options(setup: EngineSetup, name: str, *, network: bool) -> list[str]:
     """Return the options of `run` that isolate a container, whatever its command."""
     options = [
         "--rm",

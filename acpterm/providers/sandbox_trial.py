@@ -1,7 +1,7 @@
 """Tries out a sandbox: runs `true` in it, before a terminal's command is run in it.
 
 Whether a sandbox works depends on the kernel, on the kernel's settings and security modules, and on
-the container around acpterm, if there is one. Only a trial shows it. (`container_trial` is for
+the container around acpterm, if there is one. Only a trial shows it. (`container` has one for
 podman and docker.)
 """
 

@@ -17,7 +17,7 @@ import trio
 
 from acpterm.pty import line_discipline
 from acpterm.pty.input_wait import detect
-from acpterm.pty.input_wait.detect import Stopped
+from acpterm.pty.input_wait.detect import StoppedProcess
 from acpterm.pty.line_discipline import RAW, InputMode
 
 _RAW_POLL_S: Final = 0.005
@@ -122,7 +122,7 @@ class Master:
     def waiting_process(self, quiet: float = 0.0, program: int | None = None) -> int | None:
         return None if self.closed else detect.waiting_process(self.fd, quiet, program)
 
-    def stopped_program(self) -> Stopped | None:
+    def stopped_program(self) -> StoppedProcess | None:
         return None if self.closed else detect.stopped_program(self.fd)
 
     @property

@@ -51,7 +51,7 @@ class RawEvent(NamedTuple):
     data: bytes
 
 
-class Report:
+class CastReport:
     """Counts the events and the skipped lines of a cast, while its events are read."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Cast(NamedTuple):
     timestamp: float | None
     """Time of the recording in seconds since 1970; None if missing."""
     events: Iterator[Event]
-    report: Report
+    report: CastReport
     """How many events were read, and how many lines were skipped, so far."""
 
 
@@ -115,7 +115,7 @@ def read(lines: Iterable[bytes]) -> Cast:
         raise CastError(f"the asciicast's version is {version!r}: only 2 and 3 can be played")
     cols, rows = _size(header, version)
     title, timestamp = header.get("title"), header.get("timestamp")
-    report = Report()
+    report = CastReport()
     return Cast(
         cols=cols,
         rows=rows,
@@ -141,7 +141,7 @@ def _size(header: dict[str, Any], version: int) -> tuple[int, int]:
     return size[names[0]], size[names[1]]
 
 
-def _events(lines: Iterable[bytes], report: Report, *, relative: bool) -> Iterator[Event]:
+def _events(lines: Iterable[bytes], report: CastReport, *, relative: bool) -> Iterator[Event]:
     last = 0.0
     for number, line in enumerate(lines, start=2):
         if line.isspace() or (relative and line.startswith(b"#")):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from acpterm.setup.document import Format
-from acpterm.setup.launch import Launch
+from acpterm.setup.launch import LaunchCommand
 
 Entry = Mapping[str, Any]
 
@@ -36,7 +36,7 @@ class Agent:
     format: Format
     servers: str
     """The name of the object in the settings that has the MCP servers."""
-    entry: Callable[[Launch], Entry]
+    entry: Callable[[LaunchCommand], Entry]
     """Return the MCP entry that starts acpterm in the given way."""
     skills: Callable[[], str] = _shared_skills
     """Return the directory of the user's skills."""
@@ -81,40 +81,40 @@ def _zed_settings() -> str:
     return os.path.join(_in("XDG_CONFIG_HOME", "~/.config"), "zed", "settings.json")
 
 
-def _with_env(entry: dict[str, Any], launch: Launch, name: str = "env") -> Entry:
+def _with_env(entry: dict[str, Any], launch: LaunchCommand, name: str = "env") -> Entry:
     return {**entry, name: launch.env} if launch.env else entry
 
 
-def _stdio(launch: Launch) -> Entry:
+def _stdio(launch: LaunchCommand) -> Entry:
     return {"type": "stdio", "command": launch.command, "args": launch.args, "env": launch.env}
 
 
-def _claude(launch: Launch) -> Entry:
+def _claude(launch: LaunchCommand) -> Entry:
     # Otherwise the model sees no tool until it searches for one.
     return {**_stdio(launch), "alwaysLoad": True}
 
 
-def _codex(launch: Launch) -> Entry:
+def _codex(launch: LaunchCommand) -> Entry:
     # Otherwise a turn begins without the tools if the server has not started within a second.
     return {**_plain(launch), "required": True}
 
 
-def _plain(launch: Launch) -> Entry:
+def _plain(launch: LaunchCommand) -> Entry:
     return _with_env({"command": launch.command, "args": launch.args}, launch)
 
 
-def _opencode(launch: Launch) -> Entry:
+def _opencode(launch: LaunchCommand) -> Entry:
     command = [launch.command, *launch.args]
     entry = {"type": "local", "command": command, "enabled": True}
     return _with_env(entry, launch, "environment")
 
 
-def _copilot(launch: Launch) -> Entry:
+def _copilot(launch: LaunchCommand) -> Entry:
     entry = {"type": "local", "command": launch.command, "args": launch.args, "tools": ["*"]}
     return _with_env(entry, launch)
 
 
-def _zed(launch: Launch) -> Entry:
+def _zed(launch: LaunchCommand) -> Entry:
     return {"command": launch.command, "args": launch.args, "env": launch.env}
 
 

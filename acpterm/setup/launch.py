@@ -18,7 +18,7 @@ _VARIABLES: Final = (
 )
 
 
-class Launch(NamedTuple):
+class LaunchCommand(NamedTuple):
     """How an agent starts acpterm; `env` are the variables to add."""
 
     command: str

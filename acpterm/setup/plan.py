@@ -24,7 +24,7 @@ from acpterm.setup.files import SetupError
 from acpterm.setup.targets import Target
 
 
-class Record(msgspec.Struct, frozen=True):
+class FileChange(msgspec.Struct, frozen=True):
     """One change of a file: at `offset`, `inserted` bytes have replaced the bytes `removed`."""
 
     path: str
@@ -50,15 +50,15 @@ class Journal:
     def __init__(self, directory: str) -> None:
         self._directory = directory
 
-    def load(self, name: str) -> Record | None:
+    def load(self, name: str) -> FileChange | None:
         try:
             with open(self._file(name), "rb") as file:
-                return msgspec.json.decode(file.read(), type=Record)
+                return msgspec.json.decode(file.read(), type=FileChange)
         except (OSError, msgspec.MsgspecError):
             return None
 
     @contextmanager
-    def recorded(self, name: str, record: Record) -> Iterator[None]:
+    def recorded(self, name: str, record: FileChange) -> Iterator[None]:
         """Store the record of the target `name`, and restore the earlier one if the block fails."""
         path, new = self._file(name), msgspec.json.encode(record)
         old = files.read(path)
@@ -144,7 +144,7 @@ def apply(plan: Plan, journal: Journal) -> None:
     # The change is recorded as one piece, from the first byte that differs to the last one.
     start = _common_length(old, after)
     common = _common_length(old[start:][::-1], after[start:][::-1])
-    record = Record(
+    record = FileChange(
         path=target.path,
         digest=sha256(after).hexdigest(),
         offset=start,
@@ -165,7 +165,7 @@ def _common_length(one: bytes, other: bytes) -> int:
 
 
 def _original(
-    target: Target, content: bytes | None, record: Record | None
+    target: Target, content: bytes | None, record: FileChange | None
 ) -> tuple[bytes | None, Sequence[str]]:
     """Return the contents without acpterm's part, and the directories that acpterm created."""
     if content is None:

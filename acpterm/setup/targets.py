@@ -17,7 +17,7 @@ from acpterm.setup import files
 from acpterm.setup.agents import ACP_COMMANDS, AGENTS, Agent, Entry, acp_agents
 from acpterm.setup.document import Document, Format
 from acpterm.setup.files import SetupError
-from acpterm.setup.launch import Launch, acpterm_words, environment, is_acpterm
+from acpterm.setup.launch import LaunchCommand, acpterm_words, environment, is_acpterm
 
 SERVER: Final = "acpterm"
 """The name of the MCP server in settings."""
@@ -27,7 +27,7 @@ _PROXIED: Final = " (acpterm)"
 Path = tuple[str, ...]
 
 
-class Content(NamedTuple):
+class NewContent(NamedTuple):
     """The new contents of a target's file; `parents` objects were created around the entries."""
 
     data: bytes | None
@@ -63,7 +63,7 @@ class EntriesTarget:
             document = document.remove(path, parents)
         return content if content is None else document.text.encode()
 
-    def within(self, content: bytes | None, current: bytes | None) -> Content:
+    def within(self, content: bytes | None, current: bytes | None) -> NewContent:
         """Add acpterm's entries, of which `current` may have some, to `content`, which has none."""
         document, present = self._decode(content), self._decode(current)
         parents = document.missing_parents(next(iter(self.entries)))
@@ -75,7 +75,7 @@ class EntriesTarget:
                     "or remove it"
                 )
             document = document.add(path, entry)
-        return Content(document.text.encode(), parents)
+        return NewContent(document.text.encode(), parents)
 
     def _decode(self, content: bytes | None) -> Document:
         return Document.decode(self.path, self.format, content)
@@ -111,9 +111,9 @@ class SkillTarget:
             )
         return None
 
-    def within(self, content: bytes | None, current: bytes | None) -> Content:
+    def within(self, content: bytes | None, current: bytes | None) -> NewContent:
         del content, current
-        return Content(skill(), 0)
+        return NewContent(skill(), 0)
 
 
 Target = EntriesTarget | SkillTarget
@@ -179,7 +179,7 @@ def _server_entry(agent: Agent, tools: str | None, present: Any) -> Entry:
         env = present.get("env") or present.get("environment") or {}
     if agent.clears_environment:
         env = {**env, **environment()}
-    entry = agent.entry(Launch(words[0], [*words[1:], "mcp", *arguments], env))
+    entry = agent.entry(LaunchCommand(words[0], [*words[1:], "mcp", *arguments], env))
     return {**(present or {}), **entry}
 
 

@@ -4,7 +4,7 @@ Rules of the rc file, which must work whatever the user's commands change in the
 
 - It is sourced after the user's own rc file. While it is parsed, aliases are off. All builtins are
   called through ``\builtin``, so that functions of the same name have no effect.
-- Marks (`command_marks`) are written to ``/dev/tty``, and each report to a file of its own. The
+- Marks (`tracker`) are written to ``/dev/tty``, and each report to a file of its own. The
   file is open only while the report is written. So ``exec >FILE`` and closed descriptors have no
   effect, and no child inherits a descriptor.
 - Each call of an acpterm function is within ``{ …; } >/dev/null 2>&1``: this hides the traces of

@@ -26,7 +26,7 @@ _TYPED_LINE: Final = re.compile(
 )
 
 
-class Setup(NamedTuple):
+class ShellSetup(NamedTuple):
     """How a shell is started."""
 
     command: str  # a name to search for in PATH
@@ -36,12 +36,12 @@ class Setup(NamedTuple):
     # they are read.
     files: dict[str, str]
 
-    def with_env_as_arguments(self) -> "Setup":
+    def with_env_as_arguments(self) -> "ShellSetup":
         """Start the shell by env(1), for a sandbox that may remove variables."""
         if not self.env:
             return self
         variables = [f"{name}={value}" for name, value in self.env.items()]
-        return Setup("env", [*variables, self.command, *self.args], {}, self.files)
+        return ShellSetup("env", [*variables, self.command, *self.args], {}, self.files)
 
 
 class Kind(NamedTuple):
@@ -55,7 +55,7 @@ class Kind(NamedTuple):
 
     def setup(
         self, directory: str, nonce: str, env: Mapping[str, str], *, user_rc: bool = True
-    ) -> Setup:
+    ) -> ShellSetup:
         """Return how to start the shell, after the user's own rc files with `user_rc`."""
         # `env` is what the shell gets: our rc files for zsh restore its ZDOTDIR.
 
@@ -67,7 +67,7 @@ class Kind(NamedTuple):
         match self.name:
             case "bash":
                 files = {"rc": fill(bash.USER_RC if user_rc else "", bash.RC)}
-                return Setup("bash", ["--rcfile", rc, "-i"], {}, files)
+                return ShellSetup("bash", ["--rcfile", rc, "-i"], {}, files)
             case "zsh":
                 user_env = zsh.USER_ENV_RC if user_rc else ""
                 files = {
@@ -75,12 +75,12 @@ class Kind(NamedTuple):
                     ".zshrc": fill(zsh.RESTORE_ZDOTDIR, zsh.USER_RC if user_rc else "", zsh.RC),
                 }
                 variables = {"ZDOTDIR": directory, zsh.USER_ZDOTDIR: env.get("ZDOTDIR", "")}
-                return Setup("zsh", ["-i"], variables, files)
+                return ShellSetup("zsh", ["-i"], variables, files)
             case "fish":
                 no_config = [] if user_rc else ["--no-config"]
                 source = f"source {shlex.quote(rc)}"
                 args = [*no_config, "-i", "--init-command", source]
-                return Setup("fish", args, {}, {"rc": fill(fish.RC)})
+                return ShellSetup("fish", args, {}, {"rc": fill(fish.RC)})
 
     def keys(self, n: int, path: str) -> bytes:
         """Return the keys to type at the prompt to run command `n`, whose file is `path`."""

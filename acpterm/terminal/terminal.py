@@ -38,7 +38,7 @@ from acpterm.keeper.client import KeeperClient
 from acpterm.keeper.reports import UNKNOWN, ExitReport, Spawned
 from acpterm.pty import processes
 from acpterm.pty.background import NO_BACKGROUND, Background, beside, describe
-from acpterm.pty.input_wait.detect import Stopped
+from acpterm.pty.input_wait.detect import StoppedProcess
 from acpterm.pty.limits import Cause
 from acpterm.pty.master import Master
 from acpterm.pty.signals import decode_status
@@ -338,7 +338,7 @@ class Terminal:
             return 0
         return pid
 
-    def stopped_program(self) -> Stopped | None:
+    def stopped_program(self) -> StoppedProcess | None:
         return None if self.remote is not None else self._master.stopped_program()
 
     def signal(self, number: int) -> bool:

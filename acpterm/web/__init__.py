@@ -3,8 +3,8 @@
 Needs the extra `web`. Without it, only `service` and the modules that `service` imports at its top
 can be imported.
 
-- `service`: when the server listens; `start`: imports and the listening socket; `endpoint`: the
-  server's address, and the hosts and origins that it accepts; `tls`: the server's certificate;
+- `service`: when the server listens, with which certificate; `endpoint`: the server's address, and
+  the hosts and origins that it accepts;
 - `server`: accepts connections; `http_connection`: one connection; `request_body`: the body of a
   request;
 - `app`: the paths; `guard`: checks of each request; `access`, `access_file`: links, logins, shares

@@ -64,7 +64,7 @@ _log = structlog.get_logger("acpterm.web")
 R = TypeVar("R", LinkRecord, LoginRecord, ShareRecord, TokenRecord)
 
 
-class Access(NamedTuple):
+class Grant(NamedTuple):
     """What a request may use: everything, only the terminal of `share`, or only /mcp and /acp."""
 
     login: str | None
@@ -88,7 +88,7 @@ class Login(NamedTuple):
 
     cookie: str
     lifetime_s: float
-    access: Access
+    access: Grant
 
 
 class TokenError(Exception):
@@ -257,7 +257,7 @@ class AccessStore:
                 with suppress(AccessFileError):
                     self._write_end()
             raise
-        return Login(cookie, login.ends_at - self._clock(), Access(login.id, share, login.ends_at))
+        return Login(cookie, login.ends_at - self._clock(), Grant(login.id, share, login.ends_at))
 
     def _make_room(self, share: ShareRecord, key: str) -> None:
         """Drop logins of a share, before a page with this key logs in."""
@@ -269,26 +269,26 @@ class AccessStore:
         surplus = max(0, len(logins) - room)
         self._drop_logins([*again, *[one for one in unused if one not in again][:surplus]])
 
-    def of_cookie(self, cookie: str, key: str) -> Access | None:
+    def of_cookie(self, cookie: str, key: str) -> Grant | None:
         self._drop_expired()
         login = _find(self._records.logins, cookie)
         if login is None or not hmac.compare_digest(login.key_hash, _hash(key)):
             return None
         share = next((one for one in self._records.shares if one.id == login.share), None)
-        return Access(login.id, share, login.ends_at)
+        return Grant(login.id, share, login.ends_at)
 
-    def of_bearer(self, token: str) -> Access | None:
+    def of_bearer(self, token: str) -> Grant | None:
         is_users = hmac.compare_digest(_hash(token), self._bearer_hash)
         found = _find(self._records.tokens, token)
         if found is None:
-            return Access(None) if is_users else None
-        return Access(None, agent=found.name)
+            return Grant(None) if is_users else None
+        return Grant(None, agent=found.name)
 
     def connections_of(self, share: str) -> int:
         logins = (one.id for one in self._records.logins if one.share == share)
         return sum(len(self._scopes.get(login, ())) for login in logins)
 
-    def log_out(self, access: Access) -> None:
+    def log_out(self, access: Grant) -> None:
         """End the login of `access`, even if `AccessFileError` is raised."""
         self._drop_logins([one for one in self._records.logins if one.id == access.login])
         self._write_end()
@@ -303,7 +303,7 @@ class AccessStore:
         return ended
 
     @contextmanager
-    def cancelling(self, access: Access) -> Iterator[trio.CancelScope]:
+    def cancelling(self, access: Grant) -> Iterator[trio.CancelScope]:
         """Cancel the block when `access` ends: on logout, expiry, or with its share."""
         scope = trio.CancelScope()
         key = access.login if access.agent is None else _scope_key(access.agent)

@@ -1,6 +1,6 @@
 """The ASGI application: the handler of each path, and the access that the path needs.
 
-Requests pass `Guard`, then the routes. Each route is `Protected`, with the
+Requests pass `HttpGuard`, then the routes. Each route is `Protected`, with the
 access that it needs, except the routes of the page and `/login`.
 """
 
@@ -12,8 +12,8 @@ from starlette.routing import Route, WebSocketRoute
 
 from acpterm.host.host import Host
 from acpterm.web.access import AccessStore
-from acpterm.web.endpoint import Endpoint
-from acpterm.web.guard import Guard, Protected
+from acpterm.web.endpoint import HttpEndpoint
+from acpterm.web.guard import HttpGuard, Protected
 from acpterm.web.json_rpc_websockets import JsonRpcWebSockets
 from acpterm.web.login import Logins
 from acpterm.web.mcp_handler import McpHandler
@@ -26,10 +26,10 @@ _BEARER: Final = Middleware(Protected, bearer_only=True)
 
 
 def make_app(
-    host: Host, endpoint: Endpoint, access: AccessStore, page: str = DIRECTORY
+    host: Host, endpoint: HttpEndpoint, access: AccessStore, page: str = DIRECTORY
 ) -> Starlette:
     """Return the application that serves `host`; the page's files are in the directory `page`."""
-    logins = Logins(endpoint, access, host.state.trail)
+    logins = Logins(endpoint, access, host.guard.trail)
     sockets = JsonRpcWebSockets(host, access)
     mcp, pool = McpHandler(host, access), PoolHandlers(host, access)
     app = Starlette(
@@ -46,7 +46,7 @@ def make_app(
             Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
         ],
         middleware=[
-            Middleware(Guard, endpoint=endpoint, access=access),
+            Middleware(HttpGuard, endpoint=endpoint, access=access),
         ],
         lifespan=mcp.lifespan,
     )

@@ -15,7 +15,7 @@ from acpterm.config.http import DEFAULT_PORTS, HttpAddress
 BACKLOG: Final = 128
 
 
-class Endpoint:
+class HttpEndpoint:
     """The listening socket of the HTTP server, and the hosts and origins that it accepts."""
 
     def __init__(self, sock: socket.socket, settings: Settings) -> None:

@@ -1,6 +1,6 @@
 """Checks each HTTP request before its handler: host, origin, and login or bearer token.
 
-`Guard` refuses, on the upgrade to a WebSocket as well:
+`HttpGuard` refuses, on the upgrade to a WebSocket as well:
 
 - a `Host` that is not the server's: another site's name that resolves to this machine;
 - an `Origin` that is not the server's: a page of another site;
@@ -8,11 +8,11 @@
 - a wrong bearer token;
 - a version of HTTP other than 1.0 and 1.1.
 
-`Guard` determines what the request may use, its `Access`. `Protected` then refuses a request whose
-access is not enough for the path. A login (see `access`) consists of a cookie, which the server has
-set, and a key, which the page has made. A cookie without the key of its login does not count. So if
-a browser sends a cookie of the user and one of a share, the key selects the login. Nor does a
-cookie count without an `Origin`, which browsers send with each WebSocket and each POST.
+`HttpGuard` determines what the request may use, its `Grant`. `Protected` then refuses a request
+whose access is not enough for the path. A login (see `access`) consists of a cookie, which the
+server has set, and a key, which the page has made. A cookie without the key of its login does not
+count. So if a browser sends a cookie of the user and one of a share, the key selects the login. Nor
+does a cookie count without an `Origin`, which browsers send with each WebSocket and each POST.
 `host.user.shared_terminal` decides which methods a share may call.
 """
 
@@ -21,8 +21,8 @@ from typing import Final
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from acpterm.web.access import Access, AccessStore
-from acpterm.web.endpoint import Endpoint
+from acpterm.web.access import AccessStore, Grant
+from acpterm.web.endpoint import HttpEndpoint
 
 SUBPROTOCOL: Final = "acpterm"
 """The subprotocol that the server accepts."""
@@ -39,16 +39,16 @@ class RefusedError(Exception):
         self.status: Final = status
 
 
-def access_of(scope: Scope) -> Access:
+def access_of(scope: Scope) -> Grant:
     """Return what a request may use; `scope` is that of a request that has passed `Protected`."""
-    access: Access = scope[_ACCESS]
+    access: Grant = scope[_ACCESS]
     return access
 
 
-class Guard:
-    """ASGI middleware: checks a request, and stores its `Access` (or None) in its scope."""
+class HttpGuard:
+    """ASGI middleware: checks a request, and stores its `Grant` (or None) in its scope."""
 
-    def __init__(self, app: ASGIApp, endpoint: Endpoint, access: AccessStore) -> None:
+    def __init__(self, app: ASGIApp, endpoint: HttpEndpoint, access: AccessStore) -> None:
         self._app: Final = app
         self._endpoint: Final = endpoint
         self._access: Final = access
@@ -63,7 +63,7 @@ class Guard:
             scope["state"]["connection"].is_admitted = True
         await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> Access | None:
+    def _check(self, scope: Scope) -> Grant | None:
         if scope["http_version"] not in ("1.0", "1.1"):
             raise RefusedError(505, "this server speaks HTTP/1.1 only")
         hosts = _values(scope, b"host")
@@ -84,7 +84,7 @@ class Guard:
             return self._of_bearer(authorizations)
         return self._of_cookie(scope) if origins else None
 
-    def _of_bearer(self, values: list[str]) -> Access:
+    def _of_bearer(self, values: list[str]) -> Grant:
         scheme, _, token = values[0].partition(" ")
         access = self._access.of_bearer(token.strip()) if scheme.lower() == "bearer" else None
         if access is None or len(values) != 1:
@@ -95,7 +95,7 @@ class Guard:
             )
         return access
 
-    def _of_cookie(self, scope: Scope) -> Access | None:
+    def _of_cookie(self, scope: Scope) -> Grant | None:
         key = _key(scope)
         if key is None:
             return None
@@ -122,7 +122,7 @@ class Protected:
         self._bearer_only: Final = bearer_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        access: Access | None = scope[_ACCESS]
+        access: Grant | None = scope[_ACCESS]
         if self._bearer_only and (access is None or not access.is_bearer):
             refusal = RefusedError(401, "this path needs the bearer token: Authorization: Bearer …")
         elif access is None:

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from acpterm.host.audit_trail import AuditTrail
-from acpterm.web.access import KEY_LENGTHS, Access, AccessStore
+from acpterm.web.access import KEY_LENGTHS, AccessStore, Grant
 from acpterm.web.access_file import AccessFileError
-from acpterm.web.endpoint import Endpoint
+from acpterm.web.endpoint import HttpEndpoint
 from acpterm.web.guard import access_of
 from acpterm.web.request_body import BodyError, read_body
 
@@ -29,7 +29,7 @@ class _LoginRequest(Struct):
 
 
 class Logins:
-    def __init__(self, endpoint: Endpoint, access: AccessStore, trail: AuditTrail) -> None:
+    def __init__(self, endpoint: HttpEndpoint, access: AccessStore, trail: AuditTrail) -> None:
         self._trail: Final = trail
         self._endpoint: Final = endpoint
         self._access: Final = access
@@ -88,15 +88,15 @@ class Logins:
     async def describe(self, request: Request) -> Response:
         return JSONResponse(_describe(access_of(request.scope)))
 
-    def _record(self, event: str, access: Access) -> None:
+    def _record(self, event: str, access: Grant) -> None:
         share = None if access.share is None else access.share.id
         self._trail.record(event, by="user" if share is None else "share", share=share)
 
-    def _cookie(self, access: Access) -> str:
+    def _cookie(self, access: Grant) -> str:
         return self._endpoint.cookie if access.share is None else self._endpoint.share_cookie
 
 
-def _describe(access: Access) -> dict[str, object]:
+def _describe(access: Grant) -> dict[str, object]:
     if access.share is None:
         return {"access": "user"}
     return {

@@ -58,7 +58,7 @@ from acpterm.mcp.server import TerminalServer, open_server
 from acpterm.mcp.sessions import Connect
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
-from acpterm.web.access import Access, AccessStore
+from acpterm.web.access import AccessStore, Grant
 
 SERVERS_MAX: Final = 64
 # The other agents need some, too: each directory that an agent names is another server.
@@ -79,7 +79,7 @@ class _Options(NamedTuple):
     tools: ToolSetName
     cwd: str
     profile: str | None
-    access: Access
+    access: Grant
 
 
 class _Session(NamedTuple):
@@ -124,7 +124,7 @@ class McpSessions:
         tools: str,
         cwd: str,
         profile: str | None,
-        access: Access,
+        access: Grant,
     ) -> None:
         """Serve one request; `tools`, `cwd` and `profile` apply if it names no session."""
         if not _is_tool_set(tools):

@@ -8,13 +8,26 @@ of the server does not end the worker.
 The listening socket is in the keeper's store, like the daemon's other listening sockets: a browser
 that connects while no worker runs waits for the next worker. The next worker closes the socket if
 the setting `http` has changed.
+
+The TLS certificate of the HTTP server: the files of `http_certificate` and `http_key`.
+
+OpenSSL would wait for a FIFO, and ask for a pass phrase at the terminal: the worker would hang. So
+FIFOs and keys with a pass phrase are refused.
+
+Starting of the HTTP server: the imports that it needs, and its listening socket.
+
+`HttpStartError` has the message that the user sees.
 """
 
+import errno
+import importlib
+import os
 import socket
 import ssl
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 import structlog
 import trio
@@ -27,15 +40,116 @@ from acpterm.host.state.records import HttpRecord, StateError
 from acpterm.host.state.store import HTTP_KEY, StoredEntry
 from acpterm.host.web_interface import Share, Token
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
+from acpterm.runtime.extras import WEB, how_to_install
 from acpterm.web.access import AccessStore, TokenError, TooManySharesError
 from acpterm.web.access_file import AccessFile, AccessFileError, ShareRecord
-from acpterm.web.endpoint import Endpoint
-from acpterm.web.start import StartError, import_packages, listening_socket
-from acpterm.web.tls import TlsError, tls_context
+from acpterm.web.endpoint import HttpEndpoint, bind
 
 T = TypeVar("T")
 
 _log = structlog.get_logger("acpterm.web")
+
+_CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
+_KEY: Final = b"PRIVATE KEY-----"
+# OpenSSL's errors if the key does not belong to the certificate, or is of another type.
+_OTHER_KEY: Final = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+
+_ANY_PORT: Final = HttpAddress("127.0.0.1", 0)
+
+
+class HttpStartError(Exception):
+    """The server cannot listen; the message says why, and what to do."""
+
+
+def import_packages() -> None:
+    """Import what the extra `web` installs. Raises `HttpStartError` if a package is missing."""
+    try:
+        importlib.import_module("acpterm.web.app")
+        importlib.import_module("acpterm.web.server")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "acpterm":
+            raise
+        raise HttpStartError(
+            f"it needs more packages ({error.name} is missing): {how_to_install(WEB)}"
+        ) from error
+
+
+def listening_socket(
+    settings: Settings, wanted: HttpAddress | None, last: str | None
+) -> socket.socket:
+    """Return a socket that listens on `wanted`, or else on the setting `http`.
+
+    Without both, it listens on `last`, or if that is forbidden or refused, on a free port. Raises
+    `ValueError` if the settings forbid the address, `HttpStartError` if the system refuses it.
+    """
+    chosen = wanted
+    if chosen is None and settings.http is not None:
+        chosen = parse_address(settings.http)
+    if chosen is not None:
+        check_exposure(settings, chosen)
+        return _listen(chosen)
+    try:
+        address = parse_address(last or str(_ANY_PORT))
+        check_exposure(settings, address)
+        return _listen(address)
+    except (ValueError, HttpStartError):
+        return _listen(_ANY_PORT)
+
+
+def _listen(address: HttpAddress) -> socket.socket:
+    try:
+        return bind(address)
+    except OSError as error:
+        advice = ": choose another port" if error.errno == errno.EADDRINUSE else ""
+        raise HttpStartError(f"cannot listen on {address}: {error.strerror}{advice}") from error
+
+
+class TlsError(Exception):
+    """A certificate or a key cannot be used; the message names the setting, and says why."""
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """Return the context with the certificate of the settings, if any, or raise `TlsError`."""
+    certificate, key = settings.http_certificate, settings.http_key
+    if certificate is None or key is None:
+        return None
+    _check("http_certificate", certificate, _CERTIFICATE, "certificate")
+    _check("http_key", key, _KEY, "private key")
+
+    def refuse() -> NoReturn:
+        raise TlsError(
+            f"http_key {key} has a pass phrase, which the daemon cannot ask for: store the key "
+            "without one (openssl pkey -in KEY -out NEW)"
+        )
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certificate, key, password=refuse)
+    except ssl.SSLError as error:
+        if error.reason in _OTHER_KEY:
+            raise TlsError(
+                f"http_key {key} is not the key of http_certificate {certificate}"
+            ) from error
+        raise TlsError(f"http_certificate {certificate}, http_key {key}: {error}") from error
+    except OSError as error:
+        raise TlsError(
+            f"http_certificate {certificate}, http_key {key}: {error.strerror or error}"
+        ) from error
+    return context
+
+
+def _check(setting: str, path: str, marker: bytes, content: str) -> None:
+    """Raise `TlsError` unless the file at `path` is a regular file that contains `marker`."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise TlsError(f"{setting} {path}: it is not a file")
+        with open(path, "rb") as file:
+            found = file.read()
+    except OSError as error:
+        raise TlsError(f"{setting} {path}: {error.strerror}") from error
+    if marker not in found:
+        raise TlsError(f"{setting} {path}: there is no {content} in PEM format in it")
 
 
 class _Running(NamedTuple):
@@ -56,7 +170,7 @@ class WebService:
         self._is_outdated = False
         self._running: _Running | None = None
         self._access: AccessStore | None = None
-        self._endpoint: Endpoint | None = None
+        self._endpoint: HttpEndpoint | None = None
         self._error: str | None = None
         self._starting: Final = trio.Lock()
 
@@ -86,12 +200,12 @@ class WebService:
         async with trio.open_nursery() as nursery:
             self._running = _Running(host, nursery)
             if self._is_outdated:
-                host.state.keeper.delete(HTTP_KEY)
+                host.keeper.delete(HTTP_KEY)
             if self._restored is not None or self._settings.http is not None:
                 try:
                     async with self._starting:
                         await self._start(self._running, None)
-                except StartError as error:
+                except HttpStartError as error:
                     _log.error("the HTTP server does not listen", why=str(error))
             await trio.sleep_forever()
 
@@ -168,7 +282,7 @@ class WebService:
 
     async def _listening(
         self, wanted: HttpAddress | None, make: Callable[[AccessStore], T]
-    ) -> tuple[Endpoint, T]:
+    ) -> tuple[HttpEndpoint, T]:
         """Make sure that the server listens; return its endpoint and `make`'s result."""
         if self._running is None:
             raise RpcError(INTERNAL_ERROR, "the daemon is starting: try again")
@@ -190,19 +304,19 @@ class WebService:
         if self._access is None:
             self._access = AccessStore(self._file)
             if self._running is not None:
-                registry = self._running.host.state.registry
+                registry = self._running.host.terminals.registry
                 self._end_shares(lambda share: registry.get(share.terminal_id) is None)
         return self._access
 
     def _end_shares(self, is_ended: Callable[[ShareRecord], bool]) -> None:
         if self._access is not None and self._running is not None:
             for share in self._access.end_shares(is_ended):
-                self._running.host.state.trail.record(
+                self._running.host.guard.trail.record(
                     "unshare", share=share.id, reason="its terminal was removed"
                 )
 
-    async def _start(self, running: _Running, wanted: HttpAddress | None) -> Endpoint:
-        """Listen at `wanted`, and start to serve. Raises `StartError`, which `status` has, too."""
+    async def _start(self, running: _Running, wanted: HttpAddress | None) -> HttpEndpoint:
+        """Listen at `wanted`, and start to serve. Raises `HttpStartError`; `status` has it, too."""
         sock, self._restored = self._restored, None
         try:
             # Importing takes some 300 ms: too long to block the event loop.
@@ -210,17 +324,17 @@ class WebService:
             tls = await trio.to_thread.run_sync(tls_context, self._settings)
             access = self._store()
             sock = sock or listening_socket(self._settings, wanted, access.last_address)
-            endpoint = Endpoint(sock, self._settings)
+            endpoint = HttpEndpoint(sock, self._settings)
             check_exposure(self._settings, endpoint.address)
             access.set_last_address(str(endpoint.address))
-        except (OSError, AccessFileError, ValueError, StartError, TlsError) as error:
+        except (OSError, AccessFileError, ValueError, HttpStartError, TlsError) as error:
             if sock is not None:
                 sock.close()
-            running.host.state.keeper.delete(HTTP_KEY)
+            running.host.keeper.delete(HTTP_KEY)
             self._error = str(error)
-            raise StartError(self._error) from error
+            raise HttpStartError(self._error) from error
         record = HttpRecord(setting=self._settings.http)
-        running.host.state.keeper.put(HTTP_KEY, record.encode(), (sock.fileno(),))
+        running.host.keeper.put(HTTP_KEY, record.encode(), (sock.fileno(),))
         self._error, self._endpoint = None, endpoint
         running.nursery.start_soon(self._serve, running.host, endpoint, access, tls)
         _log.info("the HTTP server listens", address=str(endpoint.address))
@@ -229,7 +343,7 @@ class WebService:
         return endpoint
 
     async def _serve(
-        self, host: Host, endpoint: Endpoint, access: AccessStore, tls: ssl.SSLContext | None
+        self, host: Host, endpoint: HttpEndpoint, access: AccessStore, tls: ssl.SSLContext | None
     ) -> None:
         # These modules need the extra `web`.
         from acpterm.web.app import make_app  # noqa: PLC0415
@@ -246,7 +360,7 @@ class WebService:
         except Exception as error:  # noqa: BLE001  the worker must not end with it
             _log.error("the HTTP server failed", exc_info=error)
             self._error = f"the HTTP server failed: {type(error).__name__}: {error}"
-            host.state.keeper.delete(HTTP_KEY)
+            host.keeper.delete(HTTP_KEY)
         finally:
             self._endpoint = None
             endpoint.socket.close()
@@ -256,7 +370,7 @@ class WebService:
 def _failing() -> Iterator[None]:
     try:
         yield
-    except StartError as error:
+    except HttpStartError as error:
         raise RpcError(INTERNAL_ERROR, f"no HTTP server: {error}") from error
     except AccessFileError as error:
         raise RpcError(INTERNAL_ERROR, str(error)) from error

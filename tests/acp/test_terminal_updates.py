@@ -5,7 +5,14 @@ import json
 from msgspec import Raw
 
 from acpterm.acp.raw_json import members
-from acpterm.acp.terminal_updates import Exit, Info, Output, ProgramExit, from_meta, from_v2
+from acpterm.acp.terminal_updates import (
+    ExitUpdate,
+    Info,
+    OutputUpdate,
+    ProgramExit,
+    from_meta,
+    from_v2,
+)
 from tests.support.cases import each_case
 
 
@@ -22,8 +29,8 @@ def test_updates_of_meta_are_in_the_order_of_their_effect():
     }
     assert list(from_meta(raw(meta))) == [
         Info("x", "/p", None),
-        Output("x", "é".encode()),
-        Exit("x", ProgramExit(3, None)),
+        OutputUpdate("x", "é".encode()),
+        ExitUpdate("x", ProgramExit(3, None)),
     ]
 
 
@@ -48,7 +55,11 @@ def test_invalid_meta_yields_no_updates(meta):
 @each_case(
     ("kind", "update", "expected"),
     [
-        ("terminal_output_chunk", {"terminalId": "x", "data": "4pg="}, [Output("x", b"\xe2\x98")]),
+        (
+            "terminal_output_chunk",
+            {"terminalId": "x", "data": "4pg="},
+            [OutputUpdate("x", b"\xe2\x98")],
+        ),
         ("terminal_output_chunk", {"terminalId": "x", "data": "no base64!"}, []),
         ("terminal_output_chunk", {"terminalId": "x"}, []),
         ("terminal_output_chunk", {"data": "eA=="}, []),
@@ -60,18 +71,18 @@ def test_invalid_meta_yields_no_updates(meta):
         (
             "terminal_update",
             {"terminalId": "x", "output": {"data": "eA=="}},
-            [Info("x", None, None), Output("x", b"x", whole=True)],
+            [Info("x", None, None), OutputUpdate("x", b"x", whole=True)],
         ),
         # Null clears; an object marks the end, even when neither is known.
         (
             "terminal_update",
             {"terminalId": "x", "output": None, "exitStatus": None},
-            [Info("x", None, None), Output("x", b"", whole=True), Exit("x", None)],
+            [Info("x", None, None), OutputUpdate("x", b"", whole=True), ExitUpdate("x", None)],
         ),
         (
             "terminal_update",
             {"terminalId": "x", "exitStatus": {}},
-            [Info("x", None, None), Exit("x", ProgramExit(None, None))],
+            [Info("x", None, None), ExitUpdate("x", ProgramExit(None, None))],
         ),
         (
             "terminal_update",

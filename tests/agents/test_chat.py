@@ -12,35 +12,35 @@ from acpterm.acp.user_api import (
     ScreenResponse,
     TerminalInfo,
 )
-from acpterm.agents.chat.actions import Action, UsageError, parse
-from acpterm.agents.chat.steps import Intervals, Pause, Place, list_text, steps
+from acpterm.agents.chat.actions import ChatAction, UsageError, parse
+from acpterm.agents.chat.steps import Intervals, Pause, StartPlace, list_text, steps
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError
 from tests.support.cases import each_case
 
-HERE = Place("/project", "local")
+HERE = StartPlace("/project", "local")
 
 
 @each_case(
     ("line", "action"),
     [
         # The examples of the documentation of these words.
-        (" list", Action("list")),
-        (" start npm run dev", Action("start", text="npm run dev")),
-        (" send term-1 y", Action("send", "term-1", "y")),
-        (" output term-1", Action("output", "term-1")),
-        (" stop term-1", Action("stop", "term-1")),
-        (" provider get", Action("provider", "get")),
-        (" provider select", Action("provider", "select")),
-        (" provider set local", Action("provider", "set", "local")),
-        (" provider list", Action("provider", "list")),
+        (" list", ChatAction("list")),
+        (" start npm run dev", ChatAction("start", text="npm run dev")),
+        (" send term-1 y", ChatAction("send", "term-1", "y")),
+        (" output term-1", ChatAction("output", "term-1")),
+        (" stop term-1", ChatAction("stop", "term-1")),
+        (" provider get", ChatAction("provider", "get")),
+        (" provider select", ChatAction("provider", "select")),
+        (" provider set local", ChatAction("provider", "set", "local")),
+        (" provider list", ChatAction("provider", "list")),
         # White space
-        ("\tlist \n", Action("list")),
-        (" start  sh -c 'a  b'\n", Action("start", text="sh -c 'a  b'")),
-        (" start echo 1\necho 2", Action("start", text="echo 1\necho 2")),
-        (" send term-1  a  b \n", Action("send", "term-1", "a  b ")),
-        (" send term-1 a\nb\n", Action("send", "term-1", "a\nb")),
-        (" send term-1", Action("send", "term-1", "")),
-        (" provider  set  local ", Action("provider", "set", "local")),
+        ("\tlist \n", ChatAction("list")),
+        (" start  sh -c 'a  b'\n", ChatAction("start", text="sh -c 'a  b'")),
+        (" start echo 1\necho 2", ChatAction("start", text="echo 1\necho 2")),
+        (" send term-1  a  b \n", ChatAction("send", "term-1", "a  b ")),
+        (" send term-1 a\nb\n", ChatAction("send", "term-1", "a\nb")),
+        (" send term-1", ChatAction("send", "term-1", "")),
+        (" provider  set  local ", ChatAction("provider", "set", "local")),
     ],
 )
 def test_line_is_parsed(line, action):
@@ -167,7 +167,7 @@ EXITED = ExitInfo(3, None, "exited", wall_ms=10)
 def test_start_shows_the_name_that_the_daemon_has_numbered():
     ended = terminal(2, exit_status=EXITED, position=8)
     host = Host(ended, ended, read("ready\n"))
-    assert host.run(Action("start", text="npm run dev")) == (
+    assert host.run(ChatAction("start", text="npm run dev")) == (
         "Terminal Session Started\n"
         "Terminal Id: term-2\n"
         "Sent Command: npm run dev\n"
@@ -184,7 +184,7 @@ def test_start_shows_the_name_that_the_daemon_has_numbered():
 def test_start_uses_the_selected_provider():
     ended = terminal(1, exit_status=EXITED)
     host = Host(ended, ended, read(""))
-    text = host.run(Action("start", text="make", args=["a b"]), Place(None, "bubblewrap"))
+    text = host.run(ChatAction("start", text="make", args=["a b"]), StartPlace(None, "bubblewrap"))
     assert "Sent Command: make 'a b'\n" in text
     assert host.params("create")[0].provider == "bubblewrap"
 
@@ -193,7 +193,7 @@ def test_start_fails_if_the_command_is_refused():
     refused = RpcError(INVALID_PARAMS, "there is no directory '/project'")
     host = Host(refused)
     with pytest.raises(RpcError, match="no directory"):
-        host.run(Action("start", text="true"))
+        host.run(ChatAction("start", text="true"))
 
 
 def started(*looks, output="out"):
@@ -203,7 +203,7 @@ def started(*looks, output="out"):
     waiting; `output` is the output that it then reads.
     """
     host = Host(terminal(), *looks, read(output))
-    host.text = host.run(Action("start", text="x"))
+    host.text = host.run(ChatAction("start", text="x"))
     return host, host.pauses
 
 
@@ -235,7 +235,7 @@ def test_only_the_last_output_of_a_flood_is_shown():
 def test_send_types_text_and_enter_and_shows_what_is_new():
     ended = terminal(position=20, exit_status=EXITED)
     host = Host(terminal(position=10), WriteResponse(2), ended, read("y\nyes\n"))
-    assert host.run(Action("send", "term-1", "y")) == (
+    assert host.run(ChatAction("send", "term-1", "y")) == (
         "Terminal Session: term-1\n\nOutput:\ny\nyes\n[exited with 3]"
     )
     (write,) = host.params("write")
@@ -264,41 +264,43 @@ SCREEN = ScreenResponse(
 def test_send_presses_a_key_that_is_named(text, data):
     ended = terminal(exit_status=EXITED)
     host = Host(terminal(), WriteResponse(1), ended, read(""))
-    host.run(Action("send", "term-1", text))
+    host.run(ChatAction("send", "term-1", text))
     assert host.params("write")[0].data == data
 
 
 def test_send_presses_an_arrow_key_as_the_program_expects_it():
     ended = terminal(exit_status=EXITED)
     host = Host(terminal(), SCREEN, WriteResponse(1), ended, read(""))
-    host.run(Action("send", "term-1", "Up"))
+    host.run(ChatAction("send", "term-1", "Up"))
     assert host.params("write")[0].data == "\x1bOA"
 
 
 def test_send_error_names_the_terminal_as_the_user_does():
     error = RpcError(INVALID_PARAMS, f"terminal '{terminal().terminal_id}' has ended")
     with pytest.raises(RpcError, match="terminal 'web' has ended"):
-        Host(terminal(), error).run(Action("send", "web", "y"))
+        Host(terminal(), error).run(ChatAction("send", "web", "y"))
 
 
 def test_output_is_complete():
     text = "line\n" * 100_000
     host = Host(terminal(), OutputResponse(text, False, 1, None))
     assert (
-        host.run(Action("output", "term-1"))
+        host.run(ChatAction("output", "term-1"))
         == f"Terminal Session: term-1\nComplete Output:\n{text}"
     )
     host = Host(terminal(), OutputResponse("x", True, 1, None))
-    assert host.run(Action("output", "term-1")).endswith("[the beginning is no longer retained]\nx")
+    assert host.run(ChatAction("output", "term-1")).endswith(
+        "[the beginning is no longer retained]\nx"
+    )
 
 
 @pytest.mark.parametrize(("owner", "method"), [("user", "release"), ("agent", "kill")])
 def test_stop_removes_only_the_users_own_terminals(owner, method):
     host = Host(terminal(owner=owner), Empty())
-    assert host.run(Action("stop", "term-1")) == "Terminal session term-1 terminated."
+    assert host.run(ChatAction("stop", "term-1")) == "Terminal session term-1 terminated."
     assert len(host.params(method)) == 1
 
 
 def test_unknown_terminal_is_an_error():
     with pytest.raises(RpcError, match="no terminal 'x'"):
-        Host(RpcError(RESOURCE_NOT_FOUND, "there is no terminal 'x'")).run(Action("stop", "x"))
+        Host(RpcError(RESOURCE_NOT_FOUND, "there is no terminal 'x'")).run(ChatAction("stop", "x"))

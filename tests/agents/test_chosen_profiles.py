@@ -9,7 +9,7 @@ import pytest
 
 from acpterm.acp.approvals import ApproverRequest
 from acpterm.agents.host_connection import connect_daemon, open_host_connection
-from acpterm.agents.questions import Questions
+from acpterm.agents.questions import PendingQuestions
 from acpterm.config import Settings
 from acpterm.config.profiles import ProfileFor, ProfileTable
 from acpterm.host.approvals import TOKENS_MAX
@@ -137,7 +137,7 @@ async def test_agent_is_not_started_if_the_daemon_cannot_use_the_profile(
 async def test_profile_is_an_error_if_the_token_for_it_is_not_valid_any_more(tmp_path):
     async with strict_daemon(tmp_path) as daemon:
         settings = Settings(socket=daemon.path)
-        questions = Questions(ApproverRequest("editor", profile="strict"))
+        questions = PendingQuestions(ApproverRequest("editor", profile="strict"))
         connection = await connect_daemon(settings, None, questions)
         async with daemon.user() as user:
             for _ in range(TOKENS_MAX):

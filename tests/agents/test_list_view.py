@@ -7,7 +7,7 @@ from wcwidth import wcswidth
 
 from acpterm.cli import _tables
 from acpterm.commands.format import NOTHING, Row
-from acpterm.commands.list_view import Action, Item, ListView
+from acpterm.commands.list_view import Item, ListAction, ListView
 from tests.support.cases import each_case
 
 
@@ -82,8 +82,8 @@ def test_first_row_stays_selected_until_a_key_selects_another():
 
 
 def test_enter_opens_and_q_quits_outside_the_filter():
-    assert view_of(3).feed(b"j\rq") is Action.OPEN
-    assert view_of(3).feed(b"q") is Action.QUIT
+    assert view_of(3).feed(b"j\rq") is ListAction.OPEN
+    assert view_of(3).feed(b"q") is ListAction.QUIT
     view = view_of(3)
     assert view.feed(b"/q\r") is None
     assert (view.filter, view.is_typing_filter) == ("q", False)

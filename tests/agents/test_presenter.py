@@ -12,9 +12,7 @@ from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.agents import session_update
 from acpterm.agents.envelope import parse_envelope
 from acpterm.agents.proxy.capabilities import Capabilities
-from acpterm.agents.proxy.presenter import new_presenter
-from acpterm.agents.proxy.terminal_presenter import TerminalPresenter
-from acpterm.agents.proxy.text_presenter import TextPresenter
+from acpterm.agents.proxy.presenter import TerminalPresenter, TextPresenter, new_presenter
 from acpterm.config import Settings
 from tests.support.depth import examples
 

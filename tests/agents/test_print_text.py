@@ -10,9 +10,9 @@ from msgspec import Raw
 
 from acpterm.acp.session import Diff, SessionNotification
 from acpterm.acp.terminal_updates import ProgramExit
-from acpterm.agents.prompt.text_printer import TextPrinter
-from acpterm.agents.prompt.tool_calls import ToolCalls, ToolCallState
-from acpterm.agents.prompt.turn import Turn
+from acpterm.agents.prompt.acp_client import Turn
+from acpterm.agents.prompt.printer import TextPrinter
+from acpterm.agents.prompt.tool_calls import ShownToolCalls, ToolCallState
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b5n\b\u202e"
 
@@ -353,7 +353,7 @@ def test_text_that_a_terminal_of_the_call_has_printed_is_not_printed_again(paper
 
 
 def test_last_line_and_exit_of_a_terminal_precede_the_end_of_its_call(paper):
-    turn = Turn(paper.printer, ToolCalls())
+    turn = Turn(paper.printer, ShownToolCalls())
     info = {"terminal_info": {"terminal_id": "t"}}
     ended = {"terminal_exit": {"terminal_id": "t", "exit_code": 3, "signal": None}}
     printed = {"terminal_output": {"terminal_id": "t", "data": "one\ntwo"}}

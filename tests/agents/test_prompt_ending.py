@@ -11,7 +11,7 @@ import sys
 import pytest
 import trio
 
-from acpterm.agents.prompt.run import Outcome
+from acpterm.agents.prompt.run import RunOutcome
 from acpterm.runtime.send_queue import SendQueue
 from tests.support.editor import create, embed, of, say, tool_call, until
 from tests.support.polling import poll
@@ -542,7 +542,7 @@ async def break_stdout(outcome):
 
 
 async def test_turn_that_ends_after_stdout_broke_has_failed():
-    outcome = Outcome(lambda _: None)
+    outcome = RunOutcome(lambda _: None)
     await break_stdout(outcome)
     outcome.turn_ended("end_turn")
     assert (outcome.status, outcome.stop_reason) == (1, "end_turn")
@@ -566,7 +566,7 @@ LATER_CAUSES = {
 
 @pytest.mark.parametrize("cause", LATER_CAUSES)
 async def test_status_stays_that_of_ctrl_c_when_another_cause_follows(cause, autojump_clock):
-    outcome = Outcome(lambda _: None)
+    outcome = RunOutcome(lambda _: None)
     cancels = []
     outcome.cancel = lambda: cancels.append("cancel")
     await receive(outcome, signal.SIGINT)
@@ -577,7 +577,7 @@ async def test_status_stays_that_of_ctrl_c_when_another_cause_follows(cause, aut
 
 @pytest.mark.parametrize("cause", LATER_CAUSES)
 async def test_status_stays_that_of_the_timeout_when_another_cause_follows(cause, autojump_clock):
-    outcome = Outcome(lambda _: None)
+    outcome = RunOutcome(lambda _: None)
     await outcome.expire(1)
     await LATER_CAUSES[cause](outcome)
     outcome.turn_ended("cancelled")
@@ -585,7 +585,7 @@ async def test_status_stays_that_of_the_timeout_when_another_cause_follows(cause
 
 
 async def test_ctrl_c_ends_the_run_when_the_timeout_has_cancelled_the_turn(autojump_clock):
-    outcome = Outcome(lambda _: None)
+    outcome = RunOutcome(lambda _: None)
     outcome.cancel = lambda: None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outcome.expire, 1)
@@ -596,7 +596,7 @@ async def test_ctrl_c_ends_the_run_when_the_timeout_has_cancelled_the_turn(autoj
 
 
 async def test_success_becomes_a_failure_when_the_output_cannot_be_written():
-    outcome = Outcome(lambda _: None)
+    outcome = RunOutcome(lambda _: None)
     outcome.turn_ended("end_turn")
     assert outcome.status == 0
     await break_stdout(outcome)
@@ -604,7 +604,7 @@ async def test_success_becomes_a_failure_when_the_output_cannot_be_written():
 
 
 async def test_refusal_stays_the_status_when_the_output_cannot_be_written():
-    outcome = Outcome(lambda _: None)
+    outcome = RunOutcome(lambda _: None)
     outcome.turn_ended("end_turn", refusals=2)
     await break_stdout(outcome)
     assert outcome.status == 3

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from acpterm.commands.export.player import Key, Playback, keys_in
+from acpterm.commands.export.player import Playback, PlayerKey, keys_in
 from acpterm.recording import asciicast
 from acpterm.recording.asciicast import CastError, Event, read, read_lines
 from acpterm.terminal.vt.emulator import Emulator
@@ -240,21 +240,25 @@ async def play_with(screen, *presses, **how):
 
 async def test_space_pauses_and_resumes(autojump_clock):
     screen = Screen()
-    await play_with(screen, (2.5, Key.PAUSE), (50, Key.PAUSE))
+    await play_with(screen, (2.5, PlayerKey.PAUSE), (50, PlayerKey.PAUSE))
     assert screen.seen[:4] == [(0, b"0\r\n"), (1, b"1\r\n"), (2, b"2\r\n"), (50.5, b"3\r\n")]
     assert screen.seen[-1] == (57.5, b"end")
 
 
 async def test_step_plays_the_next_output_and_pauses(autojump_clock):
     screen = Screen()
-    await play_with(screen, (0.5, Key.STEP), (7, Key.STEP), (20, Key.PAUSE))
+    await play_with(screen, (0.5, PlayerKey.STEP), (7, PlayerKey.STEP), (20, PlayerKey.PAUSE))
     assert screen.seen[:4] == [(0, b"0\r\n"), (0.5, b"1\r\n"), (7, b"2\r\n"), (21, b"3\r\n")]
 
 
 async def test_speed_change_keeps_the_position(autojump_clock):
     screen = Screen()
     playback = await play_with(
-        screen, (0.5, Key.FASTER), (1.5, Key.SLOWER), (1.5, Key.SLOWER), (3, Key.QUIT)
+        screen,
+        (0.5, PlayerKey.FASTER),
+        (1.5, PlayerKey.SLOWER),
+        (1.5, PlayerKey.SLOWER),
+        (3, PlayerKey.QUIT),
     )
     assert screen.seen == [(0, b"0\r\n"), (0.75, b"1\r\n"), (1.25, b"2\r\n"), (2.5, b"3\r\n")]
     assert playback.speed == 0.5
@@ -262,15 +266,15 @@ async def test_speed_change_keeps_the_position(autojump_clock):
 
 async def test_forward_plays_skipped_output_at_once(autojump_clock):
     screen = Screen()
-    await play_with(screen, (0.5, Key.FORWARD))
+    await play_with(screen, (0.5, PlayerKey.FORWARD))
     assert [when for when, _ in screen.seen] == [0, *[0.5] * 5, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("paused", [False, True])
 async def test_back_paints_the_screen_of_that_time(autojump_clock, paused):
     screen = Screen()
-    presses = [(7.5, Key.BACK), (60, Key.QUIT)]
-    playback = await play_with(screen, *([(7.5, Key.PAUSE)] if paused else []), *presses)
+    presses = [(7.5, PlayerKey.BACK), (60, PlayerKey.QUIT)]
+    playback = await play_with(screen, *([(7.5, PlayerKey.PAUSE)] if paused else []), *presses)
     window = Emulator(80, 24)
     for _, data in screen.seen[:9]:
         window.feed(data)
@@ -286,8 +290,8 @@ async def test_back_rings_the_bell_when_the_cast_cannot_be_reopened(autojump_clo
     screen = Screen()
     playback = Playback(cast(*SECONDS), screen.write)
     send, receive = trio.open_memory_channel(2)
-    send.send_nowait(Key.BACK)
-    send.send_nowait(Key.QUIT)
+    send.send_nowait(PlayerKey.BACK)
+    send.send_nowait(PlayerKey.QUIT)
     await playback.run(receive)
     assert screen.seen == [(0, b"\a")]
 
@@ -295,7 +299,7 @@ async def test_back_rings_the_bell_when_the_cast_cannot_be_reopened(autojump_clo
 async def test_playback_continues_when_the_keyboard_is_gone(autojump_clock):
     screen = Screen()
     send, receive = trio.open_memory_channel(2)
-    send.send_nowait(Key.PAUSE)
+    send.send_nowait(PlayerKey.PAUSE)
     send.close()
     await Playback(cast(*SAMPLE), screen.write).run(receive)
     assert len(screen.seen) == 3
@@ -306,7 +310,7 @@ async def test_output_stays_on_time_when_the_keyboard_goes_away(autojump_clock, 
     screen = Screen()
     send, receive = trio.open_memory_channel(2)
     if paused:
-        send.send_nowait(Key.PAUSE)
+        send.send_nowait(PlayerKey.PAUSE)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Playback(cast(*SAMPLE), screen.write).run, receive)
         await trio.sleep(0.2)
@@ -318,10 +322,13 @@ async def test_output_stays_on_time_when_the_keyboard_goes_away(autojump_clock, 
 @pytest.mark.parametrize(
     ("typed", "keys"),
     [
-        (b" .qQ", [Key.PAUSE, Key.STEP, Key.QUIT, Key.QUIT]),
-        (b"\x1b[A\x1bOB\x1b[1;5C\x1b[D", [Key.FASTER, Key.SLOWER, Key.FORWARD, Key.BACK]),
-        (b"\x1b[32u\x1b[113;1:1u", [Key.PAUSE, Key.QUIT]),
-        (b"x\x1b[3~\x1b[5;5Rq", [Key.QUIT]),
+        (b" .qQ", [PlayerKey.PAUSE, PlayerKey.STEP, PlayerKey.QUIT, PlayerKey.QUIT]),
+        (
+            b"\x1b[A\x1bOB\x1b[1;5C\x1b[D",
+            [PlayerKey.FASTER, PlayerKey.SLOWER, PlayerKey.FORWARD, PlayerKey.BACK],
+        ),
+        (b"\x1b[32u\x1b[113;1:1u", [PlayerKey.PAUSE, PlayerKey.QUIT]),
+        (b"x\x1b[3~\x1b[5;5Rq", [PlayerKey.QUIT]),
         (b"\x1b", []),
     ],
 )

@@ -17,7 +17,7 @@ from acpterm.acp.agent_meta import EXTENSIONS
 from acpterm.agents.session_sockets import sockets as session_socket
 from acpterm.agents.session_sockets.routes import EventRoutes
 from acpterm.agents.session_sockets.server_entry import McpOptions, with_server
-from acpterm.agents.session_sockets.socket_client import SocketClient
+from acpterm.agents.session_sockets.sockets import SocketClient
 from acpterm.config.profiles import ProfileTable
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.unix_socket import PeerCredentials

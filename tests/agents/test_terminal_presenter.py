@@ -7,8 +7,8 @@ import pytest
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.agents import session_update
 from acpterm.agents.envelope import parse_envelope
-from acpterm.agents.proxy import terminal_presenter
-from acpterm.agents.proxy.terminal_presenter import TerminalPresenter
+from acpterm.agents.proxy import presenter
+from acpterm.agents.proxy.presenter import TerminalPresenter
 from tests.acp.validate import validate_sent
 from tests.agents.test_text_presenter import embed, update_line
 
@@ -125,8 +125,8 @@ def test_memory_for_terminals_and_calls_is_bounded():
         fields = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "rawInput": big}
         line = update_line("s", fields)
         shown.it.translate(line, session_update.parse_update(parse_envelope(line).params))
-    assert len(shown.it._terminals) == terminal_presenter.TERMINALS_MAX
-    assert len(shown.it._calls) == terminal_presenter.CALLS_MAX
+    assert len(shown.it._terminals) == presenter.TERMINALS_MAX
+    assert len(shown.it._calls) == presenter.CALLS_MAX
     retained = [known for known in shown.it._calls.values() if "rawInput" in known]
     assert len(retained) == 1000 - 99
 
@@ -154,7 +154,7 @@ def test_raw_output_is_ignored_when_the_terminal_has_output():
 @pytest.mark.long
 def test_number_of_silent_terminals_is_bounded():
     shown = Shown()
-    for number in range(terminal_presenter.TERMINALS_MAX + 10):
+    for number in range(presenter.TERMINALS_MAX + 10):
         info = {"terminal_info": {"terminal_id": f"t{number}"}}
         shown.update("tool_call", call=f"c{number}", title="run", _meta=info)
-    assert len(shown.it._silent) == terminal_presenter.TERMINALS_MAX
+    assert len(shown.it._silent) == presenter.TERMINALS_MAX

@@ -6,7 +6,7 @@ import pytest
 import trio
 from msgspec import Raw
 
-from acpterm.agents.terminals import POLL_INTERVAL_S, Terminals
+from acpterm.agents.terminals import POLL_INTERVAL_S, SessionTerminals
 
 TERMINAL = "s", "t"
 
@@ -52,7 +52,7 @@ def terminals_at(host, nursery, created=None):
         if created is not None:
             created.append(terminal)
 
-    return Terminals(
+    return SessionTerminals(
         host,
         nursery,
         respond=lambda *_: None,

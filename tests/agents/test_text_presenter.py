@@ -13,11 +13,10 @@ from acpterm.acp.raw_json import members
 from acpterm.acp.terminal_updates import ProgramExit
 from acpterm.agents import session_update
 from acpterm.agents.envelope import parse_envelope
-from acpterm.agents.proxy import text_presenter
+from acpterm.agents.proxy import presenter
 from acpterm.agents.proxy.capabilities import editor_capabilities
 from acpterm.agents.proxy.display import Display
-from acpterm.agents.proxy.presenter import new_presenter
-from acpterm.agents.proxy.text_presenter import TextPresenter
+from acpterm.agents.proxy.presenter import TextPresenter, new_presenter
 from acpterm.config import Settings
 from tests.acp.validate import validate_sent
 from tests.support.cases import each_case
@@ -315,9 +314,9 @@ def test_memory_for_displays_and_calls_is_bounded():
         shown.call(embed(terminal), call=f"c{number}")
         shown.it.on_output(("s", terminal), b"x" * 100, 0)
     it = shown.it
-    assert len(it._calls) == text_presenter.CALLS_MAX
-    assert len(it._displays) == text_presenter.DISPLAYS_MAX
-    assert len(it._ours) == text_presenter.CALLS_MAX
+    assert len(it._calls) == presenter.CALLS_MAX
+    assert len(it._displays) == presenter.DISPLAYS_MAX
+    assert len(it._ours) == presenter.CALLS_MAX
     shown.clock.now += 1
     assert all(json.loads(line) for line in shown.render())
 

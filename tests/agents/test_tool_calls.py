@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from acpterm.acp.session import read_update
-from acpterm.agents.prompt.tool_calls import CALLS_MAX, ToolCalls
+from acpterm.agents.prompt.tool_calls import CALLS_MAX, ShownToolCalls
 
 TERMINAL = {"type": "terminal", "terminalId": "t1"}
 DIFF = {"type": "diff", "path": "/a", "oldText": "old", "newText": "new"}
@@ -18,7 +18,7 @@ def updated(calls, event="tool_call_update", /, call="c", **fields):
 
 
 def test_call_merges_its_updates():
-    calls = ToolCalls()
+    calls = ShownToolCalls()
     call = updated(calls, "tool_call", title="Edit", kind="edit", content=[DIFF])
     assert (call.name, call.kind, call.status) == ("Edit", "edit", "pending")
     assert updated(calls, status="completed") is call
@@ -27,7 +27,7 @@ def test_call_merges_its_updates():
 
 
 def test_new_content_replaces_all_content():
-    calls = ToolCalls()
+    calls = ShownToolCalls()
     call = updated(calls, "tool_call", title="x", content=[DIFF, TERMINAL])
     assert (len(call.diffs), call.terminals) == (1, ["t1"])
     updated(calls, content=[{**TERMINAL, "terminalId": "t2"}])
@@ -39,7 +39,7 @@ def test_new_content_replaces_all_content():
 
 
 def test_null_does_not_clear_required_members():
-    calls = ToolCalls()
+    calls = ShownToolCalls()
     call = updated(calls, "tool_call", title="Look", kind="read", status="in_progress")
     updated(calls, title=None, kind=None, status=None)
     assert (call.title, call.kind, call.status) == ("Look", "read", "in_progress")
@@ -48,7 +48,7 @@ def test_null_does_not_clear_required_members():
 
 
 def test_invalid_member_is_ignored_alone():
-    calls = ToolCalls()
+    calls = ShownToolCalls()
     call = updated(
         calls, "tool_call", title="x", kind="strange", status=7, content=[{"type": 1}, DIFF]
     )
@@ -56,13 +56,13 @@ def test_invalid_member_is_ignored_alone():
 
 
 def test_unknown_call_is_named_by_its_kind():
-    call = updated(ToolCalls(), status="in_progress", kind="search")
+    call = updated(ShownToolCalls(), status="in_progress", kind="search")
     assert (call.name, call.start_printed, call.end_printed) == ("search", False, False)
-    assert updated(ToolCalls()).name == "other"
+    assert updated(ShownToolCalls()).name == "other"
 
 
 def test_only_the_latest_calls_are_kept():
-    calls = ToolCalls()
+    calls = ShownToolCalls()
     first = updated(calls, "tool_call", call="first", title="first")
     second = updated(calls, "tool_call", call="second", title="second")
     for number in range(CALLS_MAX - 1):
@@ -83,16 +83,18 @@ def test_only_the_latest_calls_are_kept():
     ],
 )
 def test_command_is_part_of_the_name(raw_input, name):
-    assert updated(ToolCalls(), "tool_call", title="execute", rawInput=raw_input).name == name
+    assert updated(ShownToolCalls(), "tool_call", title="execute", rawInput=raw_input).name == name
 
 
 def test_command_is_not_repeated_when_the_title_has_it():
-    call = updated(ToolCalls(), "tool_call", title="Shell: ls -l", rawInput={"command": "ls -l "})
+    call = updated(
+        ShownToolCalls(), "tool_call", title="Shell: ls -l", rawInput={"command": "ls -l "}
+    )
     assert call.name == "Shell: ls -l"
 
 
 def test_only_text_content_is_kept_as_text():
     image = {"type": "content", "content": {"type": "image", "data": "x"}}
     block = {"type": "content", "content": {"type": "text", "text": "found"}}
-    call = updated(ToolCalls(), "tool_call", title="x", content=[block, image, DIFF, TERMINAL])
+    call = updated(ShownToolCalls(), "tool_call", title="x", content=[block, image, DIFF, TERMINAL])
     assert call.texts == ["found"]

@@ -18,7 +18,7 @@ from acpterm.agents.envelope import parse_envelope
 from acpterm.agents.host_connection import open_host_connection
 from acpterm.agents.proxy import capabilities
 from acpterm.agents.proxy.relay import LineReader, Relay
-from acpterm.agents.questions import Questions
+from acpterm.agents.questions import PendingQuestions
 from acpterm.agents.terminals import EXTENSIONS_META
 from acpterm.agents.wirelog import WireLog
 from acpterm.config import Settings
@@ -229,7 +229,7 @@ async def replay(entries, tmp_path):
             editor_capabilities=parsed,
             settings=settings,
             log=WireLog(None),
-            hosted=Hosted(None, Questions(ApproverRequest("editor")), connection.endpoint),
+            hosted=Hosted(None, PendingQuestions(ApproverRequest("editor")), connection.endpoint),
             nursery=nursery,
         )
         for queue in queues:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import acpterm
-from acpterm.api.service.state import SessionRecord, TerminalState
+from acpterm.api.service.service import SessionRecord, TerminalState
 from acpterm.runtime.shell import find_shell
 from tests.api.test_client import ROLES, connect
 from tests.support.backends import on_both_backends

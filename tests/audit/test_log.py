@@ -12,8 +12,7 @@ import trio
 import trio.testing
 
 from acpterm.audit import log as log_module
-from acpterm.audit.log import QUEUE_MAX, AuditLog, Progress
-from acpterm.audit.texts import TEXT_CHARS
+from acpterm.audit.log import QUEUE_MAX, TEXT_CHARS, AuditLog, LogProgress
 from tests.audit.secrets import fake
 from tests.audit.support import audit_log, entries, running
 from tests.support.polling import poll
@@ -373,7 +372,9 @@ async def test_malformed_entry_of_the_previous_worker_does_not_stop_the_next_one
     file = tmp_path / "audit" / "audit.jsonl"
     file.parent.mkdir(mode=0o700)
     file.write_text('{"time":"never","event":"exit","worker":1,"seq":2}\n')
-    log = AuditLog(str(file.parent), file_bytes=1024 * 1024, files=2, previous=Progress(1, 3, 1.0))
+    log = AuditLog(
+        str(file.parent), file_bytes=1024 * 1024, files=2, previous=LogProgress(1, 3, 1.0)
+    )
     async with running(log):
         log.record("exit")
     assert [one["event"] for one in entries(file.parent)] == ["exit", "gap", "exit"]

@@ -8,7 +8,7 @@ import pytest
 
 from acpterm.audit import newest_first
 from acpterm.audit.entry import time_text
-from acpterm.audit.newest_first import Place, read_page
+from acpterm.audit.newest_first import LogPlace, read_page
 from acpterm.audit.selection import Selection
 from acpterm.audit.writer import AuditWriter, Batch
 
@@ -49,7 +49,7 @@ def test_pages_go_through_all_files_from_the_newest_entry_to_the_oldest(tmp_path
         found += pids(page)
         if page.following is None:
             break
-        before = Place.parse(str(page.following))
+        before = LogPlace.parse(str(page.following))
     assert found == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
 
 
@@ -159,4 +159,4 @@ def test_reading_stops_long_before_the_time_that_is_asked_for(tmp_path, monkeypa
 )
 def test_text_that_is_no_place_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011  also from int
-        Place.parse(text)
+        LogPlace.parse(text)

@@ -11,8 +11,7 @@ import pytest
 import trio
 
 from acpterm.cli._params import parse_time
-from acpterm.commands.output.coloured import ColouredStream
-from acpterm.commands.output.show import Lines, last_lines
+from acpterm.commands.output.show import ColouredStream, Lines, last_lines
 from acpterm.commands.output.text_follow import TextStream, continue_text
 from acpterm.terminal.text.stream import TextView
 from tests.support.cases import each_case

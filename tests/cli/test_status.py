@@ -6,7 +6,7 @@ import re
 import pytest
 
 from acpterm import __version__
-from acpterm.keeper.process.respawn import DEATHS_MAX
+from acpterm.keeper.process.supervisor import DEATHS_MAX
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon, listens, user_socket

@@ -73,7 +73,7 @@ async def test_requests_count_from_when_they_are_received():
     """Too many are refused, even if they are received before the task of the first one runs."""
     async with host_here() as host, agent_of(host) as agent:
         await agent.initialize()
-        (connection,) = host._resumption.connections
+        (connection,) = host.resumption.connections
         requests = [AgentEventsRequest("s", f"t{number}") for number in range(REQUESTS_MAX + 1)]
         handled = [events(connection, one) for one in requests[:-1]]
         with pytest.raises(RpcError, match="are pending on this connection"):
@@ -82,7 +82,7 @@ async def test_requests_count_from_when_they_are_received():
         async with trio.open_nursery() as nursery:
             for one in handled:
                 nursery.start_soon(lambda one=one: one)
-            await poll(lambda: host.state.events.has_subscribers)
+            await poll(lambda: host.terminals.events.has_subscribers)
             for scope in connection.event_requests.values():
                 scope.cancel()
         assert connection.event_requests == {}
@@ -124,9 +124,9 @@ async def test_cancelled_request_ends_and_its_token_is_free():
         with pytest.raises(RpcError) as raised:
             await agent.result(id_)
         assert raised.value.code == REQUEST_CANCELLED
-        (connection,) = host._resumption.connections
+        (connection,) = host.resumption.connections
         assert connection.event_requests == {}
-        assert not host.state.events.has_subscribers
+        assert not host.terminals.events.has_subscribers
         await subscribe(agent)
         await agent.create("read x")
         await until(agent, "created")
@@ -161,4 +161,4 @@ async def test_end_of_the_connection_ends_the_request_at_once():
         async with agent_of(host) as agent:
             await subscribe(agent)
         with trio.fail_after(DEADLINE_S):
-            await poll(lambda: not host.state.events.has_subscribers)
+            await poll(lambda: not host.terminals.events.has_subscribers)

@@ -210,7 +210,7 @@ async def test_promoted_terminal_is_the_users_and_can_only_be_read():
         assert "name?" in (await own(agent, "read", "ask"))["data"]
         assert (await own(agent, "screen", "ask"))["rows"][0] == "name?"
         assert [one["owner"] for one in await listed(agent)] == ["user"]
-        assert host.state.registry.get(terminal).record.lifetime_end is None
+        assert host.terminals.registry.get(terminal).record.lifetime_end is None
         await agent.close()
         with trio.fail_after(10):
             while await user.request("session/list") != {"sessions": []}:
@@ -248,7 +248,7 @@ async def test_promotion_prevents_the_release_after_a_cancelled_turn():
         await agent.until_output(terminal, "ready")
         await agent.notify("session/cancel", {"sessionId": agent.session})
         assert (await own(agent, "promote", terminal))["owner"] == "user"
-        assert host.state.registry.get(terminal).record.release_at is None
+        assert host.terminals.registry.get(terminal).record.release_at is None
 
 
 # Waiting for input
@@ -348,7 +348,7 @@ async def test_program_does_not_wait_for_input_before_its_output_is_consumed(tmp
         terminal = await agent.create(
             f"until [ -e {go} ]; do sleep 0.01; done; printf done; read x"
         )
-        pty = host.state.registry.get(terminal).terminal
+        pty = host.terminals.registry.get(terminal).terminal
         keeper = psutil.Process(psutil.Process(pty.pid).ppid())
         keeper.suspend()
         try:
@@ -380,7 +380,7 @@ async def test_input_is_checked_rarely_and_only_while_a_read_waits_for_it(monkey
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("printf working; exec sleep 60")
         await agent.until_output(terminal, "working")
-        pty = host.state.registry.get(terminal).terminal
+        pty = host.terminals.registry.get(terminal).terminal
         monkeypatch.setattr(Terminal, "waiting_process", lambda _: int(bool(checks.append(1))))
         await poll(lambda: time.monotonic() - pty.timeline.last > 0.2)
         await agent.read_from(terminal, since=7, waitMs=700)
@@ -450,4 +450,4 @@ async def test_list_has_no_terminal_that_is_released_meanwhile(monkeypatch):
         monkeypatch.setattr(AgentConnection, "info", describe_and_release)
         params = {"sessionId": agent.session}
         assert (await agent.request("_acpterm/terminal/list", params))["terminals"] == []
-        assert not {first, second} & {entry.id for entry in host.state.registry}
+        assert not {first, second} & {entry.id for entry in host.terminals.registry}

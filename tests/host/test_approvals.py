@@ -188,7 +188,7 @@ async def test_question_waits_for_the_user_when_the_profile_says_so():
 
 
 def pending(host):
-    return host.state.approvals.pending
+    return host.guard.approvals.pending
 
 
 async def test_question_times_out():
@@ -231,7 +231,7 @@ async def test_answer_from_the_page_is_recorded_as_such():
 async def test_user_who_follows_is_there_to_ask():
     async with asking_host() as host, agent_of(host) as agent, user_of(host) as user:
         follow, _ = await user.open("approval/subscribe")
-        await poll(lambda: len(host.state.approvals._observers) == 3)
+        await poll(lambda: len(host.guard.approvals._observers) == 3)
         id_ = await start(agent, "echo ask-first")
         await asked(user)
         await user.cancel(follow)
@@ -333,7 +333,7 @@ async def test_question_stays_when_the_connection_is_resumed_on_another_transpor
                 terminal = (await agent.result(id_))["terminalId"]
                 await agent.wait(terminal)
                 assert (tmp_path / "ran").read_text() == "wait-first\n"
-                assert host.state.approval_records._ids == {}
+                assert host.guard.approval_records._ids == {}
 
 
 # The question has its task until 3 s after the resumption, when the lost transport is closed.

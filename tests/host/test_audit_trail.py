@@ -8,7 +8,7 @@ import pytest
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits, ProfileTable
 from acpterm.host.audit_trail import COMMAND_CHARS_MAX
-from acpterm.host.host_state import DaemonInfo, _own_paths
+from acpterm.host.daemon_state import DaemonInfo
 from acpterm.host.open_host import open_host
 from acpterm.jsonrpc import RpcError
 from acpterm.runtime.exec_context import current
@@ -37,7 +37,7 @@ async def test_exit_of_a_forgotten_terminal_is_recorded(settings, recorded):
     async with open_host(settings, current()) as host, agent_of(host) as agent:
         terminal = await agent.create("exec sleep 60")
         await agent.release(terminal)
-        assert host.state.registry.get(terminal) is None
+        assert host.terminals.registry.get(terminal) is None
     (entry,) = recorded("exit")
     assert (entry["terminal"], entry["endedBy"]) == (terminal, "agent")
 
@@ -111,15 +111,15 @@ async def test_long_command_is_cut_before_a_word_and_not_within_a_secret(
 async def test_restart_leaves_the_program_running_when_its_provider_cannot_be_used():
     async with open_host(Settings(), current()) as host, user_of(host) as user:
         await user.request("terminal/create", {"command": "exec sleep 60"})
-        (entry,) = host.state.registry
+        (entry,) = host.terminals.registry
         entry.record.provider = "podman"
         with pytest.raises(RpcError, match="set the setting image"):
             await user.terminal_request("restart", entry.id)
         assert entry.record.killed_by is None
-        assert [*host.state.registry.running] == [entry]
+        assert [*host.terminals.registry.running] == [entry]
 
 
 def test_sandboxes_hide_the_audit_log_the_rules_and_the_log_of_the_daemon():
     settings = Settings(audit_dir="/a", rules="/r/rules.toml", record_dir="/c")
-    hidden = _own_paths(settings, DaemonInfo("/s/agent.sock", "/s/user.sock"))
+    hidden = DaemonInfo("/s/agent.sock", "/s/user.sock").own_paths(settings)
     assert {"/a", "/r/rules.toml", "/c", "/s/agent.sock.log", "/s/user.sock"} <= {*hidden}

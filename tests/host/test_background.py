@@ -119,7 +119,7 @@ async def test_background_outlives_the_release_and_ends_with_the_connection(host
             assert info["state"] == "exited"
             assert alive(pid)
         await gone(pid)
-        await poll(lambda: not [*host.state.registry])
+        await poll(lambda: not [*host.terminals.registry])
 
 
 async def test_kill_after_the_exit_ends_the_background(host):
@@ -175,7 +175,7 @@ async def test_promoted_background_outlives_the_connection(host):
             terminal, pid, _ = await leave(agent)
             await agent.release(terminal)
             assert (await user.terminal_request("promote", terminal))["owner"] == "user"
-        await poll(lambda: not host._resumption.connections)
+        await poll(lambda: not host.resumption.connections)
         assert alive(pid)
         await user.terminal_request("kill", terminal)
         assert not alive(pid)
@@ -189,7 +189,7 @@ async def test_terminal_is_forgotten_when_the_background_ends_by_itself(host):
         await agent.release(terminal)
         assert await user.list()
         os.kill(pid, signal.SIGTERM)
-        await poll(lambda: not [*host.state.registry])
+        await poll(lambda: not [*host.terminals.registry])
 
 
 async def test_output_of_the_background_is_read_by_position(host, tmp_path):
@@ -210,7 +210,7 @@ async def test_output_of_the_background_is_read_by_position(host, tmp_path):
 
 async def test_events_tell_the_background_and_its_end(host):
     async with agent_of(host) as agent:
-        with host.state.events.subscribe() as events:
+        with host.terminals.events.subscribe() as events:
             terminal, pid, _ = await leave(agent)
             await agent.kill(terminal)
             found = []
@@ -226,7 +226,7 @@ async def test_events_tell_the_background_and_its_end(host):
 
 async def test_background_that_nobody_asks_for_is_found(host):
     async with agent_of(host) as agent:
-        with host.state.events.subscribe(lambda event: event.event == "background") as events:
+        with host.terminals.events.subscribe(lambda event: event.event == "background") as events:
             await agent.create(FORMS["setsid"])
             event = await events.next()
     assert event.terminal.background[0].command == "sleep 600"
@@ -333,8 +333,8 @@ async def test_forking_background_ends_with_the_connection(host):
         )
         await agent.wait(terminal)
         await agent.release(terminal)
-        tree = next(iter(host.state.registry)).terminal._tree
-    await poll(lambda: not [*host.state.registry])
+        tree = next(iter(host.terminals.registry)).terminal._tree
+    await poll(lambda: not [*host.terminals.registry])
     with trio.fail_after(10):
         while await tree.members():
             await trio.sleep(0.01)

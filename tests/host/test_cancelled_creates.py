@@ -35,10 +35,10 @@ async def test_start_of_a_cancelled_turn_counts_is_recorded_and_is_cleaned_up(tm
     profiles = {"few": ProfileTable(limits=Limits(starts_per_minute=1))}
     settings = Settings(profile="few", profiles=profiles, audit_dir=str(tmp_path / "audit"))
     async with open_host(settings, current()) as host, agent_of(host) as agent:
-        provider = host.state.policy._providers["local"] = Slow()
+        provider = host.guard.policy._providers["local"] = Slow()
 
         async def cancel():
-            (connection,) = host._resumption.connections
+            (connection,) = host.resumption.connections
             before = connection.sessions[agent.session].cancelled
             await agent.notify("session/cancel", {"sessionId": agent.session})
             await poll(lambda: connection.sessions[agent.session].cancelled > before)
@@ -47,10 +47,10 @@ async def test_start_of_a_cancelled_turn_counts_is_recorded_and_is_cleaned_up(tm
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.create("exec sleep 60")
         await poll(lambda: provider.tokens == ["left"])
-        assert not [*host.state.registry.running]
+        assert not [*host.terminals.registry.running]
         with pytest.raises(RpcError, match="Spawn rate limit exceeded"):
             await agent.create("true")
-        assert not len(host.state.registry)
+        assert not len(host.terminals.registry)
     log = (tmp_path / "audit" / "audit.jsonl").read_text()
     entries = [json.loads(line) for line in log.splitlines()]
     events = [entry["event"] for entry in entries if entry.get("terminal")]

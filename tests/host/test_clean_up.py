@@ -30,7 +30,7 @@ class Leaving(LocalProvider):
 
 
 def place(host, provider):
-    host.state.policy._providers["local"] = provider
+    host.guard.policy._providers["local"] = provider
     return provider
 
 
@@ -42,14 +42,14 @@ async def test_host_continues_and_keeps_the_token_when_a_clean_up_fails(error):
     async with host_here() as host, agent_of(host) as agent:
         failing = place(host, Leaving(error))
         first = await agent.create("true")
-        (entry,) = host.state.registry
+        (entry,) = host.terminals.registry
         await agent.release(first)
         await poll(lambda: failing.tokens == ["left"])
         await trio.testing.wait_all_tasks_blocked()
         assert entry.record.clean_up_token == "left"
         place(host, Leaving())
         second = await agent.create("true")
-        (entry,) = host.state.registry
+        (entry,) = host.terminals.registry
         await agent.release(second)
         await poll(lambda: entry.record.clean_up_token is None)
 
@@ -60,7 +60,7 @@ async def test_failed_background_task_does_not_end_the_host():
         raise OSError("failed")
 
     async with host_here() as host, agent_of(host) as agent:
-        host.state.start_task(fail)
+        host.terminals.start_task(fail)
         await trio.testing.wait_all_tasks_blocked()
         assert (await agent.run("echo x"))[0] == "x\n"
 
@@ -69,7 +69,7 @@ async def test_failed_background_task_does_not_end_the_host():
 async def test_error_of_a_launch_is_reported_when_its_clean_up_fails(tmp_path):
     async with host_here() as host, agent_of(host) as agent:
         failing = place(host, Leaving(OSError("failed")))
-        host.pool.lose_keeper()
+        host.terminals.pool.lose_keeper()
         with pytest.raises(Exception, match="shutting down"):
             await agent.create("true")
         assert failing.tokens == ["left"]
@@ -77,7 +77,7 @@ async def test_error_of_a_launch_is_reported_when_its_clean_up_fails(tmp_path):
 
 @pytest.mark.long
 async def test_closing_a_host_ends_clean_ups_at_one_deadline(monkeypatch):
-    monkeypatch.setattr("acpterm.host.host_state.CLEAN_UP_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("acpterm.host.terminals.CLEAN_UP_TIMEOUT_S", 60.0)
     async with host_here() as host:
         slow = place(host, Leaving(delay_s=60.0))
         async with agent_of(host) as agent, user_of(host) as user:
@@ -86,6 +86,6 @@ async def test_closing_a_host_ends_clean_ups_at_one_deadline(monkeypatch):
             await user.request("_acpterm/terminal/create", {"command": "exec sleep 60"})
         host._ending = True
         begun = trio.current_time()
-        host.state.close_by(begun + 0.3)
+        host.terminals.close_by(begun + 0.3)
     assert slow.tokens == ["left", "left"]
     assert trio.current_time() - begun < 20

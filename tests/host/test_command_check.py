@@ -192,7 +192,7 @@ async def test_question_of_a_check_stays_when_the_connection_is_resumed():
             assert pending(host) == [question]
             await answer(user, {"approvalId": question.id})
             assert (await agent.result(id_))["decision"] == "allow"
-            assert host.state.approval_records._ids == {}
+            assert host.guard.approval_records._ids == {}
 
 
 @pytest.mark.long
@@ -230,6 +230,6 @@ async def test_checks_are_in_the_audit_log(tmp_path):
 async def test_check_in_another_session_has_none_of_its_answers():
     async with host_here() as host, agent_of(host) as agent:
         assert (await check(agent, "true"))["level"] == "unknown"
-        assert [one.id for one in host._resumption.connections[0].sessions.values()] == [
+        assert [one.id for one in host.resumption.connections[0].sessions.values()] == [
             agent.session
         ]

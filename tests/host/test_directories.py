@@ -99,7 +99,7 @@ async def test_what_is_allowed_in_a_directory_that_is_gone_is_asked_in_its_paren
             """Run a command, allow it for always, and return the directory in the question."""
             params = {"sessionId": agent.session, "command": command}
             id_ = await agent.start("terminal/create", params)
-            (question,) = await user.until(lambda: host.state.approvals.pending)
+            (question,) = await user.until(lambda: host.guard.approvals.pending)
             answer = {"approvalId": question.id, "decision": "allow", "scope": "always"}
             await user.request("approval/answer", answer)
             await agent.result(id_)
@@ -138,7 +138,7 @@ async def test_directory_that_is_not_utf8_is_used_and_breaks_no_reply(
         user_of(host) as user,
     ):
         _, token = await user.open("events")
-        await poll(lambda: host.state.events.has_subscribers)
+        await poll(lambda: host.terminals.events.has_subscribers)
         named = {"cwdBytes": as_bytes(odd)} if way != "daemon" else {}
         if way == "session":
             await own(agent, "session/set", **named)

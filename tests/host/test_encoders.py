@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import Info, ProgramExit
-from acpterm.host.user.subscribe.content import git_patch
-from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
+from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder, git_patch
 from acpterm.jsonrpc import encode_notification
 from tests.acp.validate import validate_sent
 from tests.support.client_models import validate_v2

@@ -332,7 +332,7 @@ async def test_pending_waits_are_answered_when_the_connection_closes():
             assert (status["signal"], own(status)["endedBy"]) == ("SIGTERM", "disconnect")
             await agent.closed.wait()
         await poll(lambda: not alive(pid))
-        await poll(lambda: not host.pool.terminals)
+        await poll(lambda: not host.terminals.pool.terminals)
 
 
 # The order of requests.

@@ -611,7 +611,7 @@ async def test_only_read_works_after_the_exit():
 async def test_refused_resize_is_not_recorded():
     async with host_here() as host, agent_of(host) as agent:
         terminal = await agent.create("sleep 60", own={"cols": 90, "rows": 33})
-        (entry,) = host.state.registry
+        (entry,) = host.terminals.registry
         await agent.request("terminal/kill", agent.of(terminal))
         with trio.fail_after(DEADLINE_S):
             await entry.terminal.wait_closed()

@@ -364,8 +364,8 @@ async def test_host_survives_mutated_messages(tmp_path):
                     assert checker.count > count / 2, "most messages have an answer"
                     assert not host._connections
                 with trio.fail_after(HANG_TIMEOUT_S):
-                    while host.pool._running:
-                        await next(iter(host.pool._running)).wait_closed()
+                    while host.terminals.pool._running:
+                        await next(iter(host.terminals.pool._running)).wait_closed()
         assert not [entry for entry in logs if entry["log_level"] == "error"]
     except BaseException as error:
         error.add_note(f"to have this again: ACPTERM_FUZZ_SEED={SEED}")

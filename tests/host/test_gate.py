@@ -109,7 +109,7 @@ async def test_number_of_terminals_is_limited(rules):
         await agent.request(
             "terminal/release", {"sessionId": "s", "terminalId": first["terminalId"]}
         )
-        await poll(lambda: not [*host.state.registry.running])
+        await poll(lambda: not [*host.terminals.registry.running])
         await created_meta(agent, command="true")
 
 

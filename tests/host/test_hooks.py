@@ -80,7 +80,7 @@ async def test_question_is_a_desktop_notification_and_rings_attached_windows(
             )
             await user.until(lambda: user.by_token[token][-1]["params"]["data"] == BELL)
         else:
-            await poll(lambda: host.state.approvals.pending)
+            await poll(lambda: host.guard.approvals.pending)
             assert not shown.exists()
 
 

@@ -225,7 +225,7 @@ async def test_host_leaves_no_process_and_no_directory(tmp_path, settings, track
 async def test_terminals_leave_no_task():
     async with host_here() as host, agent_of(host) as agent:
         await run_many(agent, 5)
-        await poll(lambda: not host.pool._running)
+        await poll(lambda: not host.terminals.pool._running)
         before = trio.lowlevel.current_statistics().tasks_living
         await run_many(agent, 50)
         terminals = [await agent.create(LINES[number % 2]) for number in range(20)]
@@ -233,8 +233,8 @@ async def test_terminals_leave_no_task():
         requests += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
         for id_ in requests:
             await agent.result(id_)
-        await poll(lambda: not host.pool._running)
-        assert host.pool.terminals == {}
+        await poll(lambda: not host.terminals.pool._running)
+        assert host.terminals.pool.terminals == {}
         await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before)
 
 

@@ -7,8 +7,10 @@ import trio.testing
 from acpterm.acp.agent_meta import CreateMeta
 from acpterm.config import Settings
 from acpterm.config.profiles import Limits
+from acpterm.host.input_monitor import input_wait
 from acpterm.host.launch.launch import Launch
 from acpterm.host.limit_monitor import LimitMonitor
+from acpterm.host.terminal_info import terminal_info
 from acpterm.pty.limits import Cause
 from acpterm.runtime.exec_context import current
 from acpterm.terminal.status import EndedBy
@@ -99,7 +101,7 @@ async def test_program_without_output_and_input_is_ended_by_the_idle_limit():
             status = await entry.terminal.wait_exited()
         assert (status.ended_by, status.cause) == (EndedBy.IDLE, Cause("idle", 0.3))
         assert trio.current_time() - began >= 0.3
-        info = host.state.terminal_info(entry).exit_status
+        info = terminal_info(entry, waiting=input_wait(entry)).exit_status
         assert (info.ended_by, info.limit, info.limit_value) == ("idle", "idle", 0.3)
 
 
@@ -110,7 +112,7 @@ async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tm
         printing = await start(host, line, idle=60)
         reading = await start(host, "stty -echo; echo ready; exec cat >/dev/null", idle=60)
         await poll(lambda: reading.terminal.text.text() == "ready\n")
-        watched = {one._entry().id: one for _, _, one in host.state.limit_monitor._deadlines}
+        watched = {one._entry().id: one for _, _, one in host.terminals.limit_monitor._deadlines}
         before = {id_: one.last_activity() for id_, one in watched.items()}
 
         def was_active(entry):
@@ -130,7 +132,7 @@ async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tm
 async def test_promotion_cancels_the_idle_limit_and_the_wall_limit():
     async with host_here() as host:
         entry = await start(host, "exec sleep 60", idle=1.0, wall=1.0)
-        host.state.registry.promote(entry)
+        host.terminals.registry.promote(entry)
         # This one is ended after the time at which the limits would have ended the first one.
         other = await start(host, "exec sleep 60", wall=1.2)
         with trio.fail_after(10):

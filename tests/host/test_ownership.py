@@ -67,7 +67,7 @@ async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime():
             other = await agent.create(WAITS, own={"timeoutMs": 1000})
             await agent.wait(other)
         await user.until(lambda: True)
-        await poll(lambda: not host.state.agents)
+        await poll(lambda: not host.daemon.agents)
         info = await user.terminal_request("get", terminal)
         assert (info["state"], info["owner"]) == ("running", "user")
         assert alive(pid)
@@ -132,7 +132,7 @@ async def test_retained_terminal_does_not_age_when_the_clock_is_set(monkeypatch,
         await user.terminal_request("wait", created["terminalId"])
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + years * 365 * 86400)
-        host.state.registry.expire()
+        host.terminals.registry.expire()
         assert len(await user.list(all=True)) == 1
 
 
@@ -290,7 +290,7 @@ async def test_users_program_that_connects_before_its_create_has_ended_is_admitt
 ):
     has_origin = trio.Event()
     async with host_here() as host, user_of(host) as user, trio.open_nursery() as nursery:
-        origin, spawn = host._trees.origin, host.state.keeper.spawn
+        origin, spawn = host._trees.origin, host.keeper.spawn
 
         def find_origin(pid):
             has_origin.set()
@@ -302,7 +302,7 @@ async def test_users_program_that_connects_before_its_create_has_ended_is_admitt
             return terminal
 
         monkeypatch.setattr(host._trees, "origin", find_origin)
-        monkeypatch.setattr(host.state.keeper, "spawn", spawn_slowly)
+        monkeypatch.setattr(host.keeper, "spawn", spawn_slowly)
         with trio.socket.socket(trio.socket.AF_UNIX) as sock:
             await sock.bind(path := str(tmp_path / "user.sock"))
             sock.listen()
@@ -357,7 +357,7 @@ async def test_prompt_is_distinguished_from_a_slow_program():
 async def test_waiting_for_input_is_an_event():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         _, token = await user.open("events")
-        await poll(lambda: host.state.events.has_subscribers)
+        await poll(lambda: host.terminals.events.has_subscribers)
         terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
 
         def event_names():
@@ -375,7 +375,7 @@ async def test_waiting_for_input_is_an_event():
 async def test_stopped_program_is_told_to_agent_and_user_and_is_an_event():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         _, token = await user.open("events")
-        await poll(lambda: host.state.events.has_subscribers)
+        await poll(lambda: host.terminals.events.has_subscribers)
         terminal = await agent.create("timeout 100 sh -c 'printf name?; read x'; echo code $?")
 
         def events():
@@ -488,7 +488,7 @@ async def test_released_id_is_stored_before_the_terminal_is_forgotten(monkeypatc
         terminal = await agent.create("true")
         await agent.wait(terminal)
         sent = []
-        keeper = host.state.keeper
+        keeper = host.keeper
         put, forget = keeper.put, keeper.forget
         monkeypatch.setattr(
             keeper,

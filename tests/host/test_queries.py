@@ -37,7 +37,7 @@ async def test_program_that_reads_no_replies_ends_and_memory_stays_flat():
         with trio.fail_after(20):
             await agent.wait(terminal)
         assert (await agent.output(terminal))["output"] == "done"
-        keyboard = host.pool.terminals[terminal].keyboard
+        keyboard = host.terminals.pool.terminals[terminal].keyboard
         assert len(keyboard._rest) <= 64 * 1024
         other = await agent.create("echo next")
         assert await agent.until_output(other, "next") == "next\n"

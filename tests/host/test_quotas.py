@@ -5,7 +5,7 @@ import trio
 
 from acpterm.config.profiles import BUILTIN, Limits, Profile
 from acpterm.host.entry import AgentInfo
-from acpterm.host.quotas import Quotas
+from acpterm.host.guard import Quotas
 from acpterm.host.state.records import ConnectionRecord
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_of
@@ -50,7 +50,7 @@ async def host():
 
 async def test_starts_are_limited_to_a_number_in_any_sixty_seconds(host):
     clock, connection = Clock(), Connection()
-    quotas = Quotas(host.state.registry, clock)
+    quotas = Quotas(host.terminals.registry, clock)
     limited = profile(starts_per_minute=3)
     for _ in range(3):
         start(quotas, limited, connection)
@@ -73,7 +73,7 @@ async def test_starts_are_limited_to_a_number_in_any_sixty_seconds(host):
 
 
 async def test_messages_of_the_profile_pool_are_those_of_its_origin(host):
-    quotas, connection, pool = Quotas(host.state.registry), Connection(), BUILTIN["pool"]
+    quotas, connection, pool = Quotas(host.terminals.registry), Connection(), BUILTIN["pool"]
     for _ in range(3):
         start(quotas, pool, connection)
     with pytest.raises(RpcError) as rate:
@@ -93,7 +93,7 @@ def nest(quotas, profile, connection, depth, session="s"):
 
 
 async def test_failed_start_is_not_counted(host):
-    quotas, connection = Quotas(host.state.registry), Connection()
+    quotas, connection = Quotas(host.terminals.registry), Connection()
     limited = profile(starts_per_minute=1, agent_terminals=1)
     with pytest.raises(OSError, match="failed"), quotas.starting([limited], connection, "s"):
         raise OSError("failed")
@@ -103,7 +103,7 @@ async def test_failed_start_is_not_counted(host):
 
 
 async def test_times_of_starts_are_stored_only_if_they_are_limited(host):
-    quotas, connection = Quotas(host.state.registry), Connection()
+    quotas, connection = Quotas(host.terminals.registry), Connection()
     start(quotas, profile(agent_terminals=5), connection)
     assert (connection.starts, connection.changes) == ([], 0)
 
@@ -128,12 +128,12 @@ async def test_times_of_starts_are_stored_only_if_they_are_limited(host):
 )
 async def test_terminals_count_until_their_program_has_exited(host, limits, message):
     async with agent_of(host) as agent:
-        quotas, limited = host.state.quotas, profile(**limits)
+        quotas, limited = host.guard.quotas, profile(**limits)
         first = await agent.create("exec sleep 60")
         await agent.create("exec sleep 60")
         ended = await agent.create("exit 0")
         await agent.wait(ended)
-        (connection,) = host._resumption.connections
+        (connection,) = host.resumption.connections
         (session,) = connection.sessions
         with pytest.raises(RpcError) as raised:
             quotas.check(limited, connection, session)
@@ -148,7 +148,7 @@ async def test_terminals_count_until_their_program_has_exited(host, limits, mess
                 quotas.check(limited, Connection(), "another")
         await agent.release(first)
         with trio.fail_after(10):
-            while any(entry.id == first for entry in host.state.registry.running):
+            while any(entry.id == first for entry in host.terminals.registry.running):
                 await trio.sleep(0.005)
         quotas.check(limited, connection, session)
 
@@ -156,13 +156,13 @@ async def test_terminals_count_until_their_program_has_exited(host, limits, mess
 async def test_promoted_terminal_does_not_count(host):
     async with agent_of(host) as agent:
         await agent.create("exec sleep 60")
-        (connection,) = host._resumption.connections
+        (connection,) = host.resumption.connections
         limited = profile(agent_terminals=1)
         with pytest.raises(RpcError):
-            host.state.quotas.check(limited, connection, "s")
-        (entry,) = host.state.registry
-        host.state.registry.promote(entry)
-        host.state.quotas.check(limited, connection, "s")
+            host.guard.quotas.check(limited, connection, "s")
+        (entry,) = host.terminals.registry
+        host.terminals.registry.promote(entry)
+        host.guard.quotas.check(limited, connection, "s")
 
 
 async def test_terminal_that_the_agent_promotes_counts_until_the_user_takes_it_over(host):
@@ -170,29 +170,29 @@ async def test_terminal_that_the_agent_promotes_counts_until_the_user_takes_it_o
         terminal = await agent.create("exec sleep 60")
         await agent.request("_acpterm/terminal/promote", agent.of(terminal))
         await agent.request("_acpterm/terminal/promote", agent.of(terminal))
-        (connection,) = host._resumption.connections
+        (connection,) = host.resumption.connections
         limited = profile(agent_terminals=1)
         with pytest.raises(RpcError, match="agent terminals"):
-            host.state.quotas.check(limited, connection, "s")
+            host.guard.quotas.check(limited, connection, "s")
         await agent.release(terminal)
         with pytest.raises(RpcError, match="agent terminals"):
-            host.state.quotas.check(limited, connection, "s")
+            host.guard.quotas.check(limited, connection, "s")
         await user.terminal_request("promote", terminal)
-        host.state.quotas.check(limited, connection, "s")
-        assert not host.state.registry.get(terminal).record.is_given
+        host.guard.quotas.check(limited, connection, "s")
+        assert not host.terminals.registry.get(terminal).record.is_given
 
 
 async def test_times_of_starts_are_in_the_record_of_the_connection(host):
     async with agent_of(host) as agent:
         await agent.create("exit 0")
-        (connection,) = host._resumption.connections
-        start(host.state.quotas, profile(starts_per_minute=2), connection)
+        (connection,) = host.resumption.connections
+        start(host.guard.quotas, profile(starts_per_minute=2), connection)
         assert ConnectionRecord.decode(connection._record()).starts == connection.starts
         assert len(connection.starts) == 1
 
 
 async def test_connections_of_one_process_count_together(host):
-    quotas = Quotas(host.state.registry)
+    quotas = Quotas(host.terminals.registry)
     one, two = (Connection(name, (7, 1.0)) for name in ("c1", "c2"))
     other = Connection("c3", (7, 2.0))
     limited = profile(starts_per_minute=2, agent_terminals=2)
@@ -207,17 +207,17 @@ async def test_connections_of_one_process_count_together(host):
 async def test_running_terminals_of_one_process_count_together(host):
     async with agent_of(host) as agent:
         await agent.create("exec sleep 60")
-        (connection,) = host._resumption.connections
+        (connection,) = host.resumption.connections
         connection.holders = [(6, 1.0), (7, 1.0)]
         limited = profile(agent_terminals=1)
         with pytest.raises(RpcError):
-            host.state.quotas.check(limited, Connection("c8", (7, 1.0)), "s")
-        host.state.quotas.check(limited, Connection("c8", (6, 1.0)), "s")
+            host.guard.quotas.check(limited, Connection("c8", (7, 1.0)), "s")
+        host.guard.quotas.check(limited, Connection("c8", (6, 1.0)), "s")
 
 
 async def test_old_starts_of_agents_are_forgotten(host):
     clock = Clock()
-    quotas, limited = Quotas(host.state.registry, clock), profile(starts_per_minute=1)
+    quotas, limited = Quotas(host.terminals.registry, clock), profile(starts_per_minute=1)
     for number in range(3):
         start(quotas, limited, Connection(f"c{number}"))
         clock.now += 61

@@ -86,7 +86,7 @@ async def test_profile_that_does_not_exist_is_refused_with_those_that_do():
             await request_profile(agent, "nonsense")
         assert raised.value.code == INVALID_PARAMS
         assert "'nonsense'; there are confirm, guarded, mine, open, pool" in raised.value.message
-        assert host._resumption.connections[0].requested_profiles == []
+        assert host.resumption.connections[0].requested_profiles == []
 
 
 @pytest.mark.parametrize("requested", [(), ("loose",)])
@@ -99,7 +99,7 @@ async def test_line_runs_as_the_shell_text_that_one_of_the_profiles_has_allowed(
         await agent.initialize()
         for name in requested:
             await request_profile(agent, name)
-        connection = host._resumption.connections[0]
+        connection = host.resumption.connections[0]
         params = CreateTerminalRequest("s", "ls foo")
         judgement = judge(connection, connection.session("s"), params, "/")
         assert judgement.verdict.decision == "allow"
@@ -123,7 +123,7 @@ async def test_strictest_provider_and_network_of_both_apply(selected, requested,
     }
     async with open_host(settings("boxed", **tables), current()) as host, agent_of(host) as agent:
         await request_profile(agent, "offline")
-        connection = host._resumption.connections[0]
+        connection = host.resumption.connections[0]
         params = CreateTerminalRequest("s", "true")
         judgement = judge(connection, connection.session("s"), params, "/")
         assert (judgement.provider, judgement.has_network) == (expected, False)

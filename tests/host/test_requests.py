@@ -111,7 +111,7 @@ async def test_large_creates_are_refused_before_the_pending_maximum(monkeypatch)
     env = [{"name": f"V{number}", "value": "x" * 100_000} for number in range(10)]
     params = {"sessionId": "session-1", "command": "true", "env": env}
     async with host_here() as host, agent_of(host) as agent:
-        host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
+        host.terminals.pool._keeper = slow = SlowKeeper(host.terminals.pool._keeper)
         created = [await agent.start("terminal/create", params) for _ in range(2)]
         with pytest.raises(RpcError, match="100 requests are pending"):
             await agent.request("terminal/create", params)

@@ -114,7 +114,7 @@ async def test_oldest_sessions_of_a_connection_are_forgotten_first(monkeypatch, 
             else:
                 await agent.request(method, params)
         await agent.request("_acpterm/session/set", {"sessionId": agent.session, "cwd": "/"})
-        assert 0 < host.state.session_memory.total <= MIB
+        assert 0 < host.resumption.session_memory.total <= MIB
         # The session with the terminal is never forgotten.
         assert (await agent.output(terminal))["output"] == ""
 
@@ -132,7 +132,7 @@ async def test_tool_calls_of_a_session_with_a_terminal_are_forgotten(monkeypatch
                 params["update"]["toolCallId"] = f"c{call}"
                 await agent.notify(method, params)
         await agent.run("true")
-        assert host.state.session_memory.total <= MIB
+        assert host.resumption.session_memory.total <= MIB
 
 
 async def test_small_agent_loses_nothing_to_a_large_one(monkeypatch):
@@ -142,7 +142,7 @@ async def test_small_agent_loses_nothing_to_a_large_one(monkeypatch):
         for number in range(200):
             await large.notify(*tell(f"s{number}"))
         await large.run("true")
-        assert host.state.session_memory.total <= MIB
+        assert host.resumption.session_memory.total <= MIB
         small.session = "own"
         assert (await small.run("pwd"))[0] == "/usr\n"
 
@@ -157,7 +157,7 @@ async def test_total_is_limited_when_each_of_many_connections_has_one_session(mo
                 params["update"]["toolCallId"] = f"c{call}"
                 await agent.notify(method, params)
             await agent.request("_acpterm/session/set", {"sessionId": "s", "cwd": "/usr"})
-        assert MIB // 2 < host.state.session_memory.total <= MIB
+        assert MIB // 2 < host.resumption.session_memory.total <= MIB
         # The session that was used last has lost nothing.
         agents[-1].session = "s"
         assert (await agents[-1].run("pwd"))[0] == "/usr\n"
@@ -168,7 +168,7 @@ async def test_memory_of_a_closed_connection_is_not_counted():
         async with agent_of(host) as agent:
             await agent.notify(*tell("s"))
             await agent.run("true")
-            assert host.state.session_memory.total > 8_000
+            assert host.resumption.session_memory.total > 8_000
         async with agent_of(host) as agent:
             await agent.run("true")
-            assert host.state.session_memory.total < 8_000
+            assert host.resumption.session_memory.total < 8_000

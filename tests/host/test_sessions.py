@@ -116,7 +116,7 @@ async def test_tool_call_with_another_sessions_terminal_reveals_nothing():
         assert await answer_to(other, "session-1", terminal, "terminal/output") == never
         assert await is_untouched(owner, terminal)
         await owner.release(terminal)
-        assert host.state.registry.get(terminal) is None
+        assert host.terminals.registry.get(terminal) is None
 
 
 @pytest.mark.long
@@ -183,7 +183,7 @@ async def retained_text(host, agent, *updates, command="printf precious") -> str
     for update in updates:
         await agent.notify("session/update", update(terminal))
     await agent.release(terminal)
-    entry = host.state.registry.get(terminal)
+    entry = host.terminals.registry.get(terminal)
     return None if entry is None else entry.terminal.text.text()
 
 
@@ -192,7 +192,7 @@ async def test_terminal_in_a_tool_call_is_retained_after_release(update):
     async with host_here() as host, agent_of(host) as agent:
         assert await retained_text(host, agent, lambda t: tool_call(t, update=update)) == "precious"
         assert await retained_text(host, agent) is None
-        assert len(host.state.registry) == 1
+        assert len(host.terminals.registry) == 1
 
 
 async def test_retained_terminal_is_unknown_to_its_agent():
@@ -200,7 +200,7 @@ async def test_retained_terminal_is_unknown_to_its_agent():
         terminal = await agent.create("printf precious")
         await agent.notify("session/update", tool_call(terminal))
         await agent.release(terminal)
-        assert host.state.registry.get(terminal) is not None
+        assert host.terminals.registry.get(terminal) is not None
         with pytest.raises(RpcError, match="has been released"):
             await agent.output(terminal)
 
@@ -212,10 +212,10 @@ async def test_retained_terminal_is_ended_and_keeps_its_output():
         await agent.notify("session/update", tool_call(terminal))
         await agent.release(terminal)
         await poll(lambda: not alive(pid))
-        entry = host.state.registry.get(terminal)
+        entry = host.terminals.registry.get(terminal)
         await entry.terminal.wait_closed()
         assert entry.terminal.text.text() == f"{pid}\nbye\n"
-        assert terminal not in host.pool.terminals
+        assert terminal not in host.terminals.pool.terminals
 
 
 async def test_retained_terminal_drops_its_text_view():
@@ -224,11 +224,11 @@ async def test_retained_terminal_drops_its_text_view():
         await agent.notify("session/update", tool_call(terminal))
         await agent.wait(terminal)
         assert len((await agent.output(terminal))["output"]) == 500_000
-        held = host.pool.terminals[terminal].text.text()
+        held = host.terminals.pool.terminals[terminal].text.text()
         before = sys.getrefcount(held)
         await agent.release(terminal)
         assert sys.getrefcount(held) < before
-        assert host.state.registry.get(terminal).terminal.text.text() == held
+        assert host.terminals.registry.get(terminal).terminal.text.text() == held
 
 
 async def test_retained_terminal_outlives_its_connection():
@@ -238,9 +238,9 @@ async def test_retained_terminal_outlives_its_connection():
             await agent.until_output(terminal, "precious")
             await agent.notify("session/update", tool_call(terminal))
             await agent.request("initialize", {"protocolVersion": 1})
-        await poll(lambda: host.state.registry.get(terminal).released_at)
-        assert host.state.registry.get(terminal).terminal.text.text() == "precious"
-        await poll(lambda: not host.pool.terminals)
+        await poll(lambda: host.terminals.registry.get(terminal).released_at)
+        assert host.terminals.registry.get(terminal).terminal.text.text() == "precious"
+        await poll(lambda: not host.terminals.pool.terminals)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ async def test_oldest_retained_terminals_are_forgotten_first_by_number():
             await agent.wait(ids[-1])
             await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
             await agent.release(ids[-1])
-        entries = [host.state.registry.get(id_) for id_ in ids]
+        entries = [host.terminals.registry.get(id_) for id_ in ids]
         assert [item and item.terminal.text.text() for item in entries] == [None, None, "2", "3"]
 
 
@@ -294,7 +294,7 @@ async def test_oldest_retained_terminals_are_forgotten_first_by_size():
             await agent.wait(ids[-1])
             await agent.notify("session/update", tool_call(ids[-1], call=f"call-{number}"))
             await agent.release(ids[-1])
-        assert [host.state.registry.get(id_) is not None for id_ in ids] == [False, True, True]
+        assert [host.terminals.registry.get(id_) is not None for id_ in ids] == [False, True, True]
 
 
 async def test_no_terminal_is_retained_when_the_limit_is_zero():
@@ -318,7 +318,7 @@ async def test_number_of_retained_tool_calls_is_limited():
         ]
         await agent.send("\n".join([*lines, ""]).encode())
         await agent.release(terminal)
-        assert host.state.registry.get(terminal) is None
+        assert host.terminals.registry.get(terminal) is None
 
 
 async def test_number_of_terminals_per_tool_call_is_limited():
@@ -346,14 +346,14 @@ async def test_oldest_session_is_forgotten_beyond_the_maximum(monkeypatch):
             await agent.create("sleep 60")
         agent.session = "session-3"
         await agent.create("sleep 60")
-        assert len(host.pool.terminals) == 4
+        assert len(host.terminals.pool.terminals) == 4
 
 
 async def test_session_is_not_forgotten_while_a_terminal_is_being_created(monkeypatch):
     monkeypatch.setattr(callers, "SESSIONS_MAX", 2)
     async with host_here() as host, agent_of(host) as agent:
         await agent.notify("session/update", tool_call("shown"))
-        host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
+        host.terminals.pool._keeper = slow = SlowKeeper(host.terminals.pool._keeper)
         created = await agent.start(
             "terminal/create", {"sessionId": agent.session, "command": "sleep 60"}
         )
@@ -400,7 +400,7 @@ async def test_request_in_an_unknown_session_stores_nothing(monkeypatch):
     async with host_here() as host, agent_of(host) as agent:
         await agent.initialize()
         stored = []
-        monkeypatch.setattr(host.state.keeper, "put", lambda key, *_: stored.append(key))
+        monkeypatch.setattr(host.keeper, "put", lambda key, *_: stored.append(key))
         for method, params in NAMING_A_TERMINAL.items():
             with pytest.raises(RpcError, match="there is no terminal"):
                 await agent.request(method, agent.of(NEVER_WAS, **params))
@@ -460,12 +460,12 @@ async def test_requested_terminal_is_not_created_after_a_cancelled_turn(known):
         # Only the next turn's terminal is left.
         terminal = (await agent.result(after))["terminalId"]
         assert "exitStatus" not in await agent.output(terminal)
-        await poll(lambda: [running.id for running in host.pool._running] == [terminal])
+        await poll(lambda: [running.id for running in host.terminals.pool._running] == [terminal])
 
 
 async def test_terminal_being_created_is_released_with_the_cancelled_turn():
     async with host_here() as host, agent_of(host) as agent:
-        host.pool._keeper = slow = SlowKeeper(host.pool._keeper)
+        host.terminals.pool._keeper = slow = SlowKeeper(host.terminals.pool._keeper)
         params = {"sessionId": "session-1", "command": "sleep 60"}
         created = await agent.start("terminal/create", params)
         with trio.fail_after(10):
@@ -476,15 +476,15 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn():
         slow.may_respond.set()
         with pytest.raises(RpcError, match="cancelled with the turn"):
             await agent.result(created)
-        await poll(lambda: not host.pool._running)
-        assert not host.pool.terminals
+        await poll(lambda: not host.terminals.pool._running)
+        assert not host.terminals.pool.terminals
 
 
 async def test_cancel_of_an_idle_turn_starts_no_task():
     async with host_here() as host, agent_of(host) as agent:
         await agent.run("true")
         await cancel_turn(agent)
-        assert not host.state.nursery.child_tasks
+        assert not host.terminals._nursery.child_tasks
 
 
 @pytest.mark.long
@@ -494,7 +494,7 @@ async def test_repeated_cancel_of_a_turn_starts_one_task():
         await agent.until_output(terminal, "ready")
         for _ in range(5):
             await cancel_turn(agent)
-        assert len(host.state.nursery.child_tasks) == 1
+        assert len(host.terminals._nursery.child_tasks) == 1
 
 
 async def test_release_after_a_cancelled_turn_survives_a_resumption(monkeypatch):

@@ -249,7 +249,7 @@ async def test_disconnected_agents_terminals_are_ended_and_no_others(tmp_path):
         async with agent_of(host) as leaves:
             _, pids = await stubborn(leaves, tmp_path)
         await poll(lambda: not [pid for pid in pids if alive(pid)])
-        await poll(lambda: len(host.pool.terminals) == 1)
+        await poll(lambda: len(host.terminals.pool.terminals) == 1)
         await stays.type(terminal, "it\n")
         assert (await stays.wait(terminal))["exitCode"] == 0
 

@@ -20,8 +20,7 @@ import trio
 
 from acpterm.config import Settings
 from acpterm.host.daemon import _accept
-from acpterm.host.server.daemon_sockets import open_sockets
-from acpterm.host.server.unix_listener import UnixListener
+from acpterm.host.server.daemon_sockets import UnixListener, open_sockets
 from acpterm.link.daemon import DaemonError, connect, read_lock
 from acpterm.runtime.unix_socket import ListenError, peer_of
 from tests.support.agent import agent_at

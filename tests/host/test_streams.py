@@ -166,7 +166,7 @@ async def test_responses_to_a_peer_that_reads_nothing_are_not_built(
         client.pause()
         params = agent.of(terminal, **own)
         requests = [client.prepare(method, params) for _ in range(20)]
-        lock = host.pool.terminals[terminal]._consumer._turns._lock
+        lock = host.terminals.pool.terminals[terminal]._consumer._turns._lock
         async with lock:
             await client.send(b"".join(line for _, line in requests))
             await poll(lambda: lock.statistics().tasks_waiting >= len(requests))
@@ -243,7 +243,7 @@ async def test_peer_that_disconnects_at_any_time_leaves_nothing(data):
         terminal = await other.create("read line; echo got $line")
         with trio.fail_after(10):
             await leave_abruptly(host, data)
-            await poll(lambda: len(host.pool.terminals) == 1)
+            await poll(lambda: len(host.terminals.pool.terminals) == 1)
         await other.type(terminal, "it\n")
         await other.wait(terminal)
         assert (await other.output(terminal))["output"].endswith("got it\n")

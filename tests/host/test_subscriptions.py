@@ -18,8 +18,12 @@ from acpterm.host.sessions.session import Session
 from acpterm.host.state.writer import StateWriter
 from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.subscribe.encoders import V1MetaEncoder, V2Encoder
-from acpterm.host.user.subscribe.sources import Tombstone
-from acpterm.host.user.subscribe.subscriber import CHUNK_BYTES, Subscriber, TerminalCursor
+from acpterm.host.user.subscribe.subscriber import (
+    CHUNK_BYTES,
+    Subscriber,
+    TerminalCursor,
+    Tombstone,
+)
 from acpterm.jsonrpc import RpcError, encode_notification
 from tests.support.agent import agent_at, agent_of
 from tests.support.client_models import CLIENT_MODELS
@@ -74,7 +78,7 @@ def status_of(user, token, form="meta", call="call-1"):
 
 
 def printed(host, terminal) -> bytes:
-    return host.state.registry.get(terminal).terminal.ring.read(0).data
+    return host.terminals.registry.get(terminal).terminal.ring.read(0).data
 
 
 # Live
@@ -502,7 +506,7 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
         user.pause()
         await send_updates(agent, tool_call(terminals=[terminal], status="in_progress"))
         (connection,) = [c for c in host._connections if isinstance(c._context, UserConnection)]
-        seen = host.state.registry.get(terminal).terminal
+        seen = host.terminals.registry.get(terminal).terminal
         most = 0
         for number in range(2000):
             # Some of it is long.
@@ -538,7 +542,7 @@ async def test_client_that_does_not_read_costs_nothing_and_gets_what_is_left(for
 
 def _held_bytes() -> int:
     """Return the bytes of updates that subscribers hold."""
-    from acpterm.host.user.subscribe.backlog import UpdateBacklog
+    from acpterm.host.user.subscribe.subscriber import UpdateBacklog
 
     return sum(one._size for one in gc.get_objects() if isinstance(one, UpdateBacklog))
 
@@ -562,10 +566,10 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
             terminals.append(terminal)
             await send_updates(agent, tool_call(f"call {number}", terminals=[terminal]))
             await agent.wait(terminal)
-            ended = host.state.registry.get(terminal).terminal
+            ended = host.terminals.registry.get(terminal).terminal
             await agent.release(terminal)
             await ended.wait_closed()
-        from acpterm.host.user.subscribe.sources import LocalSource
+        from acpterm.host.user.subscribe.subscriber import LocalSource
 
         gc.collect()
         held = [one for one in gc.get_objects() if isinstance(one, LocalSource)]
@@ -632,7 +636,7 @@ async def test_removed_terminal_is_sent_to_its_end(form):
         await send_updates(agent, tool_call(terminals=[terminal]))
         await user.until(lambda: b"up" in _output(user, token, form, terminal))
         await user.terminal_request("release", terminal)
-        assert host.state.registry.get(terminal) is None
+        assert host.terminals.registry.get(terminal) is None
         await user.until(lambda: _exit(user, token, terminal, form))
         await send_updates(agent, tool_call("late", terminals=[terminal], title="still sent"))
         await user.until(lambda: "late" in displayed(user, token, form).calls)
@@ -659,7 +663,7 @@ async def test_disconnected_client_leaves_nothing():
         async with user_of(host) as user:
             _, token = await follow(user)
             await user.until(lambda: user.by_token[token])
-        (caller,) = host._resumption.connections
+        (caller,) = host.resumption.connections
         await poll(lambda: not caller.sessions["session-1"]._observers)
 
 
@@ -697,7 +701,7 @@ async def test_session_is_found_or_the_error_says_what_there_is():
             assert caught.value.code == -32002
             with pytest.raises(RpcError, match="of connection 'c9'"):
                 await user.result((await follow(user, connection="c9"))[0])
-            (name, _) = {caller.agent.connection_id for caller in host._resumption.connections}
+            (name, _) = {caller.agent.connection_id for caller in host.resumption.connections}
             _, token = await follow(user, connection=name)
             await user.until(lambda: user.by_token[token])
 

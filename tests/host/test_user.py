@@ -14,8 +14,8 @@ from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.events import QUEUE_BYTES_MAX, QUEUE_MAX, UPDATE_BYTES_MAX, EventBus, new_event
 from acpterm.host.input_monitor import InputMonitor, input_wait
 from acpterm.host.server import connection
+from acpterm.host.terminal_info import terminal_info
 from acpterm.host.user.attach import attach
-from acpterm.host.user.connection import UserConnection
 from acpterm.host.user.daemon_methods import events
 from acpterm.host.user.follow import follow
 from acpterm.jsonrpc import RpcError
@@ -68,7 +68,7 @@ async def test_held_program_blocks_until_its_reader_disconnects():
             created = await user.request(
                 "terminal/create", {"command": "seq 1000000", "hold": True}
             )
-            entry = host.state.registry.find(created["terminalId"])
+            entry = host.terminals.registry.find(created["terminalId"])
             ring = entry.terminal.ring
             # The keeper writes no further than there is room for all that was not read.
             await poll(lambda: ring._header[STALLED] == 1 and not ring.unread)
@@ -87,7 +87,7 @@ async def test_later_reader_with_the_same_holder_replaces_one_that_does_not_read
         reading = {"terminalId": terminal, "hold": True, "holder": "reader"}
         await stuck.open("terminal/follow", **reading)
         stuck.pause()
-        ring = host.state.registry.find(terminal).terminal.ring
+        ring = host.terminals.registry.find(terminal).terminal.ring
         await poll(lambda: ring._header[STALLED] == 1)
         id_, _ = await user.open("terminal/follow", **reading, since=0)
         assert (await user.result(id_))["exitStatus"]["exitCode"] == 0
@@ -98,7 +98,7 @@ async def test_repeated_write_with_the_same_token_is_not_typed_again():
         line = "stty -echo; echo ready; read a; read b; echo $a; echo $b"
         created = await user.request("terminal/create", {"command": line})
         terminal = created["terminalId"]
-        await poll(lambda: "ready" in host.state.registry.find(terminal).terminal.text.text())
+        await poll(lambda: "ready" in host.terminals.registry.find(terminal).terminal.text.text())
         for client, text, token in (
             (user, "one\r", "1"),
             (again, "one\r", "1"),
@@ -126,7 +126,7 @@ async def test_removing_a_terminal_does_not_evict_retained_ones():
 async def test_event_queue_is_bounded_when_the_client_does_not_read():
     async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
         await user.open("events")
-        await poll(lambda: host.state.events.has_subscribers)
+        await poll(lambda: host.terminals.events.has_subscribers)
         user.pause()
         update = {
             "sessionUpdate": "tool_call",
@@ -139,7 +139,7 @@ async def test_event_queue_is_bounded_when_the_client_does_not_read():
         for _ in range(2 * QUEUE_MAX):
             await agent.notify("session/update", {"sessionId": "s", "update": update})
         await agent.request("initialize", {"protocolVersion": 1})
-        (listener,) = host.state.events._subscriptions
+        (listener,) = host.terminals.events._subscriptions
         assert len(listener._queue) <= QUEUE_MAX
         assert all(
             one.update is UNSET or len(bytes(one.update)) <= UPDATE_BYTES_MAX
@@ -171,7 +171,7 @@ async def test_name_of_a_terminal_is_taken_while_it_is_restarted():
         command = "(trap '' TERM; while :; do sleep 0.1; done) & echo ready; sleep 60"
         params = {"command": command, "name": "web"}
         created = await user.request("terminal/create", params)
-        entry = host.state.registry.find(created["terminalId"])
+        entry = host.terminals.registry.find(created["terminalId"])
         await poll(lambda: entry.terminal.ring.end or None)
         restart = await user.start("terminal/restart", {"terminalId": "web"})
         await poll(lambda: entry.terminal.exit)
@@ -219,7 +219,7 @@ async def test_pending_requests_do_not_delay_the_shutdown():
 
 async def test_request_is_cancelled_at_once_after_the_connection_closed():
     async with host_here() as host:
-        user = UserConnection(host.context, host.state, lambda: ())
+        user = host.new_user(host.context)
         user.close()
         closing = pytest.raises(RpcError, match="connection is closing")
         with trio.fail_after(10), closing, user.cancel_on_close():
@@ -228,30 +228,30 @@ async def test_request_is_cancelled_at_once_after_the_connection_closed():
 
 async def test_events_are_subscribed_to_before_the_requests_task_runs():
     async with host_here() as host:
-        user = UserConnection(host.context, host.state, lambda: ())
+        user = host.new_user(host.context)
         pending = events(user, EventsRequest("t"))
-        assert host.state.events.has_subscribers
+        assert host.terminals.events.has_subscribers
         with trio.move_on_after(0):
             await pending
-        assert not host.state.events.has_subscribers
+        assert not host.terminals.events.has_subscribers
 
 
 async def test_refused_request_for_events_leaves_no_subscription():
     async with host_here() as host:
-        user = UserConnection(host.context, host.state, lambda: ())
+        user = host.new_user(host.context)
         with user.ongoing_request("t"), pytest.raises(RpcError, match="token 't' is in use"):
             await events(user, EventsRequest("t"))
-        assert not host.state.events.has_subscribers
+        assert not host.terminals.events.has_subscribers
 
 
 async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
     async with host_here() as host, user_of(host) as other:
         created = await other.request("terminal/create", {"command": "sleep 60"})
-        entry = host.state.registry.find(created["terminalId"])
-        user = UserConnection(host.context, host.state, lambda: ())
+        entry = host.terminals.registry.find(created["terminalId"])
+        user = host.new_user(host.context)
         user.close()
         opened = []
-        monkeypatch.setattr(host.state.windows, "open", lambda *one: opened.append(one))
+        monkeypatch.setattr(host.terminals.windows, "open", lambda *one: opened.append(one))
         params = AttachRequest(entry.id, token="t", cols=33, rows=10)
         with pytest.raises(RpcError, match="connection is closing"):
             await attach(user, entry, params)
@@ -284,8 +284,8 @@ async def test_follow_without_stay_sends_output_that_is_not_consumed_yet(tmp_pat
     async with host_here() as host, user_of(host) as other:
         command = f"read x <{tmp_path}/go; echo last"
         created = await other.request("terminal/create", {"command": command})
-        entry = host.state.registry.find(created["terminalId"])
-        user = UserConnection(host.context, host.state, lambda: ())
+        entry = host.terminals.registry.find(created["terminalId"])
+        user = host.new_user(host.context)
         # While this blocks, the keeper reads the output, but its consumer cannot run.
         (tmp_path / "go").write_text("\n")
         poll_blocking(lambda: entry.terminal.ring.unread == len(b"last\r\n"))
@@ -319,11 +319,11 @@ async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(t
 async def test_input_monitor_publishes_each_change_once(monkeypatch):
     async with host_here() as host, user_of(host) as user:
         created = await user.request("terminal/create", {"command": "sleep 60"})
-        entry = host.state.registry.find(created["terminalId"])
+        entry = host.terminals.registry.find(created["terminalId"])
         answers, published = iter([1, 1, 0, 1]), []
         bus = EventBus(AuditTrail(None))
         bus.publish_terminal = lambda event, *_: published.append(event)
-        monitor = InputMonitor(host.state.registry, bus)
+        monitor = InputMonitor(host.terminals.registry, bus)
         monkeypatch.setattr(Terminal, "waiting_process", lambda _: next(answers))
         entry.terminal.timeline.last = None
         for _ in range(4):
@@ -336,10 +336,10 @@ async def test_second_prompt_that_follows_at_once_is_an_event():
     async with host_here() as host, user_of(host) as user:
         script = "read -p 'one? ' x; read -p 'two? ' x; exec bash --norc -i"
         created = await user.request("terminal/create", {"command": script})
-        entry, published = host.state.registry.find(created["terminalId"]), []
+        entry, published = host.terminals.registry.find(created["terminalId"]), []
         bus = EventBus(AuditTrail(None))
         bus.publish_terminal = lambda event, *_: published.append(event)
-        monitor = InputMonitor(host.state.registry, bus)
+        monitor = InputMonitor(host.terminals.registry, bus)
 
         async def settled(program):
             await poll(lambda: input_wait(entry).program == program)
@@ -356,19 +356,19 @@ async def test_second_prompt_that_follows_at_once_is_an_event():
         await user.terminal_request("write", created["terminalId"], data="b\r")
         await settled("bash is at its prompt")
         assert published == ["waiting", "resumed", "waiting", "resumed"]
-        assert host.state.terminal_info(entry).waiting_for_input is False
+        assert terminal_info(entry, waiting=input_wait(entry)).waiting_for_input is False
         # The same process asks by `read`.
         await user.terminal_request("write", created["terminalId"], data="read -p 'three? ' x\r")
         await settled("bash waits for input")
-        assert host.state.terminal_info(entry).waiting_for_input is True
+        assert terminal_info(entry, waiting=input_wait(entry)).waiting_for_input is True
 
 
 async def test_program_is_not_held_after_its_reader_disconnected():
     async with host_here() as host, user_of(host) as other:
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
         created = await other.request("terminal/create", {"command": flood})
-        entry = host.state.registry.find(created["terminalId"])
-        user = UserConnection(host.context, host.state, lambda: ())
+        entry = host.terminals.registry.find(created["terminalId"])
+        user = host.new_user(host.context)
         user.close()
         user.hold_output(entry.terminal, 0)
         assert (await other.terminal_request("wait", created["terminalId"]))["exitStatus"][
@@ -380,7 +380,7 @@ async def test_waiting_event_comes_after_the_created_event(monkeypatch):
     monkeypatch.setattr(Terminal, "waiting_process", lambda _: os.getpid())
     async with host_here() as host, user_of(host) as user:
         _, token = await user.open("events")
-        await poll(lambda: host.state.events.has_subscribers)
+        await poll(lambda: host.terminals.events.has_subscribers)
         await user.request("terminal/create", {"command": "sleep 60"})
 
         def event_names():

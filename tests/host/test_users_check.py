@@ -39,7 +39,7 @@ async def test_judgement_is_that_of_an_agents_check_with_the_prefix(tmp_path):
             prefix = found.pop("prefix")
             assert found == expected
             assert prefix == (["make", "all"] if params["command"] == "make" else None)
-        assert not host.state.approvals.pending
+        assert not host.guard.approvals.pending
 
 
 async def test_profile_is_that_of_the_directory_or_the_one_that_is_named(tmp_path):

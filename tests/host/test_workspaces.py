@@ -93,7 +93,7 @@ async def test_memory_of_the_workspace_is_counted(tmp_path):
         before = session_of(host).size
         await agent.request(OPEN, in_directory(agent, f"/{'x' * 3000}"))
         assert session_of(host).size - before > 5500
-        assert host.state.session_memory.total == session_of(host).size
+        assert host.resumption.session_memory.total == session_of(host).size
 
 
 @needs_bubblewrap

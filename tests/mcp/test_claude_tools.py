@@ -8,7 +8,7 @@ import pytest
 from acpterm.api.results import Exit, Output
 from acpterm.config.tools import ToolSettings
 from acpterm.mcp import call, claude_tools
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.waiting import read_new
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
@@ -155,7 +155,7 @@ async def test_unread_beginning_of_a_line_is_ended_when_the_output_after_it_is_l
         async def read(self, _position):
             return outputs.pop(0)
 
-    session = Session("term-1", LossyTerminal(), "command", "/", position=2, unread="t")
+    session = TerminalSession("term-1", LossyTerminal(), "command", "/", position=2, unread="t")
     view = await read_new(call.Call(None, None, None, ToolSettings()), session)
     assert (view.text, session.unread) == ("t\nee\n", "")
 
@@ -223,7 +223,7 @@ async def test_monitor_ends_a_line_when_the_output_after_it_is_lost(monkeypatch)
         events.append(message)
 
     following = call.Call(None, None, None, None, report=report)
-    session = Session("term-1", LossyTerminal(), "command", "/")
+    session = TerminalSession("term-1", LossyTerminal(), "command", "/")
     assert not await claude_tools._follow(following, session, "numbers")
     assert events == ["one", "t\nee\nfour"]
 

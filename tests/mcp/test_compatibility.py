@@ -12,7 +12,7 @@ from acpterm.config.profiles import BUILTIN, ProfileTable
 from acpterm.config.tools import ToolSettings, resolve_tools
 from acpterm.mcp import call
 from acpterm.mcp.pool_tools import HISTORY_BYTES
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.policy.judge import Judge
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
@@ -64,7 +64,7 @@ def programs(tmp_path, monkeypatch):
 
 async def test_terminal_list_is_the_table_of_the_document(tmp_path, programs, monkeypatch):
     uptimes = {"term-1": 45.2, "term-2": 120.4}
-    monkeypatch.setattr(Session, "uptime", property(lambda session: uptimes[session.id]))
+    monkeypatch.setattr(TerminalSession, "uptime", property(lambda session: uptimes[session.id]))
     async with mcp_tools(tmp_path) as tools:
         await tools.call("terminal_start", command="npm run dev")
         await tools.call("terminal_start", command="python server.py")

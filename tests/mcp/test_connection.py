@@ -10,7 +10,7 @@ import trio
 from acpterm.api.errors import DaemonError
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
-from acpterm.mcp.connection import Question, client_of
+from acpterm.mcp.connection import FormQuestion, client_of
 from acpterm.mcp.questions import Jobs
 from acpterm.mcp.server import open_server
 from acpterm.mcp.types import CallToolResult, TextContent
@@ -115,7 +115,7 @@ async def test_wrong_arguments_are_an_error_in_the_result():
 
 async def test_malformed_answer_is_none_and_a_malformed_state_is_an_error():
     async def work(ask):
-        return CallToolResult(content=[TextContent(str(await ask(Question("?", {}))))])
+        return CallToolResult(content=[TextContent(str(await ask(FormQuestion("?", {}))))])
 
     async with anyio.create_task_group() as group:
         jobs = Jobs(group)

@@ -15,10 +15,10 @@ from acpterm.config import Settings
 from acpterm.config.tools import ToolSettings
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.mcp.call import Call
-from acpterm.mcp.connection import Question
+from acpterm.mcp.connection import FormQuestion
 from acpterm.mcp.questions import Job
 from acpterm.mcp.resources import PREFIX, Resources
-from acpterm.mcp.sessions import Launch, Sessions
+from acpterm.mcp.sessions import SessionLaunch, Sessions
 from acpterm.mcp.shells import Shells
 from acpterm.mcp.starting import Start, Starts
 from acpterm.mcp.types import CallToolResult
@@ -107,7 +107,7 @@ async def test_late_error_of_a_closed_connection_leaves_the_next_one_open(tmp_pa
 
 async def test_program_that_starts_as_its_call_is_cancelled_is_ended(tmp_path, nursery):
     async with linked(tmp_path, nursery) as (host, sessions):
-        launch = Launch("sleep 60")
+        launch = SessionLaunch("sleep 60")
 
         async def start_and_cancel():
             session = await sessions.start(launch)
@@ -127,7 +127,7 @@ async def test_second_question_waits_for_the_answer_to_the_first(nursery):
     job = Job()
 
     async def ask(text):
-        answer = await job.ask(Question(text, {}))
+        answer = await job.ask(FormQuestion(text, {}))
         return answer.content["text"]
 
     async def work(_ask):
@@ -155,7 +155,7 @@ async def test_second_question_waits_for_the_answer_to_the_first(nursery):
 @pytest.mark.long
 async def test_uri_is_watched_once_for_subscriptions_that_come_at_once(tmp_path, nursery):
     async with linked(tmp_path, nursery) as (_, sessions):
-        session = await sessions.start(Launch("sleep 60"))
+        session = await sessions.start(SessionLaunch("sleep 60"))
         found = await sessions.find(session.id)
         assert found is session
 
@@ -181,7 +181,7 @@ async def test_uri_is_watched_once_for_subscriptions_that_come_at_once(tmp_path,
 
 async def test_watch_of_a_session_that_has_ended_makes_place_for_another(tmp_path, nursery):
     async with linked(tmp_path, nursery) as (_, sessions):
-        session = await sessions.start(Launch("true"))
+        session = await sessions.start(SessionLaunch("true"))
         resources = Resources(nursery)
         uri = PREFIX + session.id
         first = await resources._watch(sessions, uri)

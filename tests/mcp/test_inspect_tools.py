@@ -64,7 +64,7 @@ async def test_shell_that_has_ended_is_replaced(tmp_path):
         bash = Bash(tools)
         await bash.act("type_submit", "exit")
         await bash.read_until("The next call starts another one")
-        await poll(lambda: not tools.host.state.registry)
+        await poll(lambda: not tools.host.terminals.registry)
         await bash.act("type_submit", "echo new")
         await bash.read_until("\nnew\n")
 

@@ -10,7 +10,7 @@ import trio
 from acpterm.providers import off_loop, placeholders
 from acpterm.providers import workspace as workspace_module
 from acpterm.providers.container import ContainerProvider
-from acpterm.providers.container_argv import Setup
+from acpterm.providers.container_argv import EngineSetup
 from acpterm.providers.provider import Command
 from tests.support.polling import poll
 
@@ -59,7 +59,9 @@ def container(tmp_path, monkeypatch):
     engine.chmod(0o755)
     monkeypatch.setenv("PATH", f"{engine.parent}:{os.environ['PATH']}")
     provider = ContainerProvider("podman", "debian:12")
-    provider._setup = Setup("podman", "debian:12", (), "0:0", keeps_id=False, has_cgroup=False)
+    provider._setup = EngineSetup(
+        "podman", "debian:12", (), "0:0", keeps_id=False, has_cgroup=False
+    )
     return provider
 
 

@@ -7,9 +7,8 @@ import os
 
 import pytest
 
-from acpterm.providers.container import ContainerProvider
-from acpterm.providers.container_argv import Setup, container_environment, run_argv
-from acpterm.providers.container_trial import describe
+from acpterm.providers.container import ContainerProvider, describe
+from acpterm.providers.container_argv import EngineSetup, container_environment, run_argv
 from acpterm.providers.provider import Command, ProviderError
 from acpterm.providers.workspace import Workspace
 from tests.support.cases import each_case
@@ -29,7 +28,7 @@ def wanted(tmp_path):
 
 def setup(engine, **more):
     values = {"user": "1000:1000", "keeps_id": False, "has_cgroup": True, **more}
-    return Setup(engine, "debian:12", ("acpterm=1-2-3-4",), **values)
+    return EngineSetup(engine, "debian:12", ("acpterm=1-2-3-4",), **values)
 
 
 def argv_of(wanted, engine, **more):

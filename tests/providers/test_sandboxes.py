@@ -11,8 +11,7 @@ import trio
 
 import acpterm
 from acpterm.providers import landlock_exec, placeholders, sandbox_trial
-from acpterm.providers.bubblewrap import BubblewrapProvider
-from acpterm.providers.bubblewrap_argv import Tools, prepared_command
+from acpterm.providers.bubblewrap import BubblewrapProvider, Tools, prepared_command
 from acpterm.providers.landlock import LandlockProvider
 from acpterm.providers.provider import NAMES, ProviderError
 from acpterm.providers.registry import make

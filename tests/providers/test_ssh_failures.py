@@ -16,7 +16,7 @@ from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh import keeper_link, remote_keeper
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control
-from acpterm.providers.ssh.master import Master, users_master
+from acpterm.providers.ssh.master import ControlMaster, users_master
 from acpterm.providers.ssh.program import LOST, SshProgram
 from acpterm.providers.ssh.provider import SshProvider
 from acpterm.terminal.remote import RemoteExit
@@ -43,7 +43,7 @@ async def no_descriptors(monkeypatch):
 
 @pytest.fixture
 def master(tmp_path):
-    return Master(SshPlace(), "box", str(tmp_path / "0"))
+    return ControlMaster(SshPlace(), "box", str(tmp_path / "0"))
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ async def test_ssh_that_uses_a_connection_has_no_variables_of_the_daemon(
 @pytest.fixture
 def local_shell(monkeypatch):
     """Let control channels lead to a shell on this machine."""
-    monkeypatch.setattr(Master, "argv", lambda *_, **__: ["/bin/sh"])
+    monkeypatch.setattr(ControlMaster, "argv", lambda *_, **__: ["/bin/sh"])
 
 
 async def test_words_of_a_command_line_are_printable(local_shell, master):

@@ -12,9 +12,9 @@ import pytest
 import trio
 
 from acpterm.config.places import SshPlace
-from acpterm.providers.ssh import scripts, wait_scripts
+from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
-from acpterm.providers.ssh.master import Master
+from acpterm.providers.ssh.master import ControlMaster
 from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 
@@ -39,8 +39,8 @@ async def controlled(monkeypatch, limit_s=1000):
 
     After `limit_s` seconds without a beat, the script ends all programs.
     """
-    monkeypatch.setattr(Master, "argv", lambda *_, **__: ["/bin/sh"])
-    control = Control(Master(SshPlace(), "box", "/nowhere"))
+    monkeypatch.setattr(ControlMaster, "argv", lambda *_, **__: ["/bin/sh"])
+    control = Control(ControlMaster(SshPlace(), "box", "/nowhere"))
     name = f"acpterm-{secrets.token_hex(16)}"
     directory = Path("/tmp", name)
     try:
@@ -92,10 +92,8 @@ async def test_job_is_stored_with_all_its_lines(monkeypatch):
 @pytest.mark.parametrize(
     ("interpreter", "script"),
     [
-        pytest.param(
-            "perl", wait_scripts.WAIT_PL, marks=[pytest.mark.long, pytest.mark.exhaustive]
-        ),
-        ("/bin/sh", wait_scripts.WAIT_SH),
+        pytest.param("perl", scripts.WAIT_PL, marks=[pytest.mark.long, pytest.mark.exhaustive]),
+        ("/bin/sh", scripts.WAIT_SH),
     ],
 )
 def test_command_that_does_not_arrive_is_no_program_that_has_exited(tmp_path, interpreter, script):

@@ -11,7 +11,7 @@ from acpterm.config.places import SshPlace
 from acpterm.providers.ssh import connections
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import ControlLostError
-from acpterm.providers.ssh.master import Master
+from acpterm.providers.ssh.master import ControlMaster
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def listening(monkeypatch):
     async def stop(master):
         await trio.lowlevel.checkpoint()
 
-    monkeypatch.setattr(Master, "start", start)
-    monkeypatch.setattr(Master, "stop", stop)
+    monkeypatch.setattr(ControlMaster, "start", start)
+    monkeypatch.setattr(ControlMaster, "stop", stop)
     monkeypatch.setattr(connections, "users_master", users_master)
     yield sockets
     for one in sockets:
@@ -71,7 +71,7 @@ async def test_create_while_idle_connections_are_closed_gets_a_new_one(
         os.unlink(master.path)
         listening[0].close()
 
-    monkeypatch.setattr(Master, "stop", stop)
+    monkeypatch.setattr(ControlMaster, "stop", stop)
     made = Connections(SshPlace(), "box", str(tmp_path))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.run)

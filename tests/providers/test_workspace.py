@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from acpterm.providers.landlock import remove_tree
 from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.tree_removal import remove_tree
 from acpterm.providers.workspace import Workspace
 from tests.support.deep_tree import make_deep
 

@@ -14,8 +14,8 @@ import trio
 from acpterm.pty import linux, processes
 from acpterm.pty.tracking import cgroup, marks
 from acpterm.pty.tracking.cgroup import Cgroups
-from acpterm.pty.tracking.leftovers import end_leftovers
 from acpterm.pty.tracking.marks import Daemon
+from acpterm.pty.tracking.trees import end_leftovers
 from tests.support.agent import agent_at
 from tests.support.daemon import daemon, user_socket
 from tests.support.depth import DEADLINE_S
@@ -142,7 +142,7 @@ async def test_processes_of_another_user_are_spared(own_daemon):
 @pytest.mark.long
 async def test_this_process_and_its_ancestors_are_spared(own_daemon):
     code = (
-        "import trio; from acpterm.pty.tracking.leftovers import end_leftovers;"
+        "import trio; from acpterm.pty.tracking.trees import end_leftovers;"
         "from acpterm.pty.tracking.marks import Daemon;"
         f"trio.run(end_leftovers, Daemon.parse('{own_daemon}')); print('here')"
     )

@@ -35,9 +35,9 @@ async def start(host: Host, line: str, *, strict: bool = True, **limits: Any) ->
         judgement=judged(Limits(**limits), strict=strict),
         creator=Creator("c1"),
     )
-    writer = host.state.state_writer
-    placement = Placement(host.state.policy.provider("local"), workspace="/")
-    terminal, record = await launch.start(host.pool, placement, writer)
+    writer = host.terminals.writer
+    placement = Placement(host.guard.policy.provider("local"), workspace="/")
+    terminal, record = await launch.start(host.terminals.pool, placement, writer)
     entry = TerminalEntry(terminal, record, writer)
-    host.state.add(entry, os.environ)
+    host.terminals.add(entry, os.environ)
     return entry

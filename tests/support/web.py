@@ -24,7 +24,7 @@ from acpterm.host.host import Host
 from acpterm.web.access import AccessStore
 from acpterm.web.access_file import AccessFile
 from acpterm.web.app import make_app
-from acpterm.web.endpoint import Endpoint, bind
+from acpterm.web.endpoint import HttpEndpoint, bind
 from acpterm.web.pages import DIRECTORY as PAGE_DIRECTORY
 from acpterm.web.server import HttpServer
 from tests.support.daemon import Daemon, daemon
@@ -374,7 +374,7 @@ class WebHere(Web):
     def __init__(
         self,
         host: Host,
-        endpoint: Endpoint,
+        endpoint: HttpEndpoint,
         access: AccessStore,
         file: AccessFile,
         server: HttpServer,
@@ -411,7 +411,7 @@ async def web_here(
     of the page's files.
     """
     async with host_here(**settings) as host, trio.open_nursery() as nursery:
-        endpoint = Endpoint(bind(HttpAddress("127.0.0.1", 0)), host.settings)
+        endpoint = HttpEndpoint(bind(HttpAddress("127.0.0.1", 0)), host.settings)
         file = AccessFile(str(directory / "web"))
         access = AccessStore(file, clock)
         app = make_app(host, endpoint, access, page)

@@ -6,7 +6,7 @@ import pytest
 
 from acpterm.config import Settings
 from acpterm.config.http import HttpAddress
-from acpterm.web.endpoint import Endpoint, bind
+from acpterm.web.endpoint import HttpEndpoint, bind
 
 
 class Listening:
@@ -20,7 +20,7 @@ class Listening:
 
 
 def endpoint(host, port, **settings):
-    return Endpoint(Listening(host, port), Settings(**settings))
+    return HttpEndpoint(Listening(host, port), Settings(**settings))
 
 
 TLS = {"http_certificate": "/c", "http_key": "/k"}
@@ -81,7 +81,7 @@ def test_endpoint_accepts_its_own_names_and_those_of_the_settings(found, hosts, 
 
 def test_bind_chooses_a_port_and_can_bind_it_again():
     with closing(bind(HttpAddress("127.0.0.1", 0))) as sock:
-        found = Endpoint(sock, Settings())
+        found = HttpEndpoint(sock, Settings())
         assert found.address.port > 0
         with pytest.raises(OSError, match="in use"):
             bind(found.address)

@@ -152,7 +152,7 @@ async def test_page_that_does_not_read_costs_bounded_memory_and_delays_no_other(
         )
 
         def position():
-            return web.host.state.registry.find(terminal).terminal.ring.end
+            return web.host.terminals.registry.find(terminal).terminal.ring.end
 
         before = position()
         await poll(lambda: position() > before + 16 * MIB)

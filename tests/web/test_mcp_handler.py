@@ -79,7 +79,9 @@ class McpEndpoint(NamedTuple):
     def terminals(self) -> list[str]:
         """The commands of the terminals that are not released."""
         return [
-            entry.record.command for entry in self.host.state.registry if entry.released_at is None
+            entry.record.command
+            for entry in self.host.terminals.registry
+            if entry.released_at is None
         ]
 
 
@@ -118,7 +120,7 @@ async def test_client_over_http_uses_a_terminal_which_ends_with_the_session(tmp_
             assert started.data["cwd"] == str(tmp_path)
             result = await tools.call("terminal_continue", **HI)
             assert result.data["output"] == "hi\nhi\n"
-            (entry,) = at.host.state.registry
+            (entry,) = at.host.terminals.registry
             assert entry.session is not None
             assert entry.session.agent.name == "my-agent"
         # The client ends the session with DELETE.
@@ -157,7 +159,9 @@ async def test_clients_have_sessions_and_terminals_of_their_own(tmp_path):
         async with at.client("/claude") as second:
             await second.call("Bash", command="sleep 60", run_in_background=True)
             assert len(at.terminals) == 2
-            refused = await second.call("BashOutput", bash_id=next(iter(at.host.state.registry)).id)
+            refused = await second.call(
+                "BashOutput", bash_id=next(iter(at.host.terminals.registry)).id
+            )
             assert refused.is_error
         await poll(lambda: len(at.terminals) == 1)
         result = await first.call("terminal_continue", **HI)
@@ -300,7 +304,7 @@ async def test_terminals_of_2026_outlive_a_request_and_a_client(tmp_path):
             assert tools.client.protocol_version == "2026-07-28"
             started = await tools.call("terminal_start", command="cat")
             assert started.data["cwd"] == str(tmp_path)
-            (entry,) = at.host.state.registry
+            (entry,) = at.host.terminals.registry
             assert entry.session is not None
             assert entry.session.agent.name == "my-agent"
         async with at.client(mode="2026-07-28", headers=headers) as tools:
@@ -379,7 +383,7 @@ async def test_terminals_of_2026_belong_to_their_token_and_end_with_it(tmp_path)
         async with raw(other) as others:
             reply = await others.post(at.url, **called("terminal_list"))
             assert "No active terminal sessions" in reply.text
-            (entry,) = at.host.state.registry
+            (entry,) = at.host.terminals.registry
             shown = called("terminal_output", sessionId=entry.id)
             assert (await others.post(at.url, **shown)).json()["result"]["isError"]
         replies = []

@@ -12,10 +12,9 @@ import pytest
 import trio
 
 from acpterm.config import Settings, agent_socket, web_dir
-from acpterm.host.host_state import DaemonInfo, _own_paths
+from acpterm.host.daemon_state import DaemonInfo
 from acpterm.jsonrpc import RpcError
-from acpterm.web.service import WebService
-from acpterm.web.tls import TlsError, tls_context
+from acpterm.web.service import TlsError, WebService, tls_context
 from tests.support.commands import run
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
@@ -345,7 +344,7 @@ async def test_server_says_what_to_install_when_the_extra_is_missing(tmp_path):
 def test_files_of_the_server_are_hidden_from_programs_in_sandboxes():
     settings = Settings()
     service = WebService(settings)
-    paths = _own_paths(settings, DaemonInfo(web=service))
+    paths = DaemonInfo(web=service).own_paths(settings)
     directory = web_dir(agent_socket(settings))
     assert directory in paths
     assert service.private_paths == [directory]

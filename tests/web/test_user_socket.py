@@ -74,7 +74,7 @@ async def test_answer_on_the_page_is_recorded_as_the_pages(tmp_path):
 async def test_connection_of_the_page_counts_until_it_is_closed(web):
     async with (await web.browser()).user() as user:
         assert (await user.request("status"))["users"] == 1
-    await poll(lambda: web.host.state.users == 0)
+    await poll(lambda: web.host.daemon.users == 0)
 
 
 async def test_agent_runs_a_command_over_a_websocket(web):
@@ -99,5 +99,5 @@ async def test_closed_websocket_releases_the_agents_terminals(web):
     async with web.api_client().websocket("/acp") as websocket, agent_on(websocket) as agent:
         assert isinstance(agent, Agent)
         await agent.create("sleep 1000")
-        assert web.host.state.agents == 1
-    await poll(lambda: web.host.state.agents == 0 and not web.host.state.registry.is_busy)
+        assert web.host.daemon.agents == 1
+    await poll(lambda: web.host.daemon.agents == 0 and not web.host.terminals.registry.is_busy)

@@ -27,7 +27,7 @@ class UsageError(Exception):
     """The action is not valid, or is `help`: the message is the usage, after the reason if any."""
 
 
-class Action(NamedTuple):
+class ChatAction(NamedTuple):
     """What the user asks for: `list`, `start`, `send`, `output`, `stop` or `provider`.
 
     `target` is the id or name of a terminal; for `provider`, one of get, select, set and list.
@@ -41,21 +41,21 @@ class Action(NamedTuple):
     """The arguments of the program to start; None if the command is shell text."""
 
 
-def parse(line: str) -> Action:
+def parse(line: str) -> ChatAction:
     """Parse the text after `/terminal`. Raises `UsageError`."""
     name, rest = _split(line)
     target, text = _split(rest)
     match name:
         case "list":
-            return Action(name)
+            return ChatAction(name)
         case "start":
             if command := rest.strip():
-                return Action(name, text=command)
+                return ChatAction(name, text=command)
             raise _invalid("/terminal start needs a command")
         case "send" | "output" | "stop":
             if not target:
                 raise _invalid(f"/terminal {name} needs a session id")
-            return Action(name, target, text.rstrip("\r\n") if name == "send" else "")
+            return ChatAction(name, target, text.rstrip("\r\n") if name == "send" else "")
         case "provider":
             return _provider(target, text.strip())
         case "" | "help":
@@ -64,14 +64,14 @@ def parse(line: str) -> Action:
             raise _invalid(f"there is no action {name!r}")
 
 
-def _provider(what: str, name: str) -> Action:
+def _provider(what: str, name: str) -> ChatAction:
     if not what:
         raise _invalid("/terminal provider needs one of get, select, set and list")
     if what not in ("get", "select", "set", "list"):
         raise _invalid(f"there is no action 'provider {what}'")
     if what == "set" and not name:
         raise _invalid("/terminal provider set needs the name of a provider")
-    return Action("provider", what, name if what == "set" else "")
+    return ChatAction("provider", what, name if what == "set" else "")
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """The steps of an action on terminals: requests on the user's socket, and pauses.
 
 `steps` returns a generator, which yields the steps one after the other. When it has yielded a
-`Request`, the caller sends the request to the daemon, and sends the result into the generator or
-throws the request's `RpcError` into it. When it has yielded a `Pause`, the caller waits. At the
+`UserRequest`, the caller sends the request to the daemon, and sends the result into the generator
+or throws the request's `RpcError` into it. When it has yielded a `Pause`, the caller waits. At the
 end, the generator returns the text of the answer, or raises the `RpcError` of a request.
 
 Terminals that `start` creates are owned by the user, and continue when the client ends. They are
@@ -30,7 +30,7 @@ from acpterm.acp.user_api import (
     UserTerminalRequest,
     UserWriteRequest,
 )
-from acpterm.agents.chat.actions import Action
+from acpterm.agents.chat.actions import ChatAction
 from acpterm.commands.format import ended, reason, title
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError
@@ -46,7 +46,7 @@ _POLL_S: Final = 0.1
 _SHOWN_BYTES: Final = 32 * 1024
 
 
-class Request(NamedTuple):
+class UserRequest(NamedTuple):
     """A request on the user's socket; `method` is without the prefix `_acpterm/`."""
 
     method: str
@@ -76,20 +76,20 @@ class Intervals(NamedTuple):
         )
 
 
-class Place(NamedTuple):
+class StartPlace(NamedTuple):
     """Where `start` runs a command; without `cwd`, in the directory of the client."""
 
     cwd: str | None
     provider: str
 
 
-Steps: TypeAlias = Generator[Request | Pause, Any, str]
-_Ask: TypeAlias = Generator[Request | Pause, Any, Any]
+Steps: TypeAlias = Generator[UserRequest | Pause, Any, str]
+_Ask: TypeAlias = Generator[UserRequest | Pause, Any, Any]
 
 
 def steps(
-    action: Action,
-    place: Place,
+    action: ChatAction,
+    place: StartPlace,
     intervals: Intervals = Intervals(),  # noqa: B008  it is immutable
     clock: Callable[[], float] = time.monotonic,
 ) -> Steps:
@@ -107,11 +107,13 @@ def steps(
 
 
 def _list() -> Steps:
-    response: ListResponse = yield Request("terminal/list", ListRequest(), ListResponse)
+    response: ListResponse = yield UserRequest("terminal/list", ListRequest(), ListResponse)
     return list_text(response.terminals, time.time())
 
 
-def _start(action: Action, place: Place, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+def _start(
+    action: ChatAction, place: StartPlace, intervals: Intervals, clock: Callable[[], float]
+) -> Steps:
     params = UserCreateRequest(
         command=action.text,
         args=action.args,
@@ -119,7 +121,7 @@ def _start(action: Action, place: Place, intervals: Intervals, clock: Callable[[
         name=_NAME,
         provider=None if place.provider == "local" else place.provider,
     )
-    created: TerminalInfo = yield Request("terminal/create", params, TerminalInfo)
+    created: TerminalInfo = yield UserRequest("terminal/create", params, TerminalInfo)
     output = yield from _collect(created, 0, intervals, clock)
     command = command_line(action.text, action.args)
     return (
@@ -128,7 +130,7 @@ def _start(action: Action, place: Place, intervals: Intervals, clock: Callable[[
     )
 
 
-def _send(action: Action, intervals: Intervals, clock: Callable[[], float]) -> Steps:
+def _send(action: ChatAction, intervals: Intervals, clock: Callable[[], float]) -> Steps:
     info = yield from _get(action.target)
     data = f"{action.text}\r"
     if looks_like_key(action.text):
@@ -139,7 +141,7 @@ def _send(action: Action, intervals: Intervals, clock: Callable[[], float]) -> S
     return f"Terminal Session: {title(info)}\n\nOutput:\n{output}"
 
 
-def _key(info: TerminalInfo, action: Action) -> _Ask:
+def _key(info: TerminalInfo, action: ChatAction) -> _Ask:
     application = False
     if depends_on_cursor_mode(action.text):
         params = UserTerminalRequest(info.terminal_id)
@@ -172,13 +174,15 @@ def _stop(terminal: str) -> Steps:
 def _get(terminal: str) -> _Ask:
     # A name means the user's terminal first. Later requests use the id, since another terminal may
     # get the name meanwhile.
-    info: TerminalInfo = yield Request("terminal/get", GetRequest(terminal, own=True), TerminalInfo)
+    info: TerminalInfo = yield UserRequest(
+        "terminal/get", GetRequest(terminal, own=True), TerminalInfo
+    )
     return info
 
 
 def _request(info: TerminalInfo, typed: str, method: str, params: Wire, into: type[Wire]) -> _Ask:
     try:
-        result = yield Request(f"terminal/{method}", params, into)
+        result = yield UserRequest(f"terminal/{method}", params, into)
     except RpcError as error:
         message = error.message.replace(info.terminal_id, typed)
         raise RpcError(error.code, message, error.data) from error
@@ -193,7 +197,7 @@ def _collect(
     began = changed_at = clock()
     position = since
     while True:
-        info: TerminalInfo = yield Request("terminal/get", GetRequest(identifier), TerminalInfo)
+        info: TerminalInfo = yield UserRequest("terminal/get", GetRequest(identifier), TerminalInfo)
         now = clock()
         if info.position != position:
             position, changed_at = info.position, now
@@ -206,7 +210,7 @@ def _collect(
         yield Pause(_POLL_S)
     first = max(since, position - _SHOWN_BYTES)
     params = UserReadRequest(identifier, since=first, format="text")
-    response: ReadResponse = yield Request("terminal/read", params, ReadResponse)
+    response: ReadResponse = yield UserRequest("terminal/read", params, ReadResponse)
     left_out = first + response.lost - since
     return _new_output(response.data, left_out, info.exit_status, title(terminal))
 

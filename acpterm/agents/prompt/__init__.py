@@ -1,5 +1,5 @@
 """`acpterm prompt`: a headless ACP client, which runs one turn of one agent for a script or a user.
 
-`run` starts and ends everything. `acp_client` exchanges messages with the agent; `turn` passes what
+`run` starts and ends everything. `acp_client` exchanges messages with the agent, and passes what
 the agent reports on to a printer.
 """

@@ -22,7 +22,7 @@ import trio
 
 from acpterm.acp.agent import PermissionOption
 from acpterm.acp.approvals import ApprovalInfo
-from acpterm.agents.prompt.tool_calls import ToolCalls
+from acpterm.agents.prompt.tool_calls import ShownToolCalls
 from acpterm.agents.questions import CHOICES, CannotAskError, question_options
 from acpterm.runtime.sanitize import escape_invisible, one_line
 from acpterm.runtime.stdio import write_all
@@ -127,7 +127,7 @@ class CommandQuestions:
     def __init__(
         self,
         permissions: Permissions,
-        calls: ToolCalls,
+        calls: ShownToolCalls,
         show: Callable[[], Awaitable[None]],
         notice: Callable[[str], None],
     ) -> None:

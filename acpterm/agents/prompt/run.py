@@ -32,9 +32,8 @@ from acpterm.acp.user_api import ListResponse
 from acpterm.agents.agent_process import AgentProcess, AgentStartError
 from acpterm.agents.agent_run import Hosted, open_hosted_agent
 from acpterm.agents.prompt.acp_client import AcpClient, AcpError, PromptOptions
-from acpterm.agents.prompt.printer import JsonPrinter, Printer
-from acpterm.agents.prompt.text_printer import TextPrinter
-from acpterm.agents.terminals import Terminals
+from acpterm.agents.prompt.printer import JsonPrinter, TextPrinter, TurnPrinter
+from acpterm.agents.terminals import SessionTerminals
 from acpterm.agents.wirelog import WireLog, open_log
 from acpterm.commands.format import background, background_line
 from acpterm.config import Settings
@@ -59,7 +58,7 @@ CANCEL_TIMEOUT_S: Final = 2.0
 _STATUS: Final = {"end_turn": 0, "cancelled": CANCELLED}
 
 
-class Outcome:
+class RunOutcome:
     """Records why a run ends, and its exit status; ends the run by cancelling `scope`.
 
     The first cause decides the exit status; later causes can only end the run sooner. But a success
@@ -158,13 +157,13 @@ async def run_prompt(settings: Settings, options: PromptOptions) -> int:
     raise_open_files()
     restore_signal_defaults()
     out, err = SendQueue(FileStream(1)), SendQueue(FileStream(2))
-    printer: Printer
+    printer: TurnPrinter
     if options.as_json:
         printer = JsonPrinter(out.put)
     else:
         quiet = not options.verbose
         printer = TextPrinter(out.put, err.put, colours=options.colours, quiet=quiet)
-    outcome = Outcome(printer.notice)
+    outcome = RunOutcome(printer.notice)
     run = _Run(settings, options, printer, out, outcome)
     with trio.open_signal_receiver(*shutdown_signals()) as signals:
         async with open_log(options.log) as log, trio.open_nursery() as nursery:
@@ -198,9 +197,9 @@ class _Run:
         self,
         settings: Settings,
         options: PromptOptions,
-        printer: Printer,
+        printer: TurnPrinter,
         out: SendQueue,
-        outcome: Outcome,
+        outcome: RunOutcome,
     ) -> None:
         self.client: AcpClient | None = None
         """None until the agent has started."""
@@ -246,7 +245,7 @@ class _Run:
             reason, refusals=0 if client.calls.acted else client.calls.refusals
         )
 
-    async def _report_background(self, terminals: Terminals, session: str) -> None:
+    async def _report_background(self, terminals: SessionTerminals, session: str) -> None:
         """Print what the session's commands have left running, which ends with the session."""
         params = AgentListRequest(session, user=False, left=True)
         with contextlib.suppress(RpcError):

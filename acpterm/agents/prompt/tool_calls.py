@@ -6,7 +6,14 @@ from typing import Final
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.raw_json import items, members, text
-from acpterm.acp.session import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
+from acpterm.acp.session import (
+    Content,
+    Diff,
+    TerminalContent,
+    ToolCall,
+    ToolCallContent,
+    ToolCallUpdate,
+)
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.sanitize import escape_invisible, one_line
 
@@ -64,7 +71,7 @@ class ToolCallState:
         return "\n".join([title, *shown])
 
 
-class ToolCalls:
+class ShownToolCalls:
     """The tool calls of a session: the latest `CALLS_MAX`."""
 
     def __init__(self) -> None:
@@ -110,7 +117,9 @@ class ToolCalls:
             content = update.content or []
             call.diffs = [item for item in content if isinstance(item, Diff)]
             call.texts = [block for item in content if (block := _text(item)) is not None]
-            call.terminals = [item.terminal_id for item in content if isinstance(item, Terminal)]
+            call.terminals = [
+                item.terminal_id for item in content if isinstance(item, TerminalContent)
+            ]
         return call
 
 

@@ -28,8 +28,8 @@ from msgspec import Raw
 from acpterm.acp.agent import PermissionOption
 from acpterm.acp.raw_json import items, members, text
 from acpterm.agents import provider_choice
-from acpterm.agents.chat.actions import DESCRIPTION, HINT, NAME, Action, UsageError, parse
-from acpterm.agents.chat.steps import Intervals, Pause, Place, Steps, list_text, steps
+from acpterm.agents.chat.actions import DESCRIPTION, HINT, NAME, ChatAction, UsageError, parse
+from acpterm.agents.chat.steps import Intervals, Pause, StartPlace, Steps, list_text, steps
 from acpterm.agents.envelope import Envelope, cancelled_id
 from acpterm.agents.provider_choice import SelectError, provider_rows, text_of
 from acpterm.agents.proxy.display import fenced
@@ -198,7 +198,7 @@ class Chat:
             answer = root_error(errors)
         return answer
 
-    async def _do(self, action: Action, session: str) -> str:
+    async def _do(self, action: ChatAction, session: str) -> str:
         match action.name, action.target:
             case "provider", "get":
                 return f"Current provider: {load(self._config).provider}"
@@ -213,9 +213,9 @@ class Chat:
             case _:
                 return await self._use_terminals(action, self._cwds.get(session))
 
-    async def _use_terminals(self, action: Action, cwd: str | None) -> str:
+    async def _use_terminals(self, action: ChatAction, cwd: str | None) -> str:
         settings = load(self._config)
-        place = Place(cwd, settings.provider)
+        place = StartPlace(cwd, settings.provider)
         action_steps = steps(action, place, Intervals.of(settings))
         answer = ""
         try:

@@ -41,7 +41,7 @@ from acpterm.agents.proxy.editor_requests import EditorRequests
 from acpterm.agents.proxy.presenter import Presenter, new_presenter
 from acpterm.agents.questions import QuestionTasks
 from acpterm.agents.session_update import SESSION_UPDATE, TOOL_CALLS, SessionKey
-from acpterm.agents.terminals import HOST_METHODS, Terminals
+from acpterm.agents.terminals import HOST_METHODS, SessionTerminals
 from acpterm.agents.wirelog import WireLog
 from acpterm.config import Settings
 from acpterm.jsonrpc import (
@@ -118,7 +118,7 @@ class Relay:
         self._editor = editor
         self._agent = agent
         self._log = log
-        self._terminals: Terminals | None = None
+        self._terminals: SessionTerminals | None = None
         self._ours: Final = ours and host is not None
         self._presenter: Presenter = new_presenter(
             editor_capabilities, settings, ours=self._ours, follow=self._follow
@@ -140,7 +140,7 @@ class Relay:
             )
         if host is not None:
             nursery.start_soon(QuestionTasks(hosted.questions, host, self._requests.ask).run)
-            self._terminals = Terminals(
+            self._terminals = SessionTerminals(
                 host,
                 nursery,
                 respond=self._respond,

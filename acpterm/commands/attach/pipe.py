@@ -41,14 +41,14 @@ from acpterm.runtime.threads import run_blocking
 _notifications: Final = msgspec.json.Decoder(FollowedNotification)
 
 
-class Part(NamedTuple):
+class OutputPart(NamedTuple):
     data: bytes
     lost: int
     """Number of bytes lost before `data`: 0, unless the daemon's worker was replaced."""
 
 
 async def follow_output(
-    client: UserClient, terminal: str, take: Callable[[Part], Awaitable[object]]
+    client: UserClient, terminal: str, take: Callable[[OutputPart], Awaitable[object]]
 ) -> ExitInfo | None:
     """Await `take` for each part of the output until the program exits; return its exit."""
     # With `hold`, the program waits for `take`: output is lost only if the worker is replaced.
@@ -59,7 +59,7 @@ async def follow_output(
                 async for params in stream:
                     part = _notifications.decode(params)
                     request.since = part.position
-                    await take(Part(base64.b64decode(part.data), part.lost))
+                    await take(OutputPart(base64.b64decode(part.data), part.lost))
             except LostError:
                 await client.reconnect(stream.endpoint)
             else:
@@ -170,7 +170,7 @@ async def _report_queue(client: UserClient, info: TerminalInfo) -> None:
 async def _print(
     client: UserClient, info: TerminalInfo, output: PipeOutput | None
 ) -> ExitInfo | None:
-    async def put_part(part: Part) -> None:
+    async def put_part(part: OutputPart) -> None:
         if part.lost:
             await note(missing(part.lost))
         await put(output.feed(part.data) if output else part.data)

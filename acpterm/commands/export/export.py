@@ -16,22 +16,22 @@ from acpterm.commands.client import UserClient
 from acpterm.link.errors import LostError
 from acpterm.link.unanswered import unknown_outcome
 from acpterm.recording import asciicast
-from acpterm.recording.asciicast import Report
+from acpterm.recording.asciicast import CastReport
 from acpterm.runtime.threads import run_blocking
 
 _decoder: Final = msgspec.json.Decoder(ExportedNotification)
 
 
-async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> Report:
+async def write_cast(client: UserClient, terminal: str, file: BinaryIO) -> CastReport:
     """Write an asciicast, or the recording if that has more; return a report of its bad lines."""
     info = await client.terminal_request("get", terminal, TerminalInfo)
     await _export(client, info.terminal_id, file.write)
     if info.recording is None:
-        return Report()
+        return CastReport()
     return await run_blocking(partial(_replace_if_better, file, info.recording))
 
 
-def _replace_if_better(file: BinaryIO, path: str) -> Report:
+def _replace_if_better(file: BinaryIO, path: str) -> CastReport:
     # The recording may not exist, because the disk was full or the user has removed the file.
     with contextlib.suppress(FileNotFoundError, PermissionError), open(path, "rb") as recording:
         recorded, report = _content(recording)
@@ -41,7 +41,7 @@ def _replace_if_better(file: BinaryIO, path: str) -> Report:
             file.truncate()
             shutil.copyfileobj(recording, file)
             return report
-    return Report()
+    return CastReport()
 
 
 async def _export(client: UserClient, terminal: str, write: Callable[[bytes], object]) -> None:
@@ -63,12 +63,12 @@ class _Content(NamedTuple):
     others: int = 0
 
 
-def _content(file: BinaryIO) -> tuple[_Content, Report]:
+def _content(file: BinaryIO) -> tuple[_Content, CastReport]:
     file.seek(0)
     try:
         cast = asciicast.read(asciicast.read_lines(file))
     except asciicast.CastError:
-        return _Content(), Report()
+        return _Content(), CastReport()
     characters: Counter[str] = Counter()
     others = 0
     for event in cast.events:

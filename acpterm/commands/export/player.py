@@ -1,8 +1,8 @@
 """Plays a recording in the window of this command, and restores the window afterwards.
 
-States of a `Playback`: *playing* and *paused*. `Key.PAUSE` switches between them. A step
-(`Key.STEP`) plays up to the next output event and pauses. Playback time is the cast's time with
-each idle period cut to the idle limit; `speed` is playback seconds per real second. Seeking
+States of a `Playback`: *playing* and *paused*. `PlayerKey.PAUSE` switches between them. A step
+(`PlayerKey.STEP`) plays up to the next output event and pauses. Playback time is the cast's time
+with each idle period cut to the idle limit; `speed` is playback seconds per real second. Seeking
 backwards reads the cast again from its start, feeds an emulator up to the new time, and paints only
 the final screen, so that earlier output does not flash by. Without an emulator, all output up to
 the new time is written again.
@@ -35,15 +35,15 @@ from acpterm.terminal.vt.emulator import Emulator
 from acpterm.terminal.vt.paint import LEAVE, snapshot
 from acpterm.terminal.vt.queries import QueryFilter
 
-# Seconds by which `Key.BACK` and `Key.FORWARD` change the playback time.
+# Seconds by which `PlayerKey.BACK` and `PlayerKey.FORWARD` change the playback time.
 SEEK_S: Final = 5.0
-# Factor by which `Key.FASTER` multiplies the speed, and `Key.SLOWER` divides it.
+# Factor by which `PlayerKey.FASTER` multiplies the speed, and `PlayerKey.SLOWER` divides it.
 SPEED_FACTOR: Final = 2.0
 # Without an emulator, seeking backwards clears the screen and prints everything again.
 _CLEAR: Final = LEAVE + b"\x1b[H\x1b[2J"
 
 
-class Key(Enum):
+class PlayerKey(Enum):
     PAUSE = auto()
     STEP = auto()
     BACK = auto()
@@ -54,8 +54,13 @@ class Key(Enum):
 
 
 _KEYS_MAX: Final = 64
-_ARROWS: Final = {b"A": Key.FASTER, b"B": Key.SLOWER, b"C": Key.FORWARD, b"D": Key.BACK}
-_CHARACTERS: Final = {b" ": Key.PAUSE, b".": Key.STEP, b"q": Key.QUIT}
+_ARROWS: Final = {
+    b"A": PlayerKey.FASTER,
+    b"B": PlayerKey.SLOWER,
+    b"C": PlayerKey.FORWARD,
+    b"D": PlayerKey.BACK,
+}
+_CHARACTERS: Final = {b" ": PlayerKey.PAUSE, b".": PlayerKey.STEP, b"q": PlayerKey.QUIT}
 # An arrow, a key as kitty's protocol reports it, another sequence, or a character.
 _TYPED: Final = re.compile(
     rb"\x1b(?:\[[0-9;:]*|O)(?P<arrow>[ABCD])|\x1b\[(?P<code>\d{1,3})(?:[;:][0-9;:]*)?u"
@@ -94,18 +99,20 @@ class Playback:
         self._clock = 0.0
         self._advance()
 
-    async def run(self, keys: trio.MemoryReceiveChannel[Key] | None = None) -> None:
+    async def run(self, keys: trio.MemoryReceiveChannel[PlayerKey] | None = None) -> None:
         self._clock = trio.current_time()
         while self._next is not None:
             key = await self._wait(self._next[0], keys)
-            if key is Key.QUIT:
+            if key is PlayerKey.QUIT:
                 return
             if key is not None:
                 await self._press(key)
             elif not self.paused:
                 await self._show_next()
 
-    async def _wait(self, until: float, keys: trio.MemoryReceiveChannel[Key] | None) -> Key | None:
+    async def _wait(
+        self, until: float, keys: trio.MemoryReceiveChannel[PlayerKey] | None
+    ) -> PlayerKey | None:
         """Return the next key; None if the playback time reaches `until` first."""
         if keys is None:
             await trio.sleep_until(self._due(until))
@@ -127,21 +134,21 @@ class Playback:
         """Return the clock time at which the playback time is `until`; infinity in a pause."""
         return math.inf if self.paused else self._clock + (until - self.time) / self.speed
 
-    async def _press(self, key: Key) -> None:
-        if key is Key.PAUSE and self.paused:
+    async def _press(self, key: PlayerKey) -> None:
+        if key is PlayerKey.PAUSE and self.paused:
             self._resume()
-        elif key is Key.PAUSE:
+        elif key is PlayerKey.PAUSE:
             self._move(self._now())
             self.paused = True
-        elif key is Key.STEP:
+        elif key is PlayerKey.STEP:
             self.paused = True
             await self._step()
-        elif key in (Key.FASTER, Key.SLOWER):
+        elif key in (PlayerKey.FASTER, PlayerKey.SLOWER):
             self._move(self._now())
-            self.speed *= SPEED_FACTOR if key is Key.FASTER else 1 / SPEED_FACTOR
-        elif key is Key.FORWARD:
+            self.speed *= SPEED_FACTOR if key is PlayerKey.FASTER else 1 / SPEED_FACTOR
+        elif key is PlayerKey.FORWARD:
             await self._forward(self._now() + SEEK_S)
-        elif key is Key.BACK:
+        elif key is PlayerKey.BACK:
             await self._back(max(0.0, self._now() - SEEK_S))
 
     def _resume(self) -> None:
@@ -242,7 +249,7 @@ async def play_here(playback: Playback) -> int | None:
                         nursery.cancel_scope.cancel()
 
                 nursery.start_soon(watch)
-                send, keys = trio.open_memory_channel[Key](_KEYS_MAX)
+                send, keys = trio.open_memory_channel[PlayerKey](_KEYS_MAX)
                 nursery.start_soon(_send_keys, send)
                 await playback.run(keys)
                 nursery.cancel_scope.cancel()
@@ -257,7 +264,7 @@ async def play_here(playback: Playback) -> int | None:
     return ended[0] if ended else None
 
 
-async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
+async def _send_keys(send: trio.MemorySendChannel[PlayerKey]) -> None:
     async with send:
         while typed := await read_keys():
             for key in keys_in(typed):
@@ -267,7 +274,7 @@ async def _send_keys(send: trio.MemorySendChannel[Key]) -> None:
     # There is no keyboard any more: the playback continues without keys.
 
 
-def keys_in(typed: bytes) -> Iterator[Key]:
+def keys_in(typed: bytes) -> Iterator[PlayerKey]:
     for match in _TYPED.finditer(typed):
         if match["arrow"]:
             yield _ARROWS[match["arrow"]]

@@ -33,7 +33,7 @@ def answer(connection: AgentConnection, params: AnswerRequest) -> Empty:
     )
     try:
         _check_own(connection, approver, params.approval_id)
-        connection.host.approvals.answer(params.approval_id, given)
+        connection.approvals.answer(params.approval_id, given)
     except ApprovalError as error:
         raise to_rpc_error(error) from error
     return Empty()
@@ -48,7 +48,7 @@ def decline(connection: AgentConnection, params: DeclineRequest) -> Empty:
     approver = _approver(connection)
     try:
         _check_own(connection, approver, params.approval_id)
-        connection.host.approvals.decline(params.approval_id, approver, params.reason)
+        connection.approvals.decline(params.approval_id, approver, params.reason)
     except ApprovalError as error:
         raise to_rpc_error(error) from error
     return Empty()
@@ -65,7 +65,7 @@ def _approver(connection: AgentConnection) -> Approver:
 
 
 def _check_own(connection: AgentConnection, approver: Approver, identifier: str) -> None:
-    pending = connection.host.approvals.pending
+    pending = connection.approvals.pending
     if not any(question.id == identifier and approver.attends(question) for question in pending):
         raise NoQuestionError(
             f"question {identifier!r} of this connection is not pending: it was answered or "
@@ -82,7 +82,7 @@ async def expire_unclaimed(connection: AgentConnection) -> None:
     connection.expiry.cancel()
     with trio.CancelScope() as connection.expiry:
         await trio.sleep(connection.settings.resume_timeout)
-        connection.host.approvals.expire_unclaimed(connection.id)
+        connection.approvals.expire_unclaimed(connection.id)
 
 
 async def send_pending(connection: AgentConnection) -> None:
@@ -90,4 +90,4 @@ async def send_pending(connection: AgentConnection) -> None:
     # First let other tasks run: the client gets the response to `initialize` before the questions.
     await trio.lowlevel.checkpoint()
     if connection.answerer is not None:
-        connection.answerer.send_pending(connection.host.approvals.pending)
+        connection.answerer.send_pending(connection.approvals.pending)

@@ -11,9 +11,19 @@ If a terminal is being created when `close` is called, it is released as soon as
 
 An object for the rights (profiles and approvers) would have to refer back to the connection. Such a
 cycle would keep a closed connection in memory until the next garbage collection.
+
+Find the agent behind `acpterm stdio`, a process that relays the messages of its parent.
+
+The parent is the agent, with two exceptions. A wrapper that only starts the relay, such as `npx`,
+is skipped: the agent is then the nearest ancestor that is not a wrapper. A process that starts
+programs for the user, such as an interactive shell, is not an agent, because everything that the
+user runs descends from it. Wrappers and shells are recognised by their names, which any program can
+choose: see docs/security.md.
 """
 
 import itertools
+import os
+import re
 import secrets
 from collections.abc import Iterable
 from functools import partial
@@ -27,20 +37,19 @@ from acpterm.acp.user_api import TerminalInfo
 from acpterm.config.profiles import Profile
 from acpterm.host.access import Access, Need
 from acpterm.host.agent.creates import Creates
-from acpterm.host.agent.relay_parent import agent_behind
 from acpterm.host.approvals import Approver
 from acpterm.host.entry import AgentInfo, TerminalEntry
-from acpterm.host.host_state import HostState
+from acpterm.host.guard import Guard
 from acpterm.host.launch.launch import Launch
 from acpterm.host.memory import ConnectionMemory
 from acpterm.host.names import named
 from acpterm.host.profiles import program_names, programs_of
 from acpterm.host.sessions.session import Session, no_such_terminal
 from acpterm.host.state.records import (
+    AgentSessionRecord,
     ConnectionRecord,
     ContextRecord,
     RightsRecord,
-    SessionRecord,
     TerminalRecord,
     ToolCallRecord,
     pack_text,
@@ -48,8 +57,10 @@ from acpterm.host.state.records import (
 )
 from acpterm.host.state.store import connection_key
 from acpterm.host.terminal_info import for_agent, gives_signal_code
+from acpterm.host.terminals import Terminals
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
-from acpterm.pty import processes
+from acpterm.pty import linux, processes
+from acpterm.pty.linux import ProcStat
 from acpterm.runtime.exec_context import ExecContext
 from acpterm.terminal.status import EndedBy
 from acpterm.terminal.terminal import Terminal
@@ -62,6 +73,79 @@ _SECRET_BYTES: Final = 32
 # The maximum length of a session's id, in characters.
 _SESSION_ID_MAX: Final = 4096
 
+_SERVERS: Final = (
+    b"systemd",
+    b"init",
+    b"sshd",
+    b"sshd-session",
+    b"dropbear",
+    b"mosh-server",
+    b"tmux: server",
+    b"screen",
+    b"SCREEN",
+    b"cron",
+    b"crond",
+)
+_SHELLS: Final = (b"sh", b"bash", b"dash", b"zsh", b"fish", b"ksh", b"mksh", b"tcsh", b"csh")
+_WRAPPERS: Final = (b"uv", b"uvx", b"npm", b"npx", b"pnpm", b"yarn", b"pipx", b"env", b"timeout")
+# npm replaces its own command line, and so its name, by a description of what it is doing.
+_NPM_TITLE: Final = re.compile(rb"(npm|npx|pnpm|yarn)\b")
+_NPM_SCRIPT: Final = re.compile(rb"(npm|npx|pnpm|yarn)(-cli)?(\.c?js)?")
+_COMMAND_OPTION: Final = re.compile(rb"-[a-zA-Z]*c[a-zA-Z]*")
+_WRAPPERS_MAX: Final = 16
+
+
+def agent_behind(relay: ProcStat) -> ProcStat | None:
+    """Return the agent's process behind a relay; None if there is none to be seen."""
+    process = relay
+    for _ in range(_WRAPPERS_MAX):
+        # A process that opened a terminal for its child serves the user: agents use pipes.
+        if process.ppid <= 1 or _leads_terminal(process):
+            return None
+        parent = processes.identity(process.ppid)
+        if parent is None or parent.started > process.started:
+            return None
+        name = linux.name_of(parent.pid)
+        words = linux.arguments_of(parent.pid)
+        if name in _SERVERS or _is_interactive_shell(parent, name, words):
+            return None
+        if not _is_wrapper(name, words):
+            return parent
+        process = parent
+    return None
+
+
+def _leads_terminal(process: ProcStat) -> bool:
+    return process.sid == process.pid and linux.has_terminal(process.pid)
+
+
+def _is_interactive_shell(process: ProcStat, name: bytes, words: list[bytes]) -> bool:
+    if name not in _SHELLS or _has_command(words):
+        return False
+    # The shell that leads a terminal may have arguments that are files: `--rcfile FILE`.
+    return _leads_terminal(process) or (
+        linux.has_terminal(process.pid) and all(word.startswith(b"-") for word in words[1:])
+    )
+
+
+def _is_wrapper(name: bytes, words: list[bytes]) -> bool:
+    if name in _SHELLS:
+        return _has_command(words)
+    if name in _WRAPPERS or _NPM_TITLE.match(name):
+        return True
+    script = os.path.basename(words[1]) if len(words) > 1 else b""
+    return name in (b"node", b"MainThread") and _NPM_SCRIPT.fullmatch(script) is not None
+
+
+def _has_command(words: list[bytes]) -> bool:
+    """Return whether a shell was called with `-c COMMAND`; `words` is the shell's argv."""
+    for word in words[1:]:
+        if not word.startswith(b"-"):
+            return False
+        if _COMMAND_OPTION.fullmatch(word):
+            return True
+    return False
+
 
 class AgentConnection(Access):
     """The state of one agent's connection; a peer that sends its `secret` can resume it."""
@@ -71,19 +155,19 @@ class AgentConnection(Access):
     def __init__(
         self,
         context: ExecContext,
-        host: HostState,
+        terminals: Terminals,
+        guard: Guard,
         connection: str,
+        *,
         resumption: "Resumption",
         secret: str | None = None,
-        *,
         holders: Iterable[tuple[int, float]] = (),
     ) -> None:
-        super().__init__(host, context)
+        super().__init__(terminals, guard, context)
         # With it another connection may resume this one. Never logged.
         self.secret: Final = secret or secrets.token_hex(_SECRET_BYTES)
         self.resumption: Final = resumption
-        self.creates: Final = Creates(partial(host.approval_records.forget, connection))
-        self.pool: Final = host.pool
+        self.creates: Final = Creates(partial(guard.approval_records.forget, connection))
         self.id: Final = connection
         self.agent: Final = AgentInfo(connection)
         self.holders = list(holders)
@@ -98,13 +182,13 @@ class AgentConnection(Access):
         self.event_requests: Final[dict[str, trio.CancelScope]] = {}
         """The scope of each pending request for events, by its token."""
         self.starts: Final[list[float]] = []
-        """When the agent has started terminals, on the boot clock (`host.quotas`)."""
+        """When the agent has started terminals, on the boot clock (`host.guard`)."""
         self.expiry = trio.CancelScope()
         self.approver: Approver | None = None
         """The observer of questions for the client; None if it is no approver."""
         self._approver_kind: ApproverKind | None = None
         self._elicitor: Approver | None = None
-        self._memory: Final = ConnectionMemory(host.session_memory, self._shrink)
+        self._memory: Final = ConnectionMemory(resumption.session_memory, self._shrink)
         self._closed = False
         self._key: Final = connection_key(connection)
         self._numbers = itertools.count()
@@ -248,7 +332,7 @@ class AgentConnection(Access):
         return self.release(session, params.terminal_id, EndedBy.AGENT, leaves_background=True)
 
     def info(self, entry: TerminalEntry) -> TerminalInfo:
-        return for_agent(self.host.terminal_info(entry))
+        return for_agent(super().info(entry))
 
     def users_terminals(self) -> list[TerminalEntry]:
         """Return the user's unreleased terminals, if the settings let agents read them."""
@@ -289,8 +373,7 @@ class AgentConnection(Access):
         return session
 
     def _new_session(self, identifier: str, number: int) -> Session:
-        writer = self.host.state_writer
-        return Session(identifier, self.agent, number, writer, self.creates.confirm)
+        return Session(identifier, self.agent, number, self.writer, self.creates.confirm)
 
     def add_relayed_agent(self) -> None:
         """If the process that connected is only a relay, add the agent's process to `holders`."""
@@ -301,7 +384,7 @@ class AgentConnection(Access):
             self.holders = [self.holders[0], (agent.pid, agent.started)]
 
     def mark_changed(self) -> None:
-        self.host.state_writer.changed(self._key, self._record)
+        self.writer.changed(self._key, self._record)
 
     def _record(self) -> bytes:
         return ConnectionRecord(
@@ -314,7 +397,7 @@ class AgentConnection(Access):
         ).encode()
 
     def restore_session(
-        self, number: int, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
+        self, number: int, record: AgentSessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
     ) -> None:
         session = self.sessions[record.id] = self._new_session(record.id, number)
         session.restore(record, calls)
@@ -351,10 +434,10 @@ class AgentConnection(Access):
         self, session: Session, terminal: Terminal, launch: Launch, record: TerminalRecord
     ) -> TerminalEntry:
         """Add a terminal that was just created; release it at once if the connection was closed."""
-        entry = TerminalEntry(terminal, record, self.host.state_writer, session)
+        entry = TerminalEntry(terminal, record, self.writer, session)
         session.add(entry)
         self.creates.add(entry)
-        self.host.add(entry, launch.program_env)
+        self.terminals.add(entry, launch.program_env)
         if self._closed:
             self.release(session, terminal.id, EndedBy.DISCONNECT)
         return entry
@@ -384,7 +467,7 @@ class AgentConnection(Access):
             return
         self._closed = True
         self.approvals.withdraw(self.id, reason="the agent has disconnected")
-        self.host.approval_records.forget_connection(self.id)
+        self.guard.approval_records.forget_connection(self.id)
         for answerer in (self.approver, self._elicitor):
             if answerer is not None:
                 self.approvals.remove(answerer)
@@ -399,4 +482,4 @@ class AgentConnection(Access):
             session.remove_records()
         for entry in self.registry.left_by(self.id):
             self.registry.release(entry, EndedBy.DISCONNECT)
-        self.host.state_writer.removed(self._key)
+        self.writer.removed(self._key)

@@ -7,7 +7,7 @@ The steps of a create, in order, before anything is started; each can refuse the
    that the user has chosen or the settings select, then those that the client has requested for
    itself. The strictest decision counts, so a requested profile can only make the result stricter.
    The provider that the agent requests may not be looser than that of the profiles. The number and
-   the rate of terminals are checked (`quotas`).
+   the rate of terminals are checked (`guard`).
 2. `placement`: provider, writable directory and network of the program are determined.
 3. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
    Cancelling the request withdraws the question.
@@ -85,7 +85,7 @@ def judge_create(
     if judgement.verdict.decision == "deny":
         raise _denial(judgement)
     for profile in judgement.profiles:
-        connection.host.quotas.check(profile, connection, session.id)
+        connection.guard.quotas.check(profile, connection, session.id)
     return judgement
 
 
@@ -137,7 +137,7 @@ def judge(
     elif options.shell is False:
         args = args or []
     try:
-        judge_of_rules = connection.host.policy.judge()
+        judge_of_rules = connection.policy.judge()
     except RulesError as error:
         raise RpcError(
             INTERNAL_ERROR,
@@ -191,7 +191,7 @@ def _record(
     connection: AgentConnection, session: Session, params: Params, judgement: Judgement, event: str
 ) -> None:
     verdict = judgement.verdict
-    connection.host.trail.record(
+    connection.trail.record(
         event,
         **agent_fields(connection.agent, session.id),
         **command_fields(params.command, params.args),
@@ -210,7 +210,7 @@ def recording_refusal(connection: AgentConnection, params: Params) -> Iterator[N
     try:
         yield
     except RpcError as error:
-        connection.host.trail.record(
+        connection.trail.record(
             "refused",
             **agent_fields(connection.agent, params.session_id),
             **command_fields(params.command, params.args),
@@ -240,7 +240,7 @@ def placement(
             f"{quote(session.id)}, so the provider {provider!r} cannot let it write anywhere; use "
             "the id of a session that session/new, session/load or session/resume has opened",
         )
-    return connection.host.policy.placement(
+    return connection.policy.placement(
         provider,
         workspace or connection.directory,
         network=judgement.has_network,
@@ -287,7 +287,7 @@ async def admit(
         asked_time=time.time(),
     )
     answer = await _ask(connection, session, judgement, question, timeout_s or None)
-    connection.host.trail.record(
+    connection.trail.record(
         "decision",
         **agent_fields(connection.agent, session.id),
         **command_fields(params.command, params.args),
@@ -313,16 +313,16 @@ async def _ask(
     Then this continues the earlier question, or returns the answer that the user has given
     meanwhile.
     """
-    host, request = connection.host, question.request
-    earlier = host.approvals.unclaimed(connection.id, request, question.fingerprint)
+    approvals, request = connection.approvals, question.request
+    earlier = approvals.unclaimed(connection.id, request, question.fingerprint)
     if earlier is None and (decided := session.decided(question)):
         return decided
     question = earlier or question
     try:
-        answer = await host.approvals.ask(
+        answer = await approvals.ask(
             question,
             timeout=timeout_s,
-            unattended=judgement.profile.unattended if host.daemon_info.reaches_user else "refuse",
+            unattended=judgement.profile.unattended if connection.guard.reaches_user else "refuse",
             is_repeated=lambda: connection.creates.is_repeatable(request),
         )
     except ApprovalError as error:
@@ -330,7 +330,7 @@ async def _ask(
     except trio.Cancelled:
         if connection.creates.is_repeatable(request):
             # The wait that began with the resumption may have ended before this request did.
-            host.start_task(expire_unclaimed, connection)
+            connection.terminals.start_task(expire_unclaimed, connection)
         raise
     session.remember(question, answer)
     return answer

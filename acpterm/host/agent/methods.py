@@ -17,13 +17,7 @@ from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.session import CancelNotification, SessionNotification
 from acpterm.acp.terminal import CreateTerminalRequest, Empty, TerminalRequest
 from acpterm.host import verbs
-from acpterm.host.agent import (
-    approvals,
-    command_methods,
-    read_methods,
-    session_methods,
-    terminal_methods,
-)
+from acpterm.host.agent import approvals, read_methods, session_methods, terminal_methods
 from acpterm.host.server.dispatch import Method, MethodTable
 
 REQUESTS: dict[str, Method] = {
@@ -44,7 +38,7 @@ REQUESTS: dict[str, Method] = {
     "_acpterm/terminal/signal": Method(SignalRequest, verbs.signal),
     "_acpterm/terminal/promote": Method(TerminalRequest, verbs.promote),
     "_acpterm/command/check": Method(
-        CheckRequest, command_methods.check, takes_id=True, acts_first=True
+        CheckRequest, terminal_methods.check, takes_id=True, acts_first=True
     ),
     "_acpterm/session/set": Method(SetSessionRequest, session_methods.set_session),
     EVENTS: Method(AgentEventsRequest, read_methods.events, acts_first=True),

@@ -18,24 +18,63 @@ States of a connection (`AgentConnection`):
 """
 
 import hmac
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from acpterm.host.agent.connection import AgentConnection
-from acpterm.host.events import EventBus, new_event
+from acpterm.host.events import new_event
+from acpterm.host.guard import Guard
+from acpterm.host.memory import SessionMemory
 from acpterm.host.server.connection import Connection
+from acpterm.host.sessions.session import Session
+from acpterm.host.state.records import HostRecord
+from acpterm.host.state.store import HOST_KEY
+from acpterm.host.terminals import Terminals
 from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+from acpterm.runtime.exec_context import ExecContext
 
 
 class Resumption:
     """All agents' connections of a host, each with its transport, or None until it is resumed."""
 
-    def __init__(self, bus: EventBus) -> None:
-        self._bus = bus
+    def __init__(self, record: HostRecord, terminals: Terminals, guard: Guard) -> None:
+        self._record: Final = record
+        self._terminals: Final = terminals
+        self._guard: Final = guard
+        self.session_memory: Final = SessionMemory()
         self._transports: Final[dict[AgentConnection, Connection | None]] = {}
 
-    @property
-    def connections(self) -> list[AgentConnection]:
-        return list(self._transports)
+    def new_name(self) -> str:
+        """Return the id of an agent's new connection; no id is ever used twice."""
+        self._record.connections += 1
+        self._terminals.writer.changed(HOST_KEY, self._record.encode)
+        return f"c{self._record.connections}"
+
+    def reserve_name(self, name: str) -> None:
+        number = name.removeprefix("c")
+        if number.isdigit():
+            self._record.connections = max(self._record.connections, int(number))
+
+    def new_connection(
+        self,
+        context: ExecContext,
+        name: str,
+        secret: str | None = None,
+        holders: Iterable[tuple[int, float]] = (),
+    ) -> AgentConnection:
+        return AgentConnection(
+            context,
+            self._terminals,
+            self._guard,
+            name,
+            resumption=self,
+            secret=secret,
+            holders=holders,
+        )
+
+    def sessions(self) -> Iterator[Session]:
+        for agent in list(self._transports):
+            yield from list(agent.sessions.values())
 
     @property
     def unresumed(self) -> list[AgentConnection]:
@@ -124,4 +163,4 @@ class Resumption:
 
     def _publish(self, event: str, connection: AgentConnection) -> None:
         agent = connection.agent.name
-        self._bus.publish(new_event(event, connection=connection.id, agent=agent))
+        self._terminals.events.publish(new_event(event, connection=connection.id, agent=agent))

@@ -19,7 +19,7 @@ from acpterm.acp.session import (
     CancelNotification,
     OtherUpdate,
     SessionNotification,
-    Terminal,
+    TerminalContent,
     read_update,
 )
 from acpterm.acp.terminal import Empty
@@ -58,10 +58,10 @@ def initialize(connection: AgentConnection, params: InitializeRequest) -> Initia
     if options is not None:
         _set_rights(connection, options)
     if resumed is True:
-        connection.host.start_task(expire_unclaimed, connection)
+        connection.terminals.start_task(expire_unclaimed, connection)
     if resumed and connection.answerer is not None:
         # In a task, since the client expects the response before everything else.
-        connection.host.start_task(send_pending, connection)
+        connection.terminals.start_task(send_pending, connection)
     connection.context = requested_context(connection.context, params)
     connection.agent.name = agent_name(params.client_info) or connection.agent.name
     connection.mark_changed()
@@ -80,7 +80,7 @@ def _set_rights(connection: AgentConnection, options: InitializeMeta) -> None:
         connection.add_relayed_agent()
     if options.approver is not None:
         holder = connection.holders[0] if connection.holders else None
-        approver = connection.host.approver_tokens.redeem(options.approver, holder)
+        approver = connection.guard.approver_tokens.redeem(options.approver, holder)
         if approver is not None:
             connection.add_approver(approver)
     if options.elicits:
@@ -108,7 +108,9 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
         return
     terminals = None
     if not isinstance(received.content, UnsetType):
-        found = [item.terminal_id for item in received.content or () if isinstance(item, Terminal)]
+        found = [
+            item.terminal_id for item in received.content or () if isinstance(item, TerminalContent)
+        ]
         terminals = [identifier for identifier in found if len(identifier) <= ID_MAX]
     session = connection.session(params.session_id)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])
@@ -158,7 +160,7 @@ def cancel(connection: AgentConnection, params: CancelNotification) -> None:
         entry.record.release_at = release_at
         entry.mark_changed()
     if running:
-        connection.host.start_task(
+        connection.terminals.start_task(
             release_later, connection, session, running, RELEASE_AFTER_CANCEL_S
         )
 

@@ -1,6 +1,12 @@
 """The handler of `terminal/create` (ACP v1, "Terminals").
 
 A handler that has to wait returns a coroutine, which the connection runs in a separate task.
+
+The handler of `_acpterm/command/check`, which judges a command without running it.
+
+If the params have `ask`, the user is asked in the same way as for `terminal/create`: the question
+is withdrawn when the request or the turn is cancelled, and continued when the request is repeated
+after a reconnect.
 """
 
 from collections.abc import Coroutine
@@ -9,6 +15,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from acpterm.acp.agent_api import CheckRequest, CheckResponse
 from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, own_meta, variable_of
 from acpterm.acp.terminal import (
     CreateTerminalRequest,
@@ -17,10 +24,12 @@ from acpterm.acp.terminal import (
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
+from acpterm.host.agent.gate import BLOCKED
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.launch.launch import Creator, Launch
+from acpterm.host.launch.launch import Creator, Judgement, Launch
 from acpterm.host.launch.placement import resources_of
-from acpterm.host.launch.validation import directory_of
+from acpterm.host.launch.validation import check_absolute, directory_of
+from acpterm.host.policy import checked
 from acpterm.host.state.records import RequestId
 from acpterm.host.terminal_info import (
     cwd_gone,
@@ -29,6 +38,52 @@ from acpterm.host.verbs import check_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError, readable
 from acpterm.providers.provider import is_place
 from acpterm.terminal.status import EndedBy
+
+
+def check(
+    connection: AgentConnection, params: CheckRequest, request_id: Id
+) -> Coroutine[Any, Any, CheckResponse]:
+    """`_acpterm/command/check`: judge a command as `terminal/create` would, without running it."""
+    with gate.recording_refusal(connection, params):
+        if (asked := directory_of(params.cwd, params.cwd_bytes)) is not None:
+            check_absolute(asked)
+        session = connection.session(params.session_id)
+        cwd = asked or connection.default_directory(session)
+        judgement = gate.judge_check(connection, session, params, cwd)
+    turn, request = session.cancelled, recognisable_id(request_id)
+
+    async def decide() -> CheckResponse:
+        nonlocal judgement
+        with gate.recording_refusal(connection, params):
+            if asked is None and not is_place(judgement.provider):
+                found = await connection.directories.nearest(cwd)
+                if found != cwd:
+                    judgement = gate.judge_check(connection, session, params, found)
+            if not params.ask or judgement.verdict.decision == "allow":
+                return _response(judgement)
+            await connection.creates.wait_in_flight(request)
+            with connection.creates.in_flight(request):
+                if session.cancelled == turn:
+                    await gate.admit(connection, session, params, judgement, request)
+            # The turn may have been cancelled since the user answered.
+            if session.cancelled != turn:
+                raise RpcError(REQUEST_CANCELLED, "cancelled with the turn")
+        response = _response(judgement)
+        response.decision = "allow"
+        return response
+
+    return decide()
+
+
+def _response(judgement: Judgement) -> CheckResponse:
+    response = checked(judgement.verdict, judgement.profile)
+    response.level = judgement.level.value
+    if judgement.profile.short_messages and response.decision == "deny":
+        # A profile with `short_messages` does not reveal the reason and the rule of a refusal.
+        response.reason, response.rule = BLOCKED, UNSET
+        for part in response.parts:
+            part.reason = ""
+    return response
 
 
 def create(
@@ -83,10 +138,9 @@ def _create(
             await connection.creates.wait_in_flight(request)
             if entry := connection.creates.repeated(request):
                 return _create_response(entry)
-            registry = connection.host.registry
             with (
                 connection.creates.in_flight(request),
-                registry.reserve_name(options.name) as name,
+                connection.registry.reserve_name(options.name) as name,
             ):
                 if not is_place(judgement.provider):
                     found = await _existing(connection, asked, cwd)
@@ -112,9 +166,9 @@ def _create(
                     request=request,
                 )
                 launch = replace(launch, name=name, judgement=judgement, creator=creator)
-                with connection.host.quotas.starting(judgement.profiles, connection, session.id):
+                with connection.guard.quotas.starting(judgement.profiles, connection, session.id):
                     terminal, record = await launch.start(
-                        connection.pool, placement, connection.host.state_writer
+                        connection.terminals.pool, placement, connection.writer
                     )
                     # Even if the turn was cancelled meanwhile, the program counts as started.
                     entry = connection.add(session, terminal, launch, record)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from sys import getsizeof
 from typing import Final
 
-from acpterm.acp.terminal_updates import Exit, Info, Output, ProgramExit, TerminalUpdate
+from acpterm.acp.terminal_updates import ExitUpdate, Info, OutputUpdate, ProgramExit, TerminalUpdate
 from acpterm.terminal.private_ring import PrivateRing
 
 TERMINALS_MAX: Final = 200
@@ -52,11 +52,11 @@ class AgentTerminal:
                 if cwd and len(cwd) <= CWD_MAX:
                     self.cwd = cwd
                 self.command = command[:COMMAND_MAX] if command else self.command
-            case Output(_, data, whole):
+            case OutputUpdate(_, data, whole):
                 if whole:
                     self.ring, self.generation = PrivateRing(RETAINED_BYTES), self.generation + 1
                 self.ring.write(data)
-            case Exit(_, end):
+            case ExitUpdate(_, end):
                 self.end = end and end._replace(signal=end.signal and end.signal[:_SIGNAL_MAX])
 
 

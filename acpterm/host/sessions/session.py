@@ -23,11 +23,11 @@ import trio
 from msgspec import Raw
 
 from acpterm.acp.terminal_updates import TerminalUpdate, from_meta
-from acpterm.host.entry import AgentInfo, Origin, TerminalEntry
+from acpterm.host.entry import AgentInfo, SessionOrigin, TerminalEntry
 from acpterm.host.names import named
 from acpterm.host.sessions.agent_terminals import AgentTerminals
 from acpterm.host.sessions.tool_calls import ToolCalls
-from acpterm.host.state.records import SessionRecord, ToolCallRecord, pack_text, unpack_text
+from acpterm.host.state.records import AgentSessionRecord, ToolCallRecord, pack_text, unpack_text
 from acpterm.host.state.store import session_key, tool_call_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
@@ -49,7 +49,7 @@ Observer: TypeAlias = Callable[[str | None, dict[str, Raw], list[str]], None]
 """Called with a tool call's id or None, the members, and the ids of agents' terminals."""
 
 
-class Session(Origin):
+class Session(SessionOrigin):
     """A session of an agent's connection: its terminals, its directory and its tool calls."""
 
     def __init__(
@@ -139,7 +139,9 @@ class Session(Origin):
             self._call_changed(number, None)
         self._writer.removed(self._key)
 
-    def restore(self, record: SessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]) -> None:
+    def restore(
+        self, record: AgentSessionRecord, calls: Iterable[tuple[int, ToolCallRecord]]
+    ) -> None:
         self._is_stored = True
         self.cwd = None if record.cwd is None else unpack_text(record.cwd)
         self.workspace = None if record.workspace is None else unpack_text(record.workspace)
@@ -150,13 +152,13 @@ class Session(Origin):
         )
         self.tool_calls.restore(calls)
 
-    def _record(self) -> SessionRecord:
+    def _record(self) -> AgentSessionRecord:
         ids = reversed(self._released)
         released = [*itertools.islice(ids, _STORED_RELEASED_MAX)][::-1]
         # A longer path cannot be that of a directory.
         is_stored = self.cwd is not None and len(self.cwd) <= _STORED_CWD_BYTES_MAX
         cwd = pack_text(self.cwd) if is_stored and self.cwd else None
-        return SessionRecord(
+        return AgentSessionRecord(
             id=self.id,
             cwd=cwd,
             workspace=None if self.workspace is None else pack_text(self.workspace),

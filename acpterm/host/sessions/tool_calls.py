@@ -37,7 +37,7 @@ TERMINALS_MAX: Final = 1_000
 STORED_ID_MAX: Final = 512
 
 
-class ToolCall:
+class RecordedToolCall:
     """One tool call: its members, its `_meta`, and the ids of the terminals that it shows."""
 
     # Numbers grow in the order in which tool calls began, `changes` in that of their last changes.
@@ -99,20 +99,20 @@ class ToolCalls:
     """The tool calls of a session, in the order in which they were last changed."""
 
     def __init__(self) -> None:
-        self._calls: OrderedDict[str, ToolCall] = OrderedDict()
+        self._calls: OrderedDict[str, RecordedToolCall] = OrderedDict()
         # The size, in bytes, with which each call is counted in `size`.
         self._sizes: dict[str, int] = {}
         self.size = 0
         self._numbers = itertools.count()
         self._changes = itertools.count(1)
 
-    def __iter__(self) -> Iterator[tuple[str, ToolCall]]:
+    def __iter__(self) -> Iterator[tuple[str, RecordedToolCall]]:
         return iter(list(self._calls.items()))
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def get(self, call: str) -> ToolCall | None:
+    def get(self, call: str) -> RecordedToolCall | None:
         return self._calls.get(call)
 
     def numbers(self) -> list[int]:
@@ -121,7 +121,7 @@ class ToolCalls:
     def restore(self, records: Iterable[tuple[int, ToolCallRecord]]) -> None:
         last = -1
         for number, record in sorted(records, key=lambda one: one[1].changed):
-            found = self._calls[record.id] = ToolCall(number)
+            found = self._calls[record.id] = RecordedToolCall(number)
             found.restore(record)
             self._count(record.id, found)
             last = max(last, number)
@@ -134,7 +134,7 @@ class ToolCalls:
         """Apply an update to the tool call `call`; `terminals` None leaves those it shows."""
         # Returns the numbers of the calls whose stored records must change, each with a function
         # that returns the new record, or None to remove it.
-        found = self._calls.pop(call, None) or ToolCall(next(self._numbers))
+        found = self._calls.pop(call, None) or RecordedToolCall(next(self._numbers))
         found.change(fields)
         found.changes = next(self._changes)
         if terminals is not None:
@@ -154,14 +154,14 @@ class ToolCalls:
         return changed
 
     def forget(self) -> list[int]:
-        """Drop all tool calls; return the `ToolCall.number` of each."""
+        """Drop all tool calls; return the `RecordedToolCall.number` of each."""
         numbers = self.numbers()
         self._calls.clear()
         self._sizes.clear()
         self.size = 0
         return numbers
 
-    def _count(self, call: str, found: ToolCall) -> None:
+    def _count(self, call: str, found: RecordedToolCall) -> None:
         size = getsizeof(call) + found.size()
         self.size += size - self._sizes.get(call, 0)
         self._sizes[call] = size

@@ -113,7 +113,7 @@ class HostRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class AuditRecord(Record, kw_only=True, omit_defaults=True):
-    """The audit log's progress: `policy.audit.log.Progress`."""
+    """The audit log's progress: `audit.log.LogProgress`."""
 
     KIND: ClassVar[str] = "audit log"
 
@@ -185,10 +185,10 @@ class ConnectionRecord(_Rights, kw_only=True, omit_defaults=True):
     holders: list[tuple[int, float]] = []
     """The processes that use the connection, as pid and start time: see `AgentConnection`."""
     starts: list[float] = []
-    """When terminals were started: see `host.quotas`."""
+    """When terminals were started: see `host.guard`."""
 
 
-class SessionRecord(Record, kw_only=True, omit_defaults=True):
+class AgentSessionRecord(Record, kw_only=True, omit_defaults=True):
     """A session of an agent's connection: its directories, and the user's decisions for it."""
 
     KIND: ClassVar[str] = "session"
@@ -233,7 +233,7 @@ class ApprovalRecord(Record, kw_only=True, omit_defaults=True):
 
 
 class ToolCallRecord(Record, kw_only=True, omit_defaults=True):
-    """A tool call of a session: see `sessions.tool_calls.ToolCall`.
+    """A tool call of a session: see `sessions.tool_calls.RecordedToolCall`.
 
     The values in `fields` and `meta` are raw JSON.
     """

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 import structlog
 
 from acpterm.host.state.records import (
+    AgentSessionRecord,
     ApprovalRecord,
     AuditRecord,
     ConnectionRecord,
@@ -19,7 +20,6 @@ from acpterm.host.state.records import (
     LaunchRecord,
     ListenRecord,
     Record,
-    SessionRecord,
     StateError,
     StateVersionError,
     TerminalRecord,
@@ -35,7 +35,7 @@ V = TypeVar("V")
 
 
 class StoredSession(NamedTuple):
-    record: SessionRecord
+    record: AgentSessionRecord
     tool_calls: dict[int, ToolCallRecord]
 
 
@@ -95,7 +95,7 @@ class Snapshot:
         if owner is None:
             return False
         if kind == "s":
-            session = _read(SessionRecord, value)
+            session = _read(AgentSessionRecord, value)
             stored = None if session is None else StoredSession(session, {})
             return _put(owner.sessions, int(numbers[0]), stored)
         session_of_call = owner.sessions.get(int(numbers[0]))

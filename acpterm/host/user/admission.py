@@ -27,7 +27,7 @@ from acpterm.pty.tracking.trees import Trees
 Identity: TypeAlias = tuple[int, float]
 
 
-class Verdict(NamedTuple):
+class Admittance(NamedTuple):
     pid: int
     refusal: str | None
     """Why the connection is refused, and what to do; None if the connection is the user's."""
@@ -55,12 +55,12 @@ class Admission:
         self._holders: Final = holders
         self._approvers: Final = approvers
 
-    async def judge(self, stream: trio.SocketStream) -> Verdict:
+    async def judge(self, stream: trio.SocketStream) -> Admittance:
         """Decide whether a connection is the user's, by its process and the ancestors."""
         # Raises `OSError` if no file descriptor is left, not even a reserved one.
         with PeerProcess(stream) as peer:
             if not peer.pid:
-                return Verdict(
+                return Admittance(
                     0,
                     "the process that connected cannot be seen from here (it is in another pid "
                     "namespace), so it may be an agent's: connect from where the daemon runs",
@@ -74,13 +74,13 @@ class Admission:
             found = peer.identity
             # If the process has ended, `origin` may be that of another process with the same pid.
             if peer.has_ended():
-                return Verdict(
+                return Admittance(
                     peer.pid,
                     "the process that connected has ended, so that it cannot be seen whether it "
                     "was an agent's: connect from a process that stays until it is answered",
                 )
         if origin is None:
-            return Verdict(
+            return Admittance(
                 peer.pid,
                 "the ancestors of the process that connected cannot be read, so that it cannot be "
                 "seen whether it is an agent's: if /proc is mounted with hidepid, or a unit has "
@@ -90,7 +90,7 @@ class Admission:
             # A program may connect before the host has its terminal.
             await self._wait_created(name)
         process = None if found is None else (found.pid, found.started)
-        return Verdict(peer.pid, self._refusal(origin), origin.terminals, process)
+        return Admittance(peer.pid, self._refusal(origin), origin.terminals, process)
 
     def _refusal(self, origin: Origin) -> str | None:
         for name in sorted(origin.terminals):

@@ -59,7 +59,7 @@ def approver(user: UserConnection, params: ApproverRequest) -> ApproverResponse:
     """
     if params.profile is not None:
         user.policy.profiles.check_known(params.profile)
-    return ApproverResponse(user.host.approver_tokens.issue(params, user.process))
+    return ApproverResponse(user.guard.approver_tokens.issue(params, user.process))
 
 
 async def subscribe(user: UserConnection, params: SubscribeApprovalsRequest) -> Empty:

@@ -55,7 +55,7 @@ from acpterm.terminal.vt.paint import (
     tail_snapshot,
 )
 from acpterm.terminal.vt.queries import QueryFilter
-from acpterm.terminal.vt.screen import Screen
+from acpterm.terminal.vt.screen import EmulatorScreen
 
 BEHIND_BYTES: Final = 512 * 1024
 CHUNK_BYTES: Final = 64 * 1024
@@ -76,7 +76,7 @@ async def attach(
     """Show a terminal in a window until its program ends or the terminal is released."""
     # `share`: the share that a visitor uses. Raises `RpcError` (-32602) if the client runs in this
     # terminal, or in one that it shows; if the screen is too large or needs a missing emulator.
-    nested_in = user.terminals
+    nested_in = user.inside
     if user.windows.would_loop(nested_in, entry):
         raise RpcError(INVALID_PARAMS, _loop_message(entry, nested_in))
     window = Window(
@@ -288,7 +288,7 @@ class _Attachment:
         if self._is_complete:
             self._terminal.ring.hold(self._window, position)
 
-    def _may_stay_blank(self, screen: Screen) -> bool:
+    def _may_stay_blank(self, screen: EmulatorScreen) -> bool:
         """Return whether to wait: a full-screen program may be starting."""
         return (
             not self._has_main

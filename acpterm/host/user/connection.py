@@ -11,9 +11,11 @@ from typing import Any, Final, TypeAlias
 import trio
 
 from acpterm.host.access import Access, Need
+from acpterm.host.daemon_state import DaemonState
 from acpterm.host.entry import TerminalEntry
-from acpterm.host.host_state import HostState
+from acpterm.host.guard import Guard
 from acpterm.host.sessions.session import Session
+from acpterm.host.terminals import Terminals
 from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.questions import AnsweredBy
@@ -33,18 +35,21 @@ class UserConnection(Access):
     def __init__(
         self,
         context: ExecContext,
-        host: HostState,
-        sessions: Sessions,
-        terminals: Collection[str] = (),
         *,
+        terminals: Terminals,
+        guard: Guard,
+        daemon: DaemonState,
+        sessions: Sessions,
+        inside: Collection[str] = (),
         process: tuple[int, float] | None = None,
         answers_as: AnsweredBy = "approvals",
     ) -> None:
-        super().__init__(host, context)
+        super().__init__(terminals, guard, context)
+        self.daemon: Final = daemon
         self.process: Final = process
         self.answers_as: Final = answers_as
         """The origin that is recorded with the client's answers to questions about commands."""
-        self._terminals: Final = frozenset(terminals)
+        self._inside: Final = frozenset(inside)
         self.sessions: Final = sessions
         self._closed = False
         self._held: set[Terminal] = set()
@@ -52,11 +57,11 @@ class UserConnection(Access):
         self._tokens: dict[str, tuple[TerminalEntry, Window] | None] = {}
 
     @property
-    def terminals(self) -> frozenset[str]:
+    def inside(self) -> frozenset[str]:
         """The terminals, nested ones of any daemon, that the client runs in."""
         # Also that of its environment: the process tree alone may not show it.
         named = self.context.env.get(marks.TERMINAL)
-        return self._terminals | {named} if named else self._terminals
+        return self._inside | {named} if named else self._inside
 
     def close(self) -> None:
         """Cancel all requests, also later ones, and let go of all held output. Idempotent."""

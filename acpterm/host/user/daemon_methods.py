@@ -49,41 +49,41 @@ def initialize(user: UserConnection, params: InitializeRequest) -> InitializeAns
 def status(user: UserConnection, params: NoParams) -> StatusResponse:
     """`_acpterm/status`: return the state of the daemon."""
     del params
-    host = user.host
-    host.registry.expire()
-    entries = list(host.registry)
-    daemon = host.daemon_info
+    user.registry.expire()
+    entries = list(user.registry)
+    daemon, keeper = user.daemon, user.daemon.keeper
+    info = daemon.info
     return StatusResponse(
         version=__version__,
         # The daemon's main process.
-        pid=os.getpid() if host.keeper.embedded else host.keeper.pid,
-        keeper_pid=host.keeper.pid,
+        pid=os.getpid() if keeper.embedded else keeper.pid,
+        keeper_pid=keeper.pid,
         worker_pid=os.getpid(),
-        takeovers=host.keeper.takeovers,
-        agent_socket=daemon.agent_socket,
-        user_socket=daemon.user_socket,
-        uptime_ms=round(1000 * host.uptime),
-        idle_exit_ms=None if daemon.idle_exit_s is None else round(1000 * daemon.idle_exit_s),
-        tracking=host.tracking,
+        takeovers=keeper.takeovers,
+        agent_socket=info.agent_socket,
+        user_socket=info.user_socket,
+        uptime_ms=round(1000 * daemon.uptime),
+        idle_exit_ms=None if info.idle_exit_s is None else round(1000 * info.idle_exit_s),
+        tracking=daemon.tracking,
         running=sum(entry.terminal.exit is None for entry in entries),
         exited=sum(entry.terminal.exit is not None and not entry.released_at for entry in entries),
         retained=sum(entry.released_at is not None for entry in entries),
-        agents=host.agents,
-        users=host.users,
-        questions=len(host.approvals.pending),
+        agents=daemon.agents,
+        users=daemon.users,
+        questions=len(user.approvals.pending),
         rss_bytes=linux.resident_memory(),
         output_bytes=sum(entry.terminal.retained_bytes for entry in entries),
-        http=None if daemon.web is None else daemon.web.status(),
+        http=None if info.web is None else info.web.status(),
         provider=user.settings.provider,
         profile=user.settings.profile,
-        sources=dict(daemon.sources),
+        sources=dict(info.sources),
     )
 
 
 def shutdown(user: UserConnection, params: NoParams) -> Empty:
     """`_acpterm/shutdown`: begin to end all terminals and the daemon, and respond at once."""
     del params
-    user.host.daemon_info.end()
+    user.daemon.info.end()
     return Empty()
 
 
@@ -94,10 +94,10 @@ async def restart(user: UserConnection, params: NoParams) -> Empty:
     to the new worker.
     """
     del params
-    user.host.state_writer.flush()
+    user.flush_state()
     try:
         with user.cancel_on_close():
-            await user.host.keeper.restart()
+            await user.daemon.keeper.restart()
     except RestartError as error:
         raise RpcError(INTERNAL_ERROR, f"not restarted: {error}") from error
     except KeeperLostError as error:

@@ -52,10 +52,10 @@ async def create(user: UserConnection, params: UserCreateRequest) -> TerminalInf
         is_removed_at_end=params.remove,
     )
     launch.check()
-    with user.host.registry.reserve_name(params.name) as name:
+    with user.registry.reserve_name(params.name) as name:
         placement = await _placement(user, launch)
         entry = await _start(user, replace(launch, name=name), placement, hold=params.hold)
-    return user.host.terminal_info(entry)
+    return user.info(entry)
 
 
 async def _placement(user: UserConnection, launch: Launch) -> Placement:
@@ -65,18 +65,17 @@ async def _placement(user: UserConnection, launch: Launch) -> Placement:
     if the provider is unknown, or does not support what is asked of it, or if the directory cannot
     be used; -32603 if the provider cannot be used.
     """
-    host = user.host
     # The setting `provider` is for agents.
     provider = launch.options.provider or "local"
     launch.check_provider(provider)
     if not is_place(provider):
         await user.directories.check(launch.cwd)
-    if provider not in (*NAMES, *host.settings.places):
-        known = ", ".join((*NAMES, *host.settings.places))
+    if provider not in (*NAMES, *user.settings.places):
+        known = ", ".join((*NAMES, *user.settings.places))
         raise RpcError(INVALID_PARAMS, f"provider {quote(provider)} is unknown: there are {known}")
     resources = resources_of(launch.options.resources)
-    placement = host.policy.placement(provider, launch.cwd, network=True, resources=resources)
-    host.trail.record(
+    placement = user.policy.placement(provider, launch.cwd, network=True, resources=resources)
+    user.trail.record(
         "create",
         **command_fields(launch.command, launch.args),
         directory=readable(launch.cwd),
@@ -89,12 +88,11 @@ async def _placement(user: UserConnection, launch: Launch) -> Placement:
 async def _start(
     user: UserConnection, launch: Launch, placement: Placement, *, hold: bool = False
 ) -> TerminalEntry:
-    host = user.host
-    terminal, record = await launch.start(host.pool, placement, host.state_writer)
+    terminal, record = await launch.start(user.terminals.pool, placement, user.writer)
     if hold:
         user.hold_output(terminal, 0)
-    entry = TerminalEntry(terminal, record, host.state_writer, launch=launch.stored())
-    host.add(entry, launch.program_env)
+    entry = TerminalEntry(terminal, record, user.writer, launch=launch.stored())
+    user.terminals.add(entry, launch.program_env)
     return entry
 
 
@@ -110,7 +108,6 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
     is no such terminal, or if it is removed during the restart; -32603 if the program cannot be
     started again.
     """
-    host = user.host
     entry = user.resolve(params, Need.READ)
     stored = entry.launch
     if stored is None:
@@ -142,24 +139,24 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         is_removed_at_end=record.is_removed_at_end,
     )
     launch.check()
-    with _restarting(host.registry, entry):
+    with _restarting(user.registry, entry):
         # Check while the old program still runs: it must not be ended if the directory is missing,
         # or if the provider cannot be used any more.
         placement = await _placement(user, launch)
-        host.registry.kill(entry, EndedBy.USER)
+        user.registry.kill(entry, EndedBy.USER)
         with user.cancel_on_close():
             # The program and its children must have released their resources, such as a port.
             await entry.terminal.wait_closed()
-        if host.registry.get(entry.id) is not entry:
+        if user.registry.get(entry.id) is not entry:
             raise RpcError(
                 RESOURCE_NOT_FOUND,
                 f"terminal {entry.name or entry.id!r} was removed while it was being restarted",
             )
         # The user may have renamed the terminal meanwhile.
         created = await _start(user, replace(launch, name=entry.name), placement)
-        if host.registry.get(entry.id) is entry:
-            host.registry.remove(entry)
-    return host.terminal_info(created)
+        if user.registry.get(entry.id) is entry:
+            user.registry.remove(entry)
+    return user.info(created)
 
 
 @contextmanager
@@ -179,13 +176,13 @@ def _restarting(registry: TerminalRegistry, entry: TerminalEntry) -> Iterator[No
 def inspect(user: UserConnection, params: UserTerminalRequest) -> InspectResponse:
     """`_acpterm/terminal/inspect`: return a terminal, how it was created, and its windows."""
     entry = user.resolve(params, Need.READ)
-    host, terminal = user.host, entry.terminal
+    terminal = entry.terminal
     return InspectResponse(
-        terminal=host.terminal_info(entry),
+        terminal=user.info(entry),
         launch=None if entry.launch is None else _launch_info(entry.launch),
         windows=[
             WindowInfo(window.cols, window.rows, window.read_only)
-            for window in host.windows.of(entry)
+            for window in user.windows.of(entry)
         ],
         oldest=terminal.ring.start,
         retained_bytes=terminal.retained_bytes,

@@ -2,10 +2,16 @@
 
 A connection that `user.admission` refuses is not closed. It is served with the table that
 `refusing` returns, so that every request is answered with the reason.
+
+The handlers of the user's methods about the policy for agents: check a command, list profiles.
+
+They run no command, and write nothing to the audit log.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import NoReturn
+
+from msgspec.structs import asdict
 
 from acpterm.acp.approvals import (
     ANSWER,
@@ -30,8 +36,11 @@ from acpterm.acp.user_api import (
 )
 from acpterm.acp.user_review import (
     AuditReadRequest,
+    ProfileInfo,
+    ProfilesResponse,
     RecordingReadRequest,
     UserCheckRequest,
+    UserCheckResponse,
 )
 from acpterm.acp.user_streams import (
     AttachRequest,
@@ -43,17 +52,56 @@ from acpterm.acp.user_streams import (
 )
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
 from acpterm.host import verbs
+from acpterm.host.launch.validation import check_absolute, check_command, check_size
+from acpterm.host.policy import checked
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
     daemon_methods,
     launch_methods,
-    policy_methods,
     review_methods,
     terminal_methods,
     web_methods,
 )
-from acpterm.jsonrpc import INVALID_REQUEST, RpcError
+from acpterm.host.user.connection import UserConnection
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from acpterm.policy.rules import RulesError
+from acpterm.runtime.shell import find_shell
+
+
+def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
+    """`_acpterm/command/check`: return how a command would be judged if an agent requested it.
+
+    Raises `RpcError`: -32602 for an invalid command or directory, or an unknown profile; -32603 if
+    the file of rules is invalid.
+    """
+    check_command(params.command, params.args)
+    check_size(params.command, params.args, {}, user.context.rlimits)
+    if params.cwd is not None:
+        check_absolute(params.cwd)
+    policy = user.policy
+    profile = policy.profiles.choose(params.profile, params.cwd or user.context.cwd)
+    try:
+        judge = policy.judge()
+    except RulesError as error:
+        raise RpcError(INTERNAL_ERROR, f"no command can be judged: {error}") from error
+    path, shell = user.context.env.get("PATH"), find_shell(user.settings.shell)
+    verdict = judge.judge(params.command, params.args, profile=profile, path=path, shell=shell)
+    prefix = None if verdict.prefix is None else list(verdict.prefix)
+    return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)
+
+
+def profiles(user: UserConnection, params: NoParams) -> ProfilesResponse:
+    """`_acpterm/profile/list`: return the profiles, and which is the default one."""
+    del params
+    found = user.policy.profiles.by_name
+    return ProfilesResponse(
+        selected=user.settings.profile,
+        profiles=[
+            ProfileInfo(name, one.safe, one.unknown, one.dangerous) for name, one in found.items()
+        ],
+    )
+
 
 USER_METHODS = MethodTable(
     {
@@ -88,8 +136,8 @@ USER_METHODS = MethodTable(
             SubscribeApprovalsRequest, approval_methods.subscribe
         ),
         "_acpterm/approver": Method(ApproverRequest, approval_methods.approver),
-        "_acpterm/command/check": Method(UserCheckRequest, policy_methods.check),
-        "_acpterm/profile/list": Method(NoParams, policy_methods.profiles),
+        "_acpterm/command/check": Method(UserCheckRequest, check),
+        "_acpterm/profile/list": Method(NoParams, profiles),
         "_acpterm/audit/read": Method(AuditReadRequest, review_methods.read_audit),
         "_acpterm/recording/list": Method(NoParams, review_methods.list_recordings),
         "_acpterm/recording/read": Method(RecordingReadRequest, review_methods.read_recording),

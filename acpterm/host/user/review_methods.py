@@ -22,7 +22,7 @@ from acpterm.acp.user_review import (
     RecordingsResponse,
 )
 from acpterm.audit.entry import time_text
-from acpterm.audit.newest_first import Place, read_page
+from acpterm.audit.newest_first import LogPlace, read_page
 from acpterm.audit.selection import Selection
 from acpterm.config import default_audit_dir, default_record_dir
 from acpterm.host.user.connection import UserConnection
@@ -74,9 +74,9 @@ def _time(milliseconds: int | None) -> str | None:
     return None if milliseconds is None else time_text(milliseconds / 1000)
 
 
-def _place(name: str, text: str | None) -> Place | None:
+def _place(name: str, text: str | None) -> LogPlace | None:
     try:
-        return None if text is None else Place.parse(text)
+        return None if text is None else LogPlace.parse(text)
     except ValueError as error:
         raise RpcError(
             INVALID_PARAMS,

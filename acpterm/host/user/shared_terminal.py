@@ -68,7 +68,7 @@ class _SharedTerminal:
     def get(self, user: UserConnection, params: GetRequest) -> SharedTerminalInfo:
         """`_acpterm/terminal/get`: return what a visitor may know about the terminal."""
         entry = self._entry(user, params.terminal_id)
-        info = user.host.terminal_info(entry)
+        info = user.info(entry)
         names = (name for name in SharedTerminalInfo.__struct_fields__ if name != "write")
         fields = {name: getattr(info, name) for name in names}
         return SharedTerminalInfo(**fields, write=self._write and entry.is_users)

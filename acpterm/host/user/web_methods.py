@@ -72,7 +72,7 @@ def remove_token(user: UserConnection, params: TokenRemoveRequest) -> Empty:
 
 
 def web_of(user: UserConnection) -> WebInterface:
-    web = user.host.daemon_info.web
+    web = user.daemon.info.web
     if web is None:
         raise RpcError(INVALID_REQUEST, "only a daemon has an HTTP server: run acpterm serve")
     return web

@@ -13,7 +13,7 @@ import select
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from acpterm.keeper.process.store import Store
+    from acpterm.keeper.process.store import EntryStore
 
 _CRASH_SIGNALS = {
     _signal.SIGSEGV,
@@ -54,7 +54,7 @@ def log_location() -> str:
     return path if path.startswith("/") and path != os.devnull else "its standard error"
 
 
-def write_lock_file(store: Store, message: str) -> None:
+def write_lock_file(store: EntryStore, message: str) -> None:
     """Write the keeper's pid, and `message`, into the lock file, which acpterm's commands read."""
     entry = store.entries.get(LOCK_KEY)
     fds = None if entry is None else entry.descriptors()

@@ -17,12 +17,12 @@ from acpterm.keeper.process.notify import (
     TREES_NAME,
     Notifier,
 )
-from acpterm.keeper.process.store import Store
+from acpterm.keeper.process.store import EntryStore
 from acpterm.keeper.programs import reading, spawn, system
 from acpterm.keeper.programs.reading import Reader
 from acpterm.keeper.programs.reaping import Child
-from acpterm.keeper.programs.terminal import Terminal
-from acpterm.keeper.programs.terminals import Terminals
+from acpterm.keeper.programs.terminal import HeldTerminal
+from acpterm.keeper.programs.terminals import HeldTerminals
 from acpterm.keeper.protocol import ORPHANS_MAX
 
 TYPE_CHECKING = False
@@ -56,8 +56,8 @@ class Keeper:
         self._embedded = embedded
         self._pidfds = pidfds
         reader = Reader(loop, recoverable=self._notifier.stores)
-        self.terminals = Terminals(loop, reader, self._exited, self._closed)
-        self.store = Store()
+        self.terminals = HeldTerminals(loop, reader, self._exited, self._closed)
+        self.store = EntryStore()
         # To workers that were sent the state, and now get all reports.
         self._links: list[Link] = []
         self.worker_pids: set[int] = set()  # which the supervisor reaps
@@ -134,7 +134,7 @@ class Keeper:
         facts = terminal.child.pid, terminal.child.started, way, terminal.session
         self._send("spawned", request, name, *facts, fds=terminal.descriptors)
 
-    def _start(self, message: Message) -> tuple[Terminal, str]:
+    def _start(self, message: Message) -> tuple[HeldTerminal, str]:
         """Start the program of a `spawn` message; return its terminal, and how it was started.
 
         Raises `OSError`; `ValueError`, `TypeError` or `OverflowError` for an invalid field.
@@ -169,7 +169,7 @@ class Keeper:
         self._notifier.store(MASTER_PREFIX + name, master)
         if leader is not None:
             self._notifier.store(LEADER_PREFIX + name, leader.socket_fd)
-        return Terminal(self.terminals, name, child, (master, leader), (ring_fd, mapped)), way
+        return HeldTerminal(self.terminals, name, child, (master, leader), (ring_fd, mapped)), way
 
     def _put(self, message: Message) -> None:
         key, value = message.fields[:2]
@@ -219,14 +219,14 @@ class Keeper:
         self.store.delete(_record_key(name))
         self.store.delete(f"e/{name}")
 
-    def _exited(self, terminal: Terminal, report: Exit) -> None:
+    def _exited(self, terminal: HeldTerminal, report: Exit) -> None:
         # An orphan of a program that is no child of this keeper is none, either.
         orphans = None if report[0] is None else self._orphans()
         if orphans is not None and len(orphans) > ORPHANS_MAX:
             orphans = None
         self._send("exited", terminal.name, *report, orphans)
 
-    def _closed(self, terminal: Terminal, end: int) -> None:
+    def _closed(self, terminal: HeldTerminal, end: int) -> None:
         self._remove_pty(terminal.name)
         self._send("closed", terminal.name, end)
 

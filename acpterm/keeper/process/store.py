@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Entry:
+class HeldEntry:
     """A value and descriptors, which it owns."""
 
     __slots__ = ("_fds", "value")
@@ -31,16 +31,16 @@ class Entry:
             os.close(fd)
 
 
-class Store:
+class EntryStore:
     """All entries that a worker stores for the next worker, by key."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, HeldEntry] = {}
 
     def put(self, key: str, value: bytes, fds: Sequence[int]) -> None:
         """Store an entry, replacing any of that key. Takes ownership of `fds`."""
         self.delete(key)
-        self.entries[key] = Entry(value, fds)
+        self.entries[key] = HeldEntry(value, fds)
 
     def delete(self, key: str) -> None:
         entry = self.entries.pop(key, None)

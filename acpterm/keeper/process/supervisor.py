@@ -5,7 +5,7 @@ A *candidate* is a new worker that is to replace the serving one. `hello`, `read
 
     first worker starts --`ready`--> serving
         exits before it is ready --> the daemon exits with the worker's status
-    serving --dies--> restarting, after a delay (`respawn`) --`ready`--> serving
+    serving --dies--> restarting, after a delay (`Respawn`) --`ready`--> serving
         restarting --five deaths in a minute--> given up --SIGUSR1--> restarting
     serving --`restart` or SIGUSR1--> upgrading: a candidate starts
         candidate sends `hello` --> the serving worker gets SIGSTOP, the candidate gets the state
@@ -19,6 +19,21 @@ A *candidate* is a new worker that is to replace the serving one. `hello`, `read
 
 If an upgrade after `restart` fails, the keeper sends the reason to the worker that sent `restart`.
 If an upgrade after SIGUSR1 fails, the keeper logs the reason.
+
+Descriptors that the service manager passes to the keeper: sockets and stored descriptors.
+
+Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
+with the names in `LISTEN_FDNAMES`.
+
+- PTY masters, sockets of leaders, and rings that a previous keeper has stored with the service
+  manager (see `notify`) become terminals again. Their programs are not children of this process, so
+  their exit is detected by a pidfd or, if the system has no pidfds, when the PTY hangs up. Their
+  exit status is unknown, unless the previous keeper has written it into the ring's header.
+- The descriptor of the control groups' directory becomes the entry `trees` of the store again.
+  While the descriptor is open, it holds the daemon's lock on the directory. (An *entry* is a value
+  with descriptors that the keeper stores for the worker.)
+- All other descriptors are for the worker: they become entries `listen/0`, `listen/1`, …, whose
+  value is the descriptor's name.
 """
 
 from __future__ import annotations
@@ -27,19 +42,32 @@ import _signal  # type: ignore[import-not-found]  # typeshed has none
 import os
 import time
 
-from acpterm.keeper.process import diagnostics, inherited_fds
+from acpterm.keeper import ring_file
+from acpterm.keeper.process import diagnostics
+from acpterm.keeper.process.diagnostics import log, log_location, write_lock_file
 from acpterm.keeper.process.keeper import Keeper
-from acpterm.keeper.process.notify import Notifier
-from acpterm.keeper.process.respawn import Respawn
+from acpterm.keeper.process.notify import (
+    LEADER_PREFIX,
+    MASTER_PREFIX,
+    RING_PREFIX,
+    TREES_NAME,
+    Notifier,
+)
 from acpterm.keeper.process.worker import Worker, start_worker
+from acpterm.keeper.programs import system
+from acpterm.keeper.programs.leader import Leader
+from acpterm.keeper.programs.reaping import Child, read_exit
 from acpterm.keeper.programs.shutdown import end_programs
+from acpterm.keeper.programs.terminal import HeldTerminal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import _socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from acpterm.keeper.process.loop import Loop
+    from acpterm.keeper.process.store import EntryStore
+    from acpterm.keeper.programs.terminals import HeldTerminals
     from acpterm.keeper.protocol import Message
 
 READY_TIMEOUT_S = 10.0  # of a candidate
@@ -48,6 +76,145 @@ _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0
 _STOP_POLL_S = 0.001
 _NOTIFY_TIMEOUT_S = 0.5
+
+DEATHS_MAX = 5  # in `WINDOW_S` seconds; then no new worker is started
+WINDOW_S = 60.0
+_DELAYS_S = (0.0, 0.1, 0.5, 2.0)
+
+_LISTEN_FDS_START = 3
+_PREFIXES = (RING_PREFIX, MASTER_PREFIX, LEADER_PREFIX)
+
+
+def adopt_all(
+    environ: Mapping[str, str], terminals: HeldTerminals, store: EntryStore, notifier: Notifier
+) -> None:
+    """Adopt all descriptors that the service manager has passed to this process.
+
+    Makes the manager remove the rings and masters that cannot be used.
+    """
+    stored: dict[str, dict[str, int]] = {prefix: {} for prefix in _PREFIXES}
+    others = 0
+    for name, fd in _listen_fds(environ):
+        kind, dot, terminal = name.partition(".")
+        if kind + dot in stored:
+            notifier.adopt(name)
+            stored[kind + dot][terminal] = fd
+        elif name == TREES_NAME:
+            notifier.adopt(name)
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            store.put(TREES_NAME, os.fsencode(path), [fd])
+        else:
+            store.put(f"listen/{others}", name.encode(), [fd])
+            others += 1
+    for name in {name: None for fds in stored.values() for name in fds}:
+        ring, master, leader = (stored[prefix].get(name) for prefix in _PREFIXES)
+        if ring is None or not _adopt(terminals, store, name, ring, (master, leader)):
+            for prefix, unusable in zip(_PREFIXES, (ring, master, leader), strict=True):
+                # Without its ring, a master cannot be used. Closing it sends the program a SIGHUP.
+                if unusable is not None:
+                    os.close(unusable)
+                notifier.remove(prefix + name)
+
+
+def _listen_fds(environ: Mapping[str, str]) -> list[tuple[str, int]]:
+    count = environ.get("LISTEN_FDS", "")
+    if environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdigit():
+        return []
+    names = environ.get("LISTEN_FDNAMES", "").split(":")
+    fds = range(_LISTEN_FDS_START, _LISTEN_FDS_START + int(count))
+    named_fds = []
+    for index, fd in enumerate(fds):
+        try:
+            os.set_inheritable(fd, False)
+        except OSError:
+            continue  # a process between the service manager and this one has closed it
+        named_fds.append((names[index] if index < len(names) else "unknown", fd))
+    return named_fds
+
+
+def _adopt(
+    terminals: HeldTerminals,
+    store: EntryStore,
+    name: str,
+    ring_fd: int,
+    pty: tuple[int | None, int | None],
+) -> bool:
+    try:
+        mapped = ring_file.map_ring(ring_fd)
+    except (ring_file.RingError, OSError, ValueError):
+        return False
+    master, leader_fd = pty
+    header = mapped.header
+    mapped.recover()
+    header[ring_file.STALLED] = header[ring_file.ARMED] = 0
+    store.put(f"t/{name}", mapped.record(), [])
+    pid = header[ring_file.PID]
+    child = Child(pid, header[ring_file.STARTED] / 1e6, system.open_pidfd(pid))
+    leader = None
+    if leader_fd is not None and master is not None:
+        leader = Leader(header[ring_file.SESSION], leader_fd, is_child=False)
+    elif leader_fd is not None:
+        os.close(leader_fd)
+    terminal = HeldTerminal(terminals, name, child, (master, leader), (ring_fd, mapped))
+    report = read_exit(header)
+    if report is not None:
+        terminal.restore_exit(report)
+    elif not child.exists():
+        terminal.child_ended()
+    return True
+
+
+class Respawn:
+    """The restart policy: calls `start` after each death of a worker, with a growing delay.
+
+    After too many deaths it gives up until `reset`, and says so in the lock file and to the
+    manager.
+    """
+
+    def __init__(
+        self, loop: Loop, store: EntryStore, notifier: Notifier, start: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._notifier = notifier
+        self._start = start
+        self._deaths: list[float] = []
+        self.given_up = False
+
+    def worker_died(self, what: str) -> None:
+        """Schedule the start of a new worker, or give up; `what` is for the log."""
+        now = time.monotonic()
+        self._deaths = [at for at in self._deaths if now - at < WINDOW_S] + [now]
+        if len(self._deaths) >= DEATHS_MAX:
+            self._give_up(what)
+            return
+        delay = _DELAYS_S[min(len(self._deaths), len(_DELAYS_S)) - 1]
+        self._loop.call_later(delay, self._start)
+        log(f"{what}; starting another in {delay:g} s")
+
+    def reset(self) -> None:
+        self._deaths = []
+        self.given_up = False
+
+    def _give_up(self, what: str) -> None:
+        self.given_up = True
+        message = (
+            f"{what}, {DEATHS_MAX} times within a minute: given up. Programs run on and wait once"
+            f" their buffers are full. Look into the log ({log_location()}), then run"
+            " `acpterm restart`"
+        )
+        write_lock_file(self._store, message)
+        log(message)
+        self._notifier.status(message)
+        self._feed_watchdog()
+
+    def _feed_watchdog(self) -> None:
+        # A worker would do this. If no process did, the manager would end the service with all
+        # programs.
+        interval = self._notifier.watchdog_s
+        if self.given_up and interval is not None:
+            self._notifier.alive()
+            self._loop.call_later(interval, self._feed_watchdog)
 
 
 class Supervisor:
@@ -68,9 +235,7 @@ class Supervisor:
         self._nohup = _signal.getsignal(_signal.SIGHUP) == _signal.SIG_IGN
         self._notifier = Notifier(loop, os.environ)
         self._keeper = Keeper(loop, embedded=False, notifier=self._notifier)
-        inherited_fds.adopt_all(
-            os.environ, self._keeper.terminals, self._keeper.store, self._notifier
-        )
+        adopt_all(os.environ, self._keeper.terminals, self._keeper.store, self._notifier)
         self._served_count = 0
         self._respawn = Respawn(loop, self._keeper.store, self._notifier, self._start_successor)
         self._terminating = False

@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from acpterm.keeper.programs.terminal import Terminal
-    from acpterm.keeper.programs.terminals import Terminals
+    from acpterm.keeper.programs.terminal import HeldTerminal
+    from acpterm.keeper.programs.terminals import HeldTerminals
 
 ENDING_MAX_S = 2.0
 _ROUND_S = 0.002
@@ -22,7 +22,7 @@ _ROUND_MAX_S = 0.05
 _START_SLACK_S = 0.02
 
 
-def end_programs(terminals: Terminals) -> None:
+def end_programs(terminals: HeldTerminals) -> None:
     """Kill all programs with their groups and sessions, and all children, until none is left."""
     # Orphans of killed processes become children of the keeper, a subreaper: the next round kills
     # them.
@@ -53,7 +53,9 @@ def end_programs(terminals: Terminals) -> None:
         pause = min(2 * pause, _ROUND_MAX_S)
 
 
-def _kill_round(sessions: dict[int, tuple[float, float]], unreaped: dict[int, Terminal]) -> bool:
+def _kill_round(
+    sessions: dict[int, tuple[float, float]], unreaped: dict[int, HeldTerminal]
+) -> bool:
     """Kill all that is left, and reap what has ended; return whether any process may be left."""
     for pid, terminal in tuple(unreaped.items()):
         if terminal.child.exists():

@@ -37,7 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from acpterm.keeper.programs.leader import Leader
     from acpterm.keeper.programs.reaping import Child, Exit
-    from acpterm.keeper.programs.terminals import Terminals
+    from acpterm.keeper.programs.terminals import HeldTerminals
     from acpterm.keeper.ring_file import RingFile
 
 TRACED_RETRY_S = 0.02
@@ -50,7 +50,7 @@ _SHARED_TURN_BYTES = 64 * 1024
 _TRIM_BYTES = 64 * 1024
 
 
-class Terminal:
+class HeldTerminal:
     """One terminal in the keeper. Owns `master`, `leader` and `ring_fd`."""
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Terminal:
 
     def __init__(
         self,
-        terminals: Terminals,
+        terminals: HeldTerminals,
         name: str,
         child: Child,
         pty: tuple[int | None, Leader | None],

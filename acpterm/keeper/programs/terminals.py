@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.leader import Leader
     from acpterm.keeper.programs.reading import Reader
     from acpterm.keeper.programs.reaping import Exit
-    from acpterm.keeper.programs.terminal import Terminal
+    from acpterm.keeper.programs.terminal import HeldTerminal
 
 # Reading resumes when a quarter of the ring is free: that costs less than reading again and again
 # into a few free bytes. A timer finds smaller free space, and space that the worker has freed
@@ -29,32 +29,32 @@ _WORD = struct.Struct("=Q")
 _EMULATOR_KILLS_MAX = 3
 
 
-class Terminals:
+class HeldTerminals:
     """All terminals of a keeper. `by_pid` has those whose child was not reaped yet."""
 
     def __init__(
         self,
         loop: Loop,
         reader: Reader,
-        exited: Callable[[Terminal, Exit], None],
-        closed: Callable[[Terminal, int], None],
+        exited: Callable[[HeldTerminal, Exit], None],
+        closed: Callable[[HeldTerminal, int], None],
     ) -> None:
         self.loop = loop
         self.reader = reader
         self.exited = exited
         self.closed = closed
-        self.by_name: dict[str, Terminal] = {}
-        self.by_pid: dict[int, Terminal] = {}
+        self.by_name: dict[str, HeldTerminal] = {}
+        self.by_pid: dict[int, HeldTerminal] = {}
         self.leader_pids: set[int] = set()  # which must not be reaped with the orphans
         self._ended_leaders: set[int] = set()
-        # Terminals that `Terminal.close_if_unused` must check again when a process has ended.
-        self.held: dict[Terminal, None] = {}
+        # Terminals that `HeldTerminal.close_if_unused` must check again when a process has ended.
+        self.held: dict[HeldTerminal, None] = {}
         # Terminals that were written to, and how often `disarm_waiting` has checked them since.
-        self._written: dict[Terminal, int] = {}
-        self._stalled: dict[Terminal, None] = {}
+        self._written: dict[HeldTerminal, int] = {}
+        self._stalled: dict[HeldTerminal, None] = {}
         self._retrying = False
         # Terminals whose ring may have memory to release, and their `HEAD` at the last check.
-        self._to_trim: dict[Terminal, int] = {}
+        self._to_trim: dict[HeldTerminal, int] = {}
         self._trimming = False
 
     def end_leader(self, leader: Leader) -> None:
@@ -73,11 +73,11 @@ class Terminals:
                 self._ended_leaders.discard(pid)
                 self.leader_pids.discard(pid)
 
-    def mark_written(self, terminal: Terminal) -> None:
+    def mark_written(self, terminal: HeldTerminal) -> None:
         """Make the next two calls of `disarm_waiting` check this terminal."""
         self._written[terminal] = 0
 
-    def trim_when_idle(self, terminal: Terminal) -> None:
+    def trim_when_idle(self, terminal: HeldTerminal) -> None:
         """Release the memory of free space in the ring after a second without output."""
         self._to_trim.setdefault(terminal, -1)
         self._trim_later()
@@ -133,12 +133,12 @@ class Terminals:
             if kills < _EMULATOR_KILLS_MAX:
                 _write_word(terminal.ring_fd, EMULATOR, 0)
 
-    def stall(self, terminal: Terminal) -> None:
+    def stall(self, terminal: HeldTerminal) -> None:
         """Check a terminal's full ring repeatedly; resume reading the PTY when space is free."""
         self._stalled[terminal] = None
         self._retry_later()
 
-    def unstall(self, terminal: Terminal) -> None:
+    def unstall(self, terminal: HeldTerminal) -> None:
         self._stalled.pop(terminal, None)
 
     def resume_stalled(self) -> None:

@@ -13,14 +13,14 @@ from acpterm.acp.agent_api import Positive
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import crop, lost_before
 from acpterm.mcp.session_tools.replies import session_reply, shell_reply
-from acpterm.mcp.sessions import Launch, Session
+from acpterm.mcp.sessions import SessionLaunch, TerminalSession
 from acpterm.mcp.shell_replies import crop_command
 from acpterm.mcp.states import SessionResult, View
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import BACKGROUND_WAIT_S, read_new, removed_on_failure, wait_for_end
 
 
-class Params(Struct, kw_only=True):
+class SessionBashParams(Struct, kw_only=True):
     command: Annotated[str, Meta(description="The shell command to execute")]
     cwd: Annotated[
         str | None,
@@ -46,7 +46,7 @@ class Params(Struct, kw_only=True):
     ] = None
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: SessionBashParams) -> Reply:
     settings = call.settings
     limit = settings.timeout_seconds if params.timeout_seconds is None else params.timeout_seconds
     kills = settings.at_timeout == "kill" and not params.run_in_background
@@ -55,7 +55,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     call.doing = "starting the command"
     call.approval_s = 0 if params.run_in_background else limit
     session = await call.start(
-        Launch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
+        SessionLaunch(params.command, cwd=params.cwd, timeout_s=limit if kills else None)
     )
     async with removed_on_failure(call, session):
         wait = BACKGROUND_WAIT_S if params.run_in_background else limit
@@ -73,7 +73,9 @@ async def _execute(call: Call, params: Params) -> Reply:
     return reply
 
 
-async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kills: bool) -> Reply:
+async def _in_shell(
+    call: Call, params: SessionBashParams, name: str, limit: float, *, kills: bool
+) -> Reply:
     call.approval_s = 0 if params.run_in_background else limit
     ran = await call.shells.run(
         call,
@@ -87,7 +89,7 @@ async def _in_shell(call: Call, params: Params, name: str, limit: float, *, kill
     return shell_reply(ran, output)
 
 
-async def _whole(call: Call, session: Session, view: View, max_output: int | None) -> View:
+async def _whole(call: Call, session: TerminalSession, view: View, max_output: int | None) -> View:
     """Show all output that the host retains as text: often more than it retains as bytes."""
     whole = await session.terminal.output()
     view.text = whole.text
@@ -106,7 +108,7 @@ TOOL = Tool(
         "continues in the background, and the result has its session id for terminal_wait, "
         "terminal_continue and terminal_stop."
     ),
-    params=Params,
+    params=SessionBashParams,
     result=SessionResult,
     execute=_execute,
     destructive=True,

@@ -5,12 +5,12 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from acpterm.mcp.call import Call
-from acpterm.mcp.connection import Question
+from acpterm.mcp.connection import FormQuestion
 from acpterm.mcp.cropping import crop
 from acpterm.mcp.named_shell import has_ended
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.session_tools.replies import session_reply, shell_reply
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.shell_replies import unknown_end
 from acpterm.mcp.shells import CATCH_UP_S
 from acpterm.mcp.states import SessionResult
@@ -20,7 +20,7 @@ from acpterm.mcp.waiting import read_new, settle, type_into, wait_until
 from acpterm.runtime.sanitize import one_line
 
 
-class Params(Struct, kw_only=True):
+class ContinueParams(Struct, kw_only=True):
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )
@@ -51,7 +51,7 @@ class Params(Struct, kw_only=True):
     ] = False
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: ContinueParams) -> Reply:
     call.approval_s = params.timeout_seconds or call.settings.max_interval
     session = await call.get(params.session_id)
     pattern = None if params.wait_for is None else ModelPattern(params.wait_for)
@@ -60,7 +60,7 @@ async def _execute(call: Call, params: Params) -> Reply:
 
 
 async def _continue(
-    call: Call, session: Session, params: Params, pattern: ModelPattern | None
+    call: Call, session: TerminalSession, params: ContinueParams, pattern: ModelPattern | None
 ) -> Reply:
     is_shell = call.shells.is_busy(session)
     if is_shell and not await call.shells.catch_up(session) and (params.stdin or params.keys):
@@ -92,7 +92,7 @@ async def _continue(
     return await session_reply(call, session, view, heading)
 
 
-async def _ask_user(call: Call, session: Session) -> str:
+async def _ask_user(call: Call, session: TerminalSession) -> str:
     """Return the line that the user types in the MCP client, with a line end."""
     attach = f"the user can: acpterm attach {session.id}"
     view = await read_new(call, session)
@@ -103,7 +103,7 @@ async def _ask_user(call: Call, session: Session) -> str:
     call.doing = "waiting for the user's input"
     prompt = session.prompt or view.text.strip().rpartition("\n")[2]
     answer = await call.ask(
-        Question(
+        FormQuestion(
             f"{one_line(session.command)} waits for input: {one_line(prompt)}",
             {
                 "type": "object",
@@ -125,7 +125,7 @@ TOOL = Tool(
         "Without input it returns what came meanwhile. It returns early when the program ends or "
         "waits for input."
     ),
-    params=Params,
+    params=ContinueParams,
     result=SessionResult,
     execute=_execute,
     destructive=True,

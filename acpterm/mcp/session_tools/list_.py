@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from acpterm.api.errors import RequestError
 from acpterm.commands.format import background_line
 from acpterm.mcp.call import Call
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.states import call_text
 from acpterm.mcp.tool import Reply, Tool
 
@@ -16,7 +16,7 @@ _RULE: Final = "-------------|--------------------------------|----------|------
 _COMMAND_WIDTH: Final = 30
 
 
-class Params(Struct):
+class SessionListParams(Struct):
     """The parameters of `terminal_list`: none."""
 
 
@@ -34,12 +34,12 @@ class Listed(Struct, kw_only=True):
     background: Annotated[list[str], Meta(description="what its command has left running")]
 
 
-class Sessions(Struct, kw_only=True):
+class ListedSessions(Struct, kw_only=True):
     status: Annotated[str, Meta(description="how many run, and what can be done next")]
     sessions: list[Listed]
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: SessionListParams) -> Reply:
     del params
     listed: list[Listed] = []
     for session in call.sessions.listed():
@@ -57,7 +57,7 @@ async def _execute(call: Call, params: Params) -> Reply:
         return Reply(
             state=status,
             text="No active terminal sessions.",
-            data=Sessions(status=status, sessions=[]),
+            data=ListedSessions(status=status, sessions=[]),
         )
     running = sum(each.running or bool(each.background) for each in listed)
     waiting = [each.id for each in listed if each.waitingForInput]
@@ -78,11 +78,11 @@ async def _execute(call: Call, params: Params) -> Reply:
     return Reply(
         state=status,
         text="\n".join(["Active Terminal Sessions:", header, _RULE, *rows]),
-        data=Sessions(status=status, sessions=listed),
+        data=ListedSessions(status=status, sessions=listed),
     )
 
 
-async def _listed(call: Call, session: Session) -> Listed:
+async def _listed(call: Call, session: TerminalSession) -> Listed:
     is_over = call.shells.is_busy(session) and not await call.shells.catch_up(session)
     now = await session.terminal.read(session.position, max_bytes=1)
     session.exit = now.exit
@@ -115,8 +115,8 @@ def _short(command: str) -> str:
 TOOL = Tool(
     name="terminal_list",
     description="List the active terminal sessions: id, command, position, whether it runs, age.",
-    params=Params,
-    result=Sessions,
+    params=SessionListParams,
+    result=ListedSessions,
     execute=_execute,
     reads_only=True,
     idempotent=True,

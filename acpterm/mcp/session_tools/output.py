@@ -7,7 +7,7 @@ from msgspec import Meta, Struct, field
 from acpterm.acp.agent_api import Natural, Positive
 from acpterm.mcp.call import Call
 from acpterm.mcp.patterns import ModelPattern
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.states import call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_all
@@ -16,7 +16,7 @@ from acpterm.runtime.lines import split_lines
 PAGE_CHARS_MAX: Final = 30_000
 
 
-class Params(Struct, kw_only=True):
+class SessionOutputParams(Struct, kw_only=True):
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )
@@ -32,7 +32,7 @@ class Params(Struct, kw_only=True):
     ] = None
 
 
-class Page(Struct, kw_only=True):
+class OutputPage(Struct, kw_only=True):
     """The structured content of `terminal_output`. With `grep`, only matching lines are counted."""
 
     id: str
@@ -56,7 +56,7 @@ class _Text(Struct):
     has_ended: bool
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: SessionOutputParams) -> Reply:
     call.approval_s = 0
     session = await call.get(params.session_id)
     retained = await _read(session, params.since)
@@ -80,7 +80,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     return Reply(
         state=status,
         text=heading + found,
-        data=Page(
+        data=OutputPage(
             id=session.id,
             status=status,
             output=found,
@@ -95,7 +95,7 @@ async def _execute(call: Call, params: Params) -> Reply:
     )
 
 
-async def _read(session: Session, since: int | None) -> _Text:
+async def _read(session: TerminalSession, since: int | None) -> _Text:
     if since is None:
         whole = await session.terminal.output()
         text = session.clean(whole.text)
@@ -109,7 +109,9 @@ def _pieces(line: str) -> list[str]:
     return [line[at : at + PAGE_CHARS_MAX] for at in range(0, len(line), PAGE_CHARS_MAX)]
 
 
-def _page(lines: list[tuple[int, str]], params: Params) -> tuple[int, list[tuple[int, str]]]:
+def _page(
+    lines: list[tuple[int, str]], params: SessionOutputParams
+) -> tuple[int, list[tuple[int, str]]]:
     """Return the index in `lines` of the page's first line, and its lines with their numbers."""
     if (params.offset, params.limit, params.grep) == (None, None, None):
         return 0, lines
@@ -129,7 +131,9 @@ def _range(start: int, count: int) -> str:
     return "none" if count == 0 else f"{start + 1}-{start + count}"
 
 
-def _state(session: Session, text: _Text, params: Params, end: int, remaining: int) -> str:
+def _state(
+    session: TerminalSession, text: _Text, params: SessionOutputParams, end: int, remaining: int
+) -> str:
     what = "ended" if text.has_ended else "running"
     parts = [f"{what}, {text.position} bytes of output so far"]
     if text.is_truncated:
@@ -150,8 +154,8 @@ TOOL = Tool(
         "(grep). Use it if the incremental output of terminal_start or terminal_continue gets "
         "confusing, or if a result says that something was left out."
     ),
-    params=Params,
-    result=Page,
+    params=SessionOutputParams,
+    result=OutputPage,
     execute=_execute,
     reads_only=True,
     idempotent=True,

@@ -2,14 +2,14 @@
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.cropping import Cropped
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.shell_replies import command_reply, unknown_end
 from acpterm.mcp.shells import Ran
 from acpterm.mcp.states import SCREEN_CALLS, View, call_text, session_result, state_line
 from acpterm.mcp.tool import Reply
 
 
-def how_to_read(session: Session, view: View) -> str:
+def how_to_read(session: TerminalSession, view: View) -> str:
     """Return the tool call, as text, that returns the output that `view` leaves out."""
     since = {"since": view.since} if view.since else {}
     return call_text(
@@ -26,7 +26,7 @@ def _next_calls(view: View) -> tuple[str, ...]:
 
 
 async def session_reply(
-    call: Call, session: Session, view: View, heading: str = "", *, shows_id: bool = False
+    call: Call, session: TerminalSession, view: View, heading: str = "", *, shows_id: bool = False
 ) -> Reply:
     note = how_to_read(session, view)
     calls = _next_calls(view)

@@ -11,7 +11,7 @@ from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.tool_error import ToolError
 
 
-class Params(Struct, kw_only=True):
+class ScreenParams(Struct, kw_only=True):
     session_id: Annotated[str, Meta(description="The terminal session ID")] = field(
         name="sessionId"
     )
@@ -34,7 +34,7 @@ class Grid(Struct, kw_only=True):
     ]
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: ScreenParams) -> Reply:
     call.approval_s = 0
     session = await call.get(params.session_id)
     try:
@@ -74,7 +74,7 @@ TOOL = Tool(
         "Get the screen of a terminal session as it looks now: the grid of text, the cursor, "
         "whether a full-screen program (vim, less, top) is shown, and a hash to notice changes."
     ),
-    params=Params,
+    params=ScreenParams,
     result=Grid,
     execute=_execute,
     reads_only=True,

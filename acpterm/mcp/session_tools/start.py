@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from acpterm.mcp.call import Call
 from acpterm.mcp.session_tools.replies import session_reply
-from acpterm.mcp.sessions import NAME, Launch
+from acpterm.mcp.sessions import NAME, SessionLaunch
 from acpterm.mcp.starting import PENDING
 from acpterm.mcp.states import SessionResult
 from acpterm.mcp.tool import Reply, Tool
@@ -17,7 +17,7 @@ from acpterm.mcp.waiting import read_new, removed_on_failure, settle
 _RESERVED: Final = re.compile(rf"{PENDING}(\d+|#)")
 
 
-class Params(Struct, kw_only=True):
+class StartParams(Struct, kw_only=True):
     command: Annotated[str, Meta(description="The shell command to execute")]
     cwd: Annotated[str | None, Meta(description="Its directory, an absolute path")] = None
     name: Annotated[
@@ -28,12 +28,12 @@ class Params(Struct, kw_only=True):
     env: Annotated[dict[str, str] | None, Meta(description="Environment variables to add")] = None
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: StartParams) -> Reply:
     if params.name is not None and _RESERVED.fullmatch(params.name):
         raise ToolError(f"the name {params.name!r} is that of a question to the user: use another")
     call.doing = "starting the program"
     session = await call.start(
-        Launch(
+        SessionLaunch(
             params.command,
             cwd=params.cwd,
             env=params.env,
@@ -61,7 +61,7 @@ TOOL = Tool(
         "follows, so that the state of the session stays. For a command that just runs and ends, "
         "use terminal_bash."
     ),
-    params=Params,
+    params=StartParams,
     result=SessionResult,
     execute=_execute,
     destructive=True,

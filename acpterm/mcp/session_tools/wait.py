@@ -16,7 +16,7 @@ from acpterm.api.errors import AcptermError, RequestError
 from acpterm.mcp.call import Call
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.session_tools.replies import session_reply, shell_reply
-from acpterm.mcp.sessions import Session
+from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.shell_replies import crop_command
 from acpterm.mcp.shells import Ran
 from acpterm.mcp.states import SessionResult
@@ -27,7 +27,7 @@ from acpterm.mcp.waiting import Ended, read_new, wait_until
 Condition: TypeAlias = Literal["exit", "input", "idle", "text"]
 
 
-class Params(Struct, kw_only=True):
+class WaitParams(Struct, kw_only=True):
     session_id: Annotated[
         str | list[str] | None,
         Meta(description="The session, or several of them; by default any that runs"),
@@ -66,10 +66,10 @@ class _Conditions(NamedTuple):
     input_since: int = -1
 
 
-_WaitOne: TypeAlias = Callable[[Call, Session, _Conditions], Awaitable[Ended | Ran]]
+_WaitOne: TypeAlias = Callable[[Call, TerminalSession, _Conditions], Awaitable[Ended | Ran]]
 
 
-async def _execute(call: Call, params: Params) -> Reply:
+async def _execute(call: Call, params: WaitParams) -> Reply:
     conditions = _conditions(call, params)
     call.approval_s = conditions.timeout
     sessions = await _sessions(call, params.session_id)
@@ -90,7 +90,7 @@ def _command_reply(call: Call, ran: Ran) -> Reply:
     return shell_reply(ran, crop_command(ran.completed, call.settings.crop_output))
 
 
-def _conditions(call: Call, params: Params) -> _Conditions:
+def _conditions(call: Call, params: WaitParams) -> _Conditions:
     pattern = None if params.pattern is None else ModelPattern(params.pattern)
     given = [params.for_] if isinstance(params.for_, str) else params.for_
     wanted: list[Condition] = given or ["exit", "input"]
@@ -110,7 +110,7 @@ def _conditions(call: Call, params: Params) -> _Conditions:
     )
 
 
-async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Session]:
+async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[TerminalSession]:
     if not identifiers:
         active = call.sessions.active()
         if awaited := [each for each in active if call.shells.idle_name(each) is None]:
@@ -121,20 +121,20 @@ async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[Ses
 
 
 async def _first(
-    call: Call, sessions: list[Session], conditions: _Conditions
-) -> tuple[Session, Ended | Ran]:
+    call: Call, sessions: list[TerminalSession], conditions: _Conditions
+) -> tuple[TerminalSession, Ended | Ran]:
     """Wait for all sessions at once; return the first whose wait ends, and how.
 
     If one fails, for example because its session was removed, the others continue.
     """
-    found: list[tuple[Session, Ended | Ran]] = []
+    found: list[tuple[TerminalSession, Ended | Ran]] = []
     failures: list[AcptermError | ToolError] = []
     is_idle_shell = len(sessions) == 1 and call.shells.idle_name(sessions[0]) is not None
     nothing_else = conditions.pattern is None and (
         is_idle_shell or all(each.reported_waiting >= 0 and not each.is_idle for each in sessions)
     )
 
-    async def wait(session: Session, wait_one: _WaitOne, conditions: _Conditions) -> None:
+    async def wait(session: TerminalSession, wait_one: _WaitOne, conditions: _Conditions) -> None:
         try:
             ended = await wait_one(call, session, conditions)
         except RequestError as error:
@@ -166,7 +166,7 @@ async def _first(
     return found[0]
 
 
-async def _program(call: Call, session: Session, conditions: _Conditions) -> Ended:
+async def _program(call: Call, session: TerminalSession, conditions: _Conditions) -> Ended:
     return await wait_until(
         call,
         session,
@@ -179,7 +179,7 @@ async def _program(call: Call, session: Session, conditions: _Conditions) -> End
     )
 
 
-async def _command(call: Call, session: Session, conditions: _Conditions) -> Ended | Ran:
+async def _command(call: Call, session: TerminalSession, conditions: _Conditions) -> Ended | Ran:
     """Wait for the end of the command in the persistent shell, or as `_program` if none runs."""
     found = await call.shells.wait(
         call,
@@ -204,7 +204,7 @@ TOOL = Tool(
         "idle, or a regular expression matches its output. Use this instead of polling. Returns "
         "after 45 seconds at the latest, and says so: then call it again."
     ),
-    params=Params,
+    params=WaitParams,
     result=SessionResult,
     execute=_execute,
     reads_only=True,

@@ -1,4 +1,4 @@
-"""The types that the parser returns: a parsed line (`Script`), and a command in it (`Command`)."""
+"""The types that the parser returns: a parsed line (`Script`) and a `SimpleCommand` in it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -16,7 +16,7 @@ NO_CONSTANTS: Final[Mapping[str, str]] = MappingProxyType({})
 """No known values of variables."""
 
 
-class Command(NamedTuple):
+class SimpleCommand(NamedTuple):
     """A simple command of a line: a program with its arguments. It has at least one word."""
 
     words: tuple[Word, ...]
@@ -36,12 +36,12 @@ class Command(NamedTuple):
 class Script(NamedTuple):
     """A parsed line: its commands, whether it is plain (see the package), and its own danger."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[SimpleCommand, ...]
     problem: str
     """Why the line is not plain; empty if it is."""
     danger: str = ""
     """Why the line is dangerous whatever its commands are; empty if it is not."""
     constants: Mapping[str, str] = NO_CONSTANTS
     """The last known value of each variable that the line assigns."""
-    suspected: tuple[Command, ...] = ()
+    suspected: tuple[SimpleCommand, ...] = ()
     """Texts that may be commands, for finding danger only; empty if the line could be parsed."""

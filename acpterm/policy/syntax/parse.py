@@ -8,8 +8,8 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from acpterm.policy.syntax.command import NO_CONSTANTS, Command, Script
-from acpterm.policy.syntax.walk import Walk
+from acpterm.policy.syntax.command import NO_CONSTANTS, Script, SimpleCommand
+from acpterm.policy.syntax.walk import CommandWalk
 from acpterm.policy.words import Raw, TooLongError, Word, words_of
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     if len(source) > JUDGED_BYTES_MAX:
         raise TooLongError
     tree = _tree(source)
-    walk = Walk(source, constants)
+    walk = CommandWalk(source, constants)
     root = tree.root_node
     walk.run(root)
     commands = tuple(walk.commands())
@@ -141,7 +141,7 @@ def _plain_words(line: str) -> list[list[str]] | None:
     return None if any(words[0] in _KEYWORDS for words in commands) else commands
 
 
-def suspected(line: str) -> Iterator[Command]:
+def suspected(line: str) -> Iterator[SimpleCommand]:
     """Yield possible commands of a line that cannot be parsed."""
     # Each piece is read twice: without its quotes and backslashes, and as words of a shell.
     for text in itertools.islice(filter(str.strip, _SEPARATORS.split(line)), SUSPECTED_MAX):
@@ -153,4 +153,4 @@ def suspected(line: str) -> Iterator[Command]:
             while words and words[0] in _KEYWORDS:
                 del words[0]
             if words:
-                yield Command(tuple(Word(word, is_literal=False) for word in words))
+                yield SimpleCommand(tuple(Word(word, is_literal=False) for word in words))

@@ -9,7 +9,7 @@ import itertools
 import re
 from typing import Final
 
-from acpterm.policy.syntax.command import Command
+from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.wrappers.unwrapped import NOTHING, SUSPECTED_MAX, Inner, Unwrapped
 
 # Programs that execute some of their arguments: as a command, or as text for a shell.
@@ -44,7 +44,7 @@ _GIT_WORDS: Final = re.compile(
 _EXECUTES_STDIN: Final = frozenset(("at", "batch", "parallel", "ssh", "su"))
 
 
-def suspect(command: Command) -> Unwrapped | None:
+def suspect(command: SimpleCommand) -> Unwrapped | None:
     """Return what a program may execute; None if the program is not in the lists of this module."""
     name = command.name
     if name in _SUSPICIOUS or name in _SHELL_WORDS:
@@ -56,7 +56,7 @@ def suspect(command: Command) -> Unwrapped | None:
     return None
 
 
-def suspicious(command: Command) -> Unwrapped:
+def suspicious(command: SimpleCommand) -> Unwrapped:
     """Return the suspected commands among the arguments, and what is executed from stdin."""
     words = command.words
     found = [
@@ -74,7 +74,7 @@ def suspicious(command: Command) -> Unwrapped:
     return Unwrapped(tuple(found), danger)
 
 
-def _texts(command: Command) -> list[Inner]:
+def _texts(command: SimpleCommand) -> list[Inner]:
     found = []
     for word in command.words[1:SUSPECTED_MAX]:
         value = word.text
@@ -86,14 +86,14 @@ def _texts(command: Command) -> list[Inner]:
     return found
 
 
-def _has_own_command(command: Command) -> bool:
+def _has_own_command(command: SimpleCommand) -> bool:
     """Return whether this is ssh or parallel with a command of its own: stdin is its input."""
     operands = sum(word.text[:1] != "-" for word in command.words[1:])
     # The first operand of ssh is the host.
     return (command.name == "parallel" and operands > 0) or (command.name == "ssh" and operands > 1)
 
 
-def _runner(command: Command) -> Unwrapped:
+def _runner(command: SimpleCommand) -> Unwrapped:
     words = command.words
     if command.name not in ("npx", "bunx", "uvx") and not any(
         _RUNNER_WORDS.fullmatch(word.text) for word in words[1:4]
@@ -117,20 +117,20 @@ def _runner(command: Command) -> Unwrapped:
     return Unwrapped(tuple(found))
 
 
-def git(command: Command) -> Unwrapped:
+def git(command: SimpleCommand) -> Unwrapped:
     """Return all arguments as suspected if one may make git execute commands, such as `bisect`."""
     if any(_GIT_WORDS.fullmatch(word.text) for word in command.words[1:]):
         return suspicious(command)
     return NOTHING
 
 
-def alias(command: Command) -> Unwrapped:
+def alias(command: SimpleCommand) -> Unwrapped:
     """Return the values of aliases as suspected commands, since later commands may execute them."""
     values = [word.text.partition("=")[2] for word in command.words[1:SUSPECTED_MAX]]
     return Unwrapped(tuple(Inner((), value, "suspected") for value in values if value))
 
 
-def crontab(command: Command) -> Unwrapped:
+def crontab(command: SimpleCommand) -> Unwrapped:
     """Return a danger if `crontab` installs jobs from a pipe or an unknown stdin."""
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it installs the output of a command")

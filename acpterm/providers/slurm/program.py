@@ -12,7 +12,7 @@ What can go wrong:
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -21,7 +21,6 @@ from acpterm.config.places import SlurmPlace
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.slurm import progress
 from acpterm.providers.slurm.commands import CommandLimits, Done, run
-from acpterm.providers.slurm.job_end import ended_by
 from acpterm.providers.slurm.progress import Progress
 from acpterm.providers.slurm.step import end_argv, signal_argv
 from acpterm.pty.signals import decode_status, name_of
@@ -43,6 +42,44 @@ _CODES_OF_SIGNALS: Final = (129, 137, 143)
 _UNKNOWN_CODE: Final = 255
 # A shell exits with a code above this one if a signal ended its command.
 _CODE_MAX: Final = 128
+
+SETTLE_TIMEOUT_S: Final = 40.0
+"""Maximum seconds to wait for a job's final state.
+
+A job has it once its processes are killed (KillWait, 30 s) and its epilogue has run.
+"""
+_SETTLE_POLL_S: Final = 0.2
+_ENDED_BY: Final = {
+    "NODE_FAIL": EndedBy.NODE_FAILURE,
+    "BOOT_FAIL": EndedBy.NODE_FAILURE,
+    "TIMEOUT": EndedBy.TIME_LIMIT,
+    "DEADLINE": EndedBy.TIME_LIMIT,
+    "PREEMPTED": EndedBy.PREEMPTED,
+    "CANCELLED": EndedBy.CANCELLED,
+}
+_UNSETTLED: Final = ("COMPLETING", "RUNNING", "CONFIGURING", "PENDING")
+
+
+async def ended_by(
+    run: Callable[[list[str]], Awaitable[Done]], job: str, *, may_run: bool
+) -> EndedBy | None:
+    """Return what ended a job, from its final state in Slurm; None if that is unknown."""
+    # `may_run` says whether to return None while the job runs, rather than to wait for its end.
+    argv = ["scontrol", "--oneliner", "show", "job", job]
+    with trio.move_on_after(SETTLE_TIMEOUT_S):
+        while True:
+            with contextlib.suppress(ProviderError):
+                done = await run(argv)
+                pairs = (word.partition("=") for word in done.text.split())
+                state = {name: value for name, _, value in pairs}.get("JobState")
+                if state == "RUNNING" and may_run:
+                    return None
+                if state is not None and state not in _UNSETTLED:
+                    return _ENDED_BY.get(state)
+                if "Invalid job id" in done.text:
+                    return None
+            await trio.sleep(_SETTLE_POLL_S)
+    return None
 
 
 def _nothing() -> None:
@@ -172,7 +209,7 @@ class SlurmProgram:
 
     async def exit(self, code: int | None, signal: str | None) -> RemoteExit:
         """Return how the program ended, from the exit status of the wrapper, which is srun's."""
-        # Unless the program ended by itself, Slurm is asked for up to `job_end.SETTLE_TIMEOUT_S`.
+        # Unless the program ended by itself, Slurm is asked for up to `SETTLE_TIMEOUT_S`.
         found = self._now
         # A code above `_CODE_MAX` may mean that a signal ended srun, which Slurm may not notice.
         has_ended = found.status is not None or (code or 0) <= _CODE_MAX

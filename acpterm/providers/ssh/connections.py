@@ -37,7 +37,7 @@ from acpterm.providers.guarded_tasks import keep_running
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh import scripts
 from acpterm.providers.ssh.control import Control, ControlLostError
-from acpterm.providers.ssh.master import Master, users_master
+from acpterm.providers.ssh.master import ControlMaster, users_master
 
 _BEATS_PER_TIMEOUT: Final = 6
 _IDLE_S: Final = 600.0
@@ -54,7 +54,7 @@ class Connections:
         self.host: Final = host
         self._place: Final = place
         self._directory: Final = directory
-        self._masters: dict[str, Master] = {}
+        self._masters: dict[str, ControlMaster] = {}
         self._control: Control | None = None
         self.kept: Final[set[str]] = set()
         """The ids of kept programs' jobs, which need no session; `remote_keeper` changes them."""
@@ -76,7 +76,7 @@ class Connections:
         if (found := self._masters.get(master)) is None:
             # An earlier worker has started this master.
             is_ours = os.path.dirname(master) == self._directory
-            found = Master(self._place, self.host, master, is_ours=is_ours)
+            found = ControlMaster(self._place, self.host, master, is_ours=is_ours)
             self._masters[master] = found
         found.sessions += change
         self._used_at = trio.current_time()
@@ -166,7 +166,7 @@ class Connections:
         timeout = f"{self._place.connect_timeout:g} s"
         raise ProviderError(f"no connection to {self.host}: it did not answer within {timeout}")
 
-    async def free_master(self) -> Master:
+    async def free_master(self) -> ControlMaster:
         """Return a master with a free session, connected if necessary."""
         # The caller must call `count` before it awaits anything, or another one gets the same
         # session.
@@ -181,7 +181,7 @@ class Connections:
             raise ProviderError(f"the connection to {self.host} was lost at once")
         return found
 
-    def _find_free(self) -> Master | None:
+    def _find_free(self) -> ControlMaster | None:
         for path, master in list(self._masters.items()):
             if master.sessions >= self._place.sessions - 1:
                 continue
@@ -217,7 +217,9 @@ class Connections:
             self._masters[users.path] = users
             return
         paths = (os.path.join(self._directory, str(number)) for number in itertools.count())
-        master = Master(self._place, self.host, next(p for p in paths if p not in self._masters))
+        master = ControlMaster(
+            self._place, self.host, next(p for p in paths if p not in self._masters)
+        )
         await master.start(options)
         self._masters[master.path] = master
 
@@ -228,7 +230,7 @@ class Connections:
         except OSError as error:
             raise ProviderError(f"{self._directory}: cannot be read: {error}") from error
         for name in filter(str.isdigit, names):
-            master = Master(self._place, self.host, os.path.join(self._directory, name))
+            master = ControlMaster(self._place, self.host, os.path.join(self._directory, name))
             if master.is_alive():
                 self._masters[master.path] = master
 

@@ -20,7 +20,7 @@ import structlog
 import trio
 
 from acpterm.providers.provider import ProviderError
-from acpterm.providers.ssh.master import Master, client_of_master_environment
+from acpterm.providers.ssh.master import ControlMaster, client_of_master_environment
 
 _PREFIX: Final = b"acpterm "
 NUMBER: Final = re.compile("[0-9]{1,9}")
@@ -46,7 +46,7 @@ class ControlLostError(Exception):
 class Control:
     """A control channel over the connection `master`. `run` must run during all other calls."""
 
-    def __init__(self, master: Master) -> None:
+    def __init__(self, master: ControlMaster) -> None:
         self.master: Final = master
         self.is_lost = False
         self._is_open = False

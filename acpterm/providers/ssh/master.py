@@ -48,7 +48,7 @@ _ADVICE: Final = (
 )
 
 
-class Master:
+class ControlMaster:
     """A master connection to `host` with the control socket `path`."""
 
     # If not `is_ours`, the user has started it, and acpterm never ends it.
@@ -154,7 +154,7 @@ class Master:
         return "no answer"
 
 
-async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[str]]:
+async def users_master(place: SshPlace, host: str) -> tuple[ControlMaster | None, list[str]]:
     """Return the user's own master, if one listens, and options to start another one."""
     if shutil.which("ssh") is None:
         raise ProviderError("there is no ssh on the PATH: install openssh-client")
@@ -174,7 +174,7 @@ async def users_master(place: SshPlace, host: str) -> tuple[Master | None, list[
     )
     path = found.get("controlpath", "none")
     if path != "none":
-        master = Master(place, host, path, is_ours=False)
+        master = ControlMaster(place, host, path, is_ours=False)
         if master.is_alive():
             return master, more
     return None, more

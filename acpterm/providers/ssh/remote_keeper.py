@@ -57,7 +57,7 @@ from acpterm.providers.ssh.keeper_link import (
     open_link,
     read_status,
 )
-from acpterm.providers.ssh.master import Master
+from acpterm.providers.ssh.master import ControlMaster
 
 _PAUSE_S: Final = 0.2
 _PAUSE_MAX_S: Final = 10.0
@@ -89,7 +89,7 @@ class RemoteKeeper:
         self._connections: Final = connections
         self._directory: Final = directory
         self._abandoned: dict[str, float] = {}
-        self._forward: tuple[Master, str] | None = None
+        self._forward: tuple[ControlMaster, str] | None = None
         self._link: KeeperLink | None = None
         self._unusable: tuple[Control, float, str] | None = None
         self._opening: Final = trio.Lock()
@@ -206,7 +206,7 @@ class RemoteKeeper:
             )
             raise
 
-    async def _open_forward(self, master: Master, there: str) -> None:
+    async def _open_forward(self, master: ControlMaster, there: str) -> None:
         # Otherwise ssh would ignore the request for a forward that it has already.
         await master.cancel_forward(self.socket, there)
         with contextlib.suppress(OSError):

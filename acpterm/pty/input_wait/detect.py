@@ -80,7 +80,7 @@ def waiting_process(master: int, quiet: float = 0.0, program: int | None = None)
         return None
 
 
-class Stopped(NamedTuple):
+class StoppedProcess(NamedTuple):
     """A program that was stopped: in the foreground, or when it used the terminal outside of it.
 
     Outside, `signal` is SIGTTIN (it reads) or SIGTTOU (it sets modes). `leader` is the name of the
@@ -93,7 +93,7 @@ class Stopped(NamedTuple):
     leader: str
 
 
-def stopped_program(master: int) -> Stopped | None:
+def stopped_program(master: int) -> StoppedProcess | None:
     """Return a stopped program that the foreground group has started, if any. Raises nothing.
 
     `timeout`, for one, puts its command into the background. None on older kernels, which do not
@@ -115,7 +115,7 @@ def stopped_program(master: int) -> Stopped | None:
                         name_of(pid).decode(errors="replace")
                         for pid in (process.pid, process.group)
                     )
-                    return Stopped(process.pid, name, signal.Signals(number), leader)
+                    return StoppedProcess(process.pid, name, signal.Signals(number), leader)
     except (OSError, termios.error):
         pass
     return None

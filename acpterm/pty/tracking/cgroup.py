@@ -9,7 +9,7 @@ Layout: OWN/acpterm-PID-RANDOM/TERMINAL, where OWN is this process's control gro
 the daemon's directory, is locked as long as the daemon lives. The lock belongs to an open file
 (flock(2)) and lasts until all duplicates of its descriptor are closed, so it can be passed to the
 next worker (`Cgroups.handover`, `Cgroups.adopt`). Processes in a directory without a lock belong to
-a daemon that was killed; they are killed (`leftovers`). If a limit needs a controller, the daemon's
+a daemon that was killed; they are killed (`trees`). If a limit needs a controller, the daemon's
 own processes move to OWN/acpterm-daemon (`controllers`).
 
 systemd requires that a process creates groups only where they were delegated to it. For root,

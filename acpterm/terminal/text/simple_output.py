@@ -3,7 +3,7 @@ r"""Recognition of simple output: printing ASCII, TAB, LF, CR and whole SGR sequ
 Most output of programs that print much is simple, and simple output is cheap to recognise. It
 changes only cells, the cursor and the attributes of later cells. So the part of it that later
 output pushes off the screen, or out of the retained text, need not be processed: see
-`vt.scrolled_off` for the screen, and `stream` for the text.
+`vt.emulator` for the screen, and `stream` for the text.
 """
 
 import re

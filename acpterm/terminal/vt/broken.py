@@ -13,7 +13,7 @@ from acpterm.terminal.vt.emulator import Emulator, check_size
 
 if TYPE_CHECKING:
     from acpterm.terminal.vt.emulator import Data
-    from acpterm.terminal.vt.screen import Screen
+    from acpterm.terminal.vt.screen import EmulatorScreen
 
 MESSAGE: Final = (
     "The terminal emulator failed on this terminal's output.",
@@ -51,7 +51,7 @@ class BrokenEmulator:
     def resize(self, cols: int, rows: int) -> None:
         self._cols, self._rows = cols, rows
 
-    def screen(self) -> Screen:
+    def screen(self) -> EmulatorScreen:
         check_size(self._cols, self._rows)
         emulator = Emulator(self._cols, self._rows)
         emulator.feed("\r\n".join(MESSAGE).encode())

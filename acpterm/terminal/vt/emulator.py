@@ -4,7 +4,7 @@ States: *idle* (no output was fed and no screen was requested: there is no *nati
 library's object, yet) and *live*.
 
 `feed` collects the replies to all queries in its data and calls `on_reply` once; those beyond
-`REPLIES_MAX_BYTES` are dropped. A reply is a number, a state or fixed text (see `replies`).
+`REPLIES_MAX_BYTES` are dropped. A reply is a number, a state or fixed text (see `native`).
 
 Sizes: a native terminal has at least `SIZE_MIN` columns and rows, because smaller ones have crashed
 the library; a smaller terminal shows a part of it. Terminals of more than `LINKS_CELLS_MAX` cells
@@ -14,23 +14,49 @@ raises. A program cannot change the size (DECCOLM).
 
 A crash of the library ends the worker. `at_work` is entered around each call that could crash; the
 next worker then uses a `broken.BrokenEmulator` for this terminal.
+
+Output that scrolls off the screen before it can be seen need not be emulated (`find_scrolled_off`).
+
+In simple output (`text.simple_output`), the output after a CR LF begins at the left of a row,
+whatever output came before. Let the screen have N rows. When N lines have followed, the cursor is
+in the last row. When 2 N lines have followed, every row shows one of these lines. So the screen
+depends only on the last 2 N lines, and on the pen (the attributes of characters to be written) at
+their beginning, if two conditions hold:
+
+- the output does not begin within an escape sequence;
+- the whole screen scrolls: no margins are set.
+
+Later output may begin with REP, an escape sequence that repeats the last character printed. So the
+last 2 N lines must print a character: if all of them are blank, nothing is skipped.
+Simple output changes neither modes nor tab stops, and the emulator has no scrollback.
+
+The skipped output is replaced by a CR LF, which ends the current line, and by the SGR sequences
+that set the pen: the last reset in the skipped output, and those after it.
+
+libghostty-vt cannot encode every screen in a snapshot.
+
+When a terminal becomes narrower and does not rewrap its lines (on the alternate screen, or without
+DECAWM), a wide character may be cut in two. libghostty-vt then keeps the left half in the last
+column, but its encoder refuses the whole screen. `repair` overwrites such halves with blanks. The
+cursor stays where it is, but a pending wrap is lost: the next character overwrites the last column
+instead of going to the next row.
 """
 
 from __future__ import annotations
 
+import struct
 import time
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from acpterm.terminal.vt import scrolled_off
+from acpterm.terminal.text import simple_output
 from acpterm.terminal.vt.dump import Dump
 from acpterm.terminal.vt.library import EmulatorMissingError, load
 from acpterm.terminal.vt.native import SIZE_MAX, Feeding, feeding_by_address, native
-from acpterm.terminal.vt.repair import repair
-from acpterm.terminal.vt.screen import Screen
+from acpterm.terminal.vt.screen import EmulatorScreen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from acpterm.terminal.vt.style import Cell
@@ -54,6 +80,139 @@ _UNKNOWN: Final = "[not known until the program draws it]"
 
 OnReply: TypeAlias = "Callable[[bytes], object]"
 Data: TypeAlias = bytes | bytearray | memoryview
+
+_RESETS: Final = (b"\x1b[m", b"\x1b[0m")
+
+# DECRQSS of DECSTBM and DECSLRM. Without side margins, the second reply says that it is invalid.
+MARGINS_QUERY: Final = b"\x1bP$qr\x1b\\\x1bP$qs\x1b\\"
+
+_NARROW, _WIDE, _TAIL, _HEAD = range(4)
+_DECOM: Final = 6
+# ANSI modes have the highest bit of 16 set.
+_IRM: Final = 1 << 15 | 4
+_LEGACY_ALTERNATE: Final = 47
+_ALTERNATE: Final = 1
+
+
+def repair(ffi: Any, lib: Any, terminal: Any) -> None:
+    _erase_halves(ffi, lib, terminal)
+    key = lib.GHOSTTY_TERMINAL_DATA_ACTIVE_SCREEN
+    is_alternate = _get(ffi, lib, terminal, key, "GhosttyTerminalScreen") == _ALTERNATE
+    mode = _mode(ffi, lib, terminal, _LEGACY_ALTERNATE)
+    _write(lib, terminal, b"\x1b[?47l" if is_alternate else b"\x1b[?47h")
+    _erase_halves(ffi, lib, terminal)
+    _write(lib, terminal, b"\x1b[?47h" if is_alternate else b"\x1b[?47l")
+    lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, mode)
+
+
+def _erase_halves(ffi: Any, lib: Any, terminal: Any) -> None:
+    # Erase the rows that have scrolled off and that the library still keeps: they may have halves
+    # too.
+    _write(lib, terminal, b"\x1b[3J")
+    halves = [(x, y) for y, row in enumerate(_rows(ffi, lib, terminal)) for x in _halves(row)]
+    if not halves:
+        return
+    x = _get(ffi, lib, terminal, lib.GHOSTTY_TERMINAL_DATA_CURSOR_X, "uint16_t")
+    y = _get(ffi, lib, terminal, lib.GHOSTTY_TERMINAL_DATA_CURSOR_Y, "uint16_t")
+    # Write to the screen, and not to a status line (DECSASD).
+    _write(lib, terminal, b"\x1b[0$}")
+    # Unlike escape sequences, setting modes through the library does not move the cursor.
+    modes = [_switch_off(ffi, lib, terminal, mode) for mode in (_DECOM, _IRM)]
+    for column, row in [*halves, (x, y)]:
+        _write(lib, terminal, b"\x1b[%d;%dH" % (row + 1, column + 1))
+        if (column, row) in halves:
+            # Write a blank instead of erasing, since an erasure spares protected cells.
+            _write(lib, terminal, b" ")
+    for mode in modes:
+        lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, mode)
+
+
+def _switch_off(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
+    """Reset a mode; return its old setting for `ghostty_terminal_set`."""
+    before = _mode(ffi, lib, terminal, number)
+    off = ffi.new("GhosttyTerminalModeConfig *", (number, False))
+    lib.ghostty_terminal_set(terminal, lib.GHOSTTY_TERMINAL_OPT_MODE, off)
+    return before
+
+
+def _mode(ffi: Any, lib: Any, terminal: Any, number: int) -> Any:
+    mode = ffi.new("GhosttyTerminalModeConfig *", (number, False))
+    lib.ghostty_terminal_get(terminal, lib.GHOSTTY_TERMINAL_DATA_MODE, mode)
+    return mode
+
+
+def _rows(ffi: Any, lib: Any, terminal: Any) -> Iterator[list[int]]:
+    """Yield the widths of the cells of each row; none if the library lacks memory."""
+    state, rows = ffi.new("GhosttyRenderState *"), ffi.new("GhosttyRenderStateRowIterator *")
+    view = ffi.new("GhosttyCellsView *")
+    if lib.ghostty_render_state_new(ffi.NULL, state):
+        return
+    try:
+        if lib.ghostty_render_state_row_iterator_new(ffi.NULL, rows):
+            return
+        lib.ghostty_render_state_update(state[0], terminal)
+        lib.ghostty_render_state_get(state[0], lib.GHOSTTY_RENDER_STATE_DATA_ROW_ITERATOR, rows)
+        while lib.ghostty_render_state_row_iterator_next(rows[0]):
+            lib.ghostty_render_state_row_get(
+                rows[0], lib.GHOSTTY_RENDER_STATE_ROW_DATA_CELLS_RAW, view
+            )
+            words = struct.unpack(f"<{view.len}Q", ffi.buffer(view.ptr, 8 * view.len))
+            yield [word >> 42 & 3 for word in words]
+        lib.ghostty_render_state_row_iterator_free(rows[0])
+    finally:
+        lib.ghostty_render_state_free(state[0])
+
+
+def _halves(widths: list[int]) -> Iterator[int]:
+    for x, width in enumerate(widths):
+        after = widths[x + 1] if x + 1 < len(widths) else _NARROW
+        before = widths[x - 1] if x else _NARROW
+        if (
+            (width == _WIDE and after != _TAIL)
+            or (width == _TAIL and before != _WIDE)
+            or (width == _HEAD)
+        ):
+            yield x
+
+
+def _get(ffi: Any, lib: Any, terminal: Any, key: int, kind: str) -> int:
+    out = ffi.new(f"{kind} *")
+    lib.ghostty_terminal_get(terminal, key, out)
+    return int(out[0])
+
+
+def _write(lib: Any, terminal: Any, data: bytes) -> None:
+    lib.ghostty_terminal_vt_write(terminal, data, len(data))
+
+
+class ScrolledOff(NamedTuple):
+    """Output that certainly scrolls off the screen, and the bytes to feed in its place."""
+
+    size: int
+    substitute: bytes
+
+
+def no_margins(rows: int) -> bytes:
+    """Return the reply to `MARGINS_QUERY` by a terminal without margins."""
+    return b"\x1bP1$r1;%dr\x1b\\\x1bP0$r\x1b\\" % rows
+
+
+def find_scrolled_off(data: bytes, rows: int) -> ScrolledOff | None:
+    """Return the beginning of simple output that scrolls off a screen of `rows` rows, if any."""
+    # The caller checks that it does not begin within a sequence and that no margins are set.
+    size = len(data)
+    for _ in range(2 * rows + 1):
+        size = data.rfind(simple_output.LINE_END, 0, size)
+        if size <= 0:
+            return None
+    size += len(simple_output.LINE_END)
+    if not simple_output.SGR.sub(b"", data[size:]).translate(None, b"\t\r\n"):
+        return None
+    pen = []
+    if b"\x1b" in data:
+        reset = max(data.rfind(sequence, 0, size) for sequence in _RESETS)
+        pen = simple_output.SGR.findall(data, max(0, reset), size)
+    return ScrolledOff(size, simple_output.LINE_END + b"".join(pen))
 
 
 class ScreenTooLargeError(Exception):
@@ -181,17 +340,17 @@ class Emulator:
             )
         return fed
 
-    def _scrolled_off(self, data: bytes) -> scrolled_off.ScrolledOff | None:
+    def _scrolled_off(self, data: bytes) -> ScrolledOff | None:
         if self._terminal is None or self._tail:
             return None
         library = native()
         _, rows = library.size(self._terminal)
-        found = scrolled_off.find(data, rows)
+        found = find_scrolled_off(data, rows)
         if found is None or not library.is_ground(self._terminal):
             return None
         with self._at_work:
-            answer = library.ask(self._terminal, scrolled_off.MARGINS_QUERY)
-        return found if answer == scrolled_off.no_margins(rows) else None
+            answer = library.ask(self._terminal, MARGINS_QUERY)
+        return found if answer == no_margins(rows) else None
 
     def resize(self, cols: int, rows: int) -> None:
         """Change the size for later output; a program in mode 2048 is sent a report of it."""
@@ -212,7 +371,7 @@ class Emulator:
         if feeding.replies and self._on_reply is not None:
             self._on_reply(bytes(feeding.replies))
 
-    def screen(self) -> Screen:
+    def screen(self) -> EmulatorScreen:
         """Return a snapshot. Raises `ScreenTooLargeError` and `EmulatorMissingError`."""
         check_size(self._cols, self._rows)
         terminal = self._live()
@@ -232,7 +391,7 @@ class Emulator:
                 data = library.dump(terminal)
         if data is None:
             raise RuntimeError("libghostty: no snapshot of the terminal")
-        return Screen(Dump(data), self._cols, self._rows)
+        return EmulatorScreen(Dump(data), self._cols, self._rows)
 
     def state(self) -> bytes | None:
         """Return the state for `restore`; None within an escape sequence, or if it is too large."""

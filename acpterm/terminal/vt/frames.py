@@ -25,7 +25,7 @@ from acpterm.terminal.vt.paint import (
 from acpterm.terminal.vt.rows import clipped, row_of, trimmed
 
 if TYPE_CHECKING:
-    from acpterm.terminal.vt.screen import Screen
+    from acpterm.terminal.vt.screen import EmulatorScreen
 
 # Selects the alternate screen, with all state at its default. Wrapping is on: if it were off, a
 # combining character in the last column might go to the column before. Wrapping has no other
@@ -53,7 +53,7 @@ class Frames:
         self._modes: tuple[int, ...] = ()
         self._state = {"flags": key_flags(0), "level": other_keys_level(0)}
 
-    def frame(self, screen: Screen) -> bytes:
+    def frame(self, screen: EmulatorScreen) -> bytes:
         """Return the bytes that make the window show `screen`; empty if it shows that already."""
         parts: list[str] = []
         if self._painted_rows is None:
@@ -70,7 +70,7 @@ class Frames:
             self._cursor = cursor
         return "".join(parts).encode()
 
-    def _scroll(self, screen: Screen) -> str:
+    def _scroll(self, screen: EmulatorScreen) -> str:
         """Choose the part to show; return the sequences that place the cursor."""
         x, y = screen.cursor
         self._left = _moved(self._left, x, self._cols, screen.cols)
@@ -78,7 +78,7 @@ class Frames:
         visible = "h" if screen.cursor_visible else "l"
         return f"\x1b[{y - self._top + 1};{x - self._left + 1}H\x1b[?25{visible}"
 
-    def _paint(self, screen: Screen, painted: list[str]) -> list[str]:
+    def _paint(self, screen: EmulatorScreen, painted: list[str]) -> list[str]:
         changed: list[str] = []
         for at in range(self._rows):
             y = self._top + at
@@ -102,7 +102,7 @@ class Frames:
         dots = _DOT * (self._cols - inside)
         return f"\x1b[{at + 1};{inside + 1}H\x1b[2m{dots}\x1b[m" if dots else ""
 
-    def _changed_state(self, screen: Screen) -> list[str]:
+    def _changed_state(self, screen: EmulatorScreen) -> list[str]:
         """Return sequences for changed modes, keyboard, cursor shape and title."""
         parts = []
         before, self._modes = self._modes, screen.modes

@@ -3,14 +3,23 @@
 A *native terminal* is a terminal object of libghostty-vt. All share the callbacks, because each
 callback takes memory. A callback is passed the address of the native terminal that is being fed, by
 which it finds that terminal's `Feeding`.
+
+The grammar of the replies that a program may get to its queries.
+
+The emulator produces the replies. This grammar restricts them to numbers, states, colours and fixed
+text; all other replies are dropped. Programs read a reply as if the user had typed it. So a hostile
+file whose content a program prints must not be able to choose the text of a reply. Therefore no
+reply contains titles, the answerback, the clipboard, identifiers of requests (OSC 5522, 99), names
+of capabilities (XTGETTCAP) or unknown settings (DECRQSS).
 """
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any, Final
 
-from acpterm.terminal.vt import replies
+from acpterm import __version__
 from acpterm.terminal.vt.library import Library, load
 
 # The maximum number of columns, and of rows: the library stores them in 16 bits.
@@ -21,6 +30,51 @@ REPLIES_MAX_BYTES: Final = 64 * 1024
 _HELD_FIRST_BYTES: Final = 1
 _HELD_MAX_BYTES: Final = 2 * 1024 * 1024
 _APC_MAX_BYTES: Final = 64 * 1024
+
+VERSION: Final = f"acpterm({__version__})"
+CELL_SIZE: Final = (8, 16)  # pixels
+FOREGROUND: Final = 0xD0D0D0
+BACKGROUND: Final = 0x1C1C1C
+
+# Device attributes: DA1 is a VT220 with colours, DA2 a VT220 as well, and DA3 has unit id 0.
+CONFORMANCE_LEVEL: Final = 62
+ANSI_COLOUR_FEATURE: Final = 22
+DEVICE_TYPE: Final = 1
+FIRMWARE_VERSION: Final = 10
+
+_NUMBER: Final = rb"[0-9]{1,5}"
+_COLOUR: Final = rb"rgb:[0-9a-f]{4}/[0-9a-f]{4}/[0-9a-f]{4}"
+_REPLY: Final = b"|".join(
+    (
+        # CPR (position of the cursor); DSR (status); the dark or light colour scheme.
+        rb"\x1b\[%b;%bR" % (_NUMBER, _NUMBER),
+        rb"\x1b\[0n",
+        rb"\x1b\[\?997;[12]n",
+        # DA1, DA2, DA3.
+        rb"\x1b\[\?%d;%dc" % (CONFORMANCE_LEVEL, ANSI_COLOUR_FEATURE),
+        rb"\x1b\[>%d;%d;0c" % (DEVICE_TYPE, FIRMWARE_VERSION),
+        rb"\x1bP!\|00000000\x1b\\",
+        # DECRPM (state of a mode); kitty's keyboard flags.
+        rb"\x1b\[\??%b;[0-4]\$y" % _NUMBER,
+        rb"\x1b\[\?[0-9]{1,2}u",
+        # The terminal size in pixels, the cell size in pixels, the terminal size in cells; and all
+        # of these with mode 2048. Then the reply to XTVERSION.
+        rb"\x1b\[[468];%b;%bt" % (_NUMBER, _NUMBER),
+        rb"\x1b\[48(?:;[0-9]{1,7}){4}t",
+        rb"\x1bP>\|%b\x1b\\" % re.escape(VERSION.encode()),
+        # Colours.
+        rb"\x1b\](?:4;[0-9]{1,3}|1[0-9]);%b(?:\a|\x1b\\)" % _COLOUR,
+        # DECRPSS of a known setting: SGR, DECSTBM, DECSLRM, DECSCUSR; then of an unknown one.
+        rb"\x1bP1\$r[0-9;:]{0,128}(?:m|r|s| q)\x1b\\",
+        rb"\x1bP0\$r\x1b\\",
+    )
+)
+_REPLIES: Final = re.compile(rb"(?:%b)+" % _REPLY)
+
+
+def is_allowed(reply: bytes) -> bool:
+    """Return whether a program may get `reply`: one or more replies of the forms above."""
+    return _REPLIES.fullmatch(reply) is not None
 
 
 class Feeding:
@@ -50,16 +104,16 @@ class Native:
         self.check: Final = library.check
         self.colour: Final = ffi.typeof("GhosttyColorRgb *")
         self._size: Final = ffi.new("uint16_t[2]")
-        version = ffi.new("char[]", replies.VERSION.encode())
+        version = ffi.new("char[]", VERSION.encode())
         text = ffi.new("GhosttyString *")
-        text.ptr, text.len = ffi.cast("uint8_t *", version), len(replies.VERSION)
+        text.ptr, text.len = ffi.cast("uint8_t *", version), len(VERSION)
         self._kept: Final = version, text
 
         def on_reply(terminal: Any, _data: Any, reply: Any, size: int) -> None:
             feeding = feeding_by_address.get(int(ffi.cast("uintptr_t", terminal)))
             if feeding is not None and len(feeding.replies) + size <= REPLIES_MAX_BYTES:
                 data = bytes(ffi.buffer(reply, size))
-                if feeding.is_own_query or replies.is_allowed(data):
+                if feeding.is_own_query or is_allowed(data):
                     feeding.replies += data
 
         def on_size(terminal: Any, _data: Any, out: Any) -> bool:
@@ -68,15 +122,15 @@ class Native:
                 return False
             out.columns = min(feeding.cols, SIZE_MAX)
             out.rows = min(feeding.rows, SIZE_MAX)
-            out.cell_width, out.cell_height = replies.CELL_SIZE
+            out.cell_width, out.cell_height = CELL_SIZE
             return True
 
         def on_attributes(_terminal: Any, _data: Any, out: Any) -> bool:
-            out.primary.conformance_level = replies.CONFORMANCE_LEVEL
-            out.primary.features[0] = replies.ANSI_COLOUR_FEATURE
+            out.primary.conformance_level = CONFORMANCE_LEVEL
+            out.primary.features[0] = ANSI_COLOUR_FEATURE
             out.primary.num_features = 1
-            out.secondary.device_type = replies.DEVICE_TYPE
-            out.secondary.firmware_version = replies.FIRMWARE_VERSION
+            out.secondary.device_type = DEVICE_TYPE
+            out.secondary.firmware_version = FIRMWARE_VERSION
             out.secondary.rom_cartridge = out.tertiary.unit_id = 0
             return True
 
@@ -86,7 +140,7 @@ class Native:
 
         callback = ffi.callback
         limit = ffi.new("uint64_t *", 0)
-        ink, ground = _colour(replies.FOREGROUND), _colour(replies.BACKGROUND)
+        ink, ground = _colour(FOREGROUND), _colour(BACKGROUND)
         #: The options of every native terminal.
         self.options: Final = (
             (lib.GHOSTTY_TERMINAL_OPT_WRITE_PTY, callback("GhosttyTerminalWritePtyFn", on_reply)),
@@ -171,7 +225,7 @@ class Native:
         return bytes(feeding.replies)
 
     def resize(self, terminal: Any, cols: int, rows: int) -> None:
-        cell = replies.CELL_SIZE
+        cell = CELL_SIZE
         self.check(self.lib.ghostty_terminal_resize(terminal, cols, rows, *cell), "resize")
 
     def dump(self, terminal: Any) -> bytes | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from acpterm.terminal.shared_ring import SharedRing
-    from acpterm.terminal.vt.screen import Screen
+    from acpterm.terminal.vt.screen import EmulatorScreen
 
 # The maximum number of entries in kitty's stack of keyboard flags. The main screen has one stack,
 # and the alternate screen another.
@@ -65,10 +65,10 @@ _TAIL_BYTES: Final = 16 * 1024
 _ALTERNATE_SWITCH: Final = re.compile(rb"\x1b\[\?(?:47|104[79])([hl])")
 
 
-def snapshot(screen: Screen) -> bytes:
+def snapshot(screen: EmulatorScreen) -> bytes:
     """Return the bytes that put a viewer's terminal of the same size into the state of `screen`.
 
-    The caller must then send `Screen.held`, the beginning of an incomplete sequence.
+    The caller must then send `EmulatorScreen.held`, the beginning of an incomplete sequence.
     """
     parts = [NEUTRAL, *_tab_stops(screen.tabs)]
     main = screen.main
@@ -80,7 +80,7 @@ def snapshot(screen: Screen) -> bytes:
     return "".join([*parts, *_active(screen)]).encode()
 
 
-def alternate_snapshot(screen: Screen) -> bytes:
+def alternate_snapshot(screen: EmulatorScreen) -> bytes:
     """Paint the alternate screen, and leave the viewer's main screen unchanged."""
     # When the program leaves the alternate screen, the caller must paint the main screen.
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
@@ -114,7 +114,7 @@ def tail_snapshot(ring: SharedRing, rows: int) -> bytes:
     return NEUTRAL.encode() + b"\x1b[H\x1b[J" + b"\n".join(whole[-rows:])
 
 
-def _active(screen: Screen) -> list[str]:
+def _active(screen: EmulatorScreen) -> list[str]:
     parts = [pushed_key_flags(screen.keys), *_painted(screen, main=False)]
     parts += _saved_cursor(screen, screen.saved or NOTHING_SAVED, main=False)
     parts += [f"\x1b7{_DEFAULTS}"]
@@ -134,7 +134,7 @@ def _active(screen: Screen) -> list[str]:
     return parts
 
 
-def mode_sequences(screen: Screen) -> Iterable[str]:
+def mode_sequences(screen: EmulatorScreen) -> Iterable[str]:
     yield from (f"\x1b[?{number}h" for number in screen.modes)
     yield "\x1b=" if screen.application_keypad else "\x1b>"
     if screen.other_keys:
@@ -144,12 +144,12 @@ def mode_sequences(screen: Screen) -> Iterable[str]:
         yield f"\x1b]2;{screen.title}\x1b\\"
 
 
-def shape_sequence(screen: Screen) -> str:
+def shape_sequence(screen: EmulatorScreen) -> str:
     blinks = "\x1b[?12h" if screen.is_default_cursor_blinking else ""
     return f"\x1b[{screen.cursor_shape} q{blinks}"
 
 
-def _painted(screen: Screen, *, main: bool) -> Iterable[str]:
+def _painted(screen: EmulatorScreen, *, main: bool) -> Iterable[str]:
     # Erase row by row: some terminals move a screen that is erased as a whole to their scrollback.
     for y in range(screen.rows):
         cells = screen.cells(y, main=main)
@@ -163,7 +163,7 @@ def _tab_stops(stops: Iterable[int]) -> Iterable[str]:
         yield f"\x1b[1;{x + 1}H\x1bH"
 
 
-def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
+def _saved_cursor(screen: EmulatorScreen, saved: Saved, *, main: bool) -> Iterable[str]:
     # The caller then saves the cursor (DECSC). There must be no margins yet.
     if saved.origin:
         yield "\x1b[?6h"
@@ -172,7 +172,7 @@ def _saved_cursor(screen: Screen, saved: Saved, *, main: bool) -> Iterable[str]:
     yield sgr(saved.pen)
 
 
-def _margins(screen: Screen) -> Iterable[str]:
+def _margins(screen: EmulatorScreen) -> Iterable[str]:
     if screen.is_clipped:
         return
     top, bottom = screen.margins
@@ -185,7 +185,7 @@ def _margins(screen: Screen) -> Iterable[str]:
         yield "\x1b[?6h"
 
 
-def _origin(screen: Screen) -> tuple[int, int]:
+def _origin(screen: EmulatorScreen) -> tuple[int, int]:
     """Return the column and row to which cursor addresses are relative (DECOM)."""
     if screen.is_clipped or not screen.is_set(DECOM):
         return 0, 0
@@ -193,7 +193,7 @@ def _origin(screen: Screen) -> tuple[int, int]:
 
 
 def _cursor(
-    screen: Screen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
+    screen: EmulatorScreen, x: int, y: int, *, main: bool = False, origin: tuple[int, int] = (0, 0)
 ) -> Iterable[str]:
     """Move the cursor to column `x`, which may be past the last one, and row `y`.
 

@@ -10,13 +10,13 @@ from acpterm.terminal.vt.style import BLANK, PLAIN, Cell, sgr
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acpterm.terminal.vt.screen import Screen
+    from acpterm.terminal.vt.screen import EmulatorScreen
 
 # The length of a hyperlink's parameters for which `row_of` leaves room.
 _PARAMETERS_MAX: Final = 250
 
 
-def rows(screen: Screen) -> list[str]:
+def rows(screen: EmulatorScreen) -> list[str]:
     """Return each row of `screen` as text with SGR sequences, ending in default attributes."""
     return [row_of(screen.cells(y)) for y in range(screen.rows)]
 

@@ -37,7 +37,7 @@ _ALTERNATE: Final = 1
 _SHAPES: Final = (5, 1, 3, 1)
 
 
-class Screen:
+class EmulatorScreen:
     """A screen of `cols` by `rows`: if smaller than the emulator's, the part with the cursor."""
 
     def __init__(self, dump: Dump, cols: int, rows: int) -> None:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acpterm.host.state.records import (
+    AgentSessionRecord,
     ConnectionRecord,
     ContextRecord,
     HostRecord,
     ListenRecord,
-    SessionRecord,
     StateError,
     StateVersionError,
     TerminalRecord,
@@ -26,7 +26,7 @@ KINDS = [
     ConnectionRecord,
     HostRecord,
     ListenRecord,
-    SessionRecord,
+    AgentSessionRecord,
     TerminalRecord,
     ToolCallRecord,
 ]
@@ -115,8 +115,8 @@ def test_newer_record_is_refused_with_advice(kind):
 
 def test_unknown_and_missing_fields_are_accepted():
     old = {"id": "session", "of a later acpterm": [1, 2]}
-    record = SessionRecord.decode(msgspec.msgpack.encode((1, old)))
-    assert record == SessionRecord(id="session")
+    record = AgentSessionRecord.decode(msgspec.msgpack.encode((1, old)))
+    assert record == AgentSessionRecord(id="session")
 
 
 @pytest.mark.parametrize("kind", KINDS)

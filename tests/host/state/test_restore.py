@@ -15,11 +15,11 @@ from acpterm.config.profiles import Limits, Profile
 from acpterm.host.open_host import open_host
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.state.records import (
+    AgentSessionRecord,
     ConnectionRecord,
     ContextRecord,
     HostRecord,
     LimitsRecord,
-    SessionRecord,
     StateVersionError,
     TerminalRecord,
 )
@@ -72,7 +72,7 @@ async def leave(worker, **more):
     stored = {
         "host": HostRecord(started_at=now() - 60, connections=7),
         "c/c7": ConnectionRecord(secret=SECRET, agent="tester", context=CONTEXT),
-        "s/c7/0": SessionRecord(id="session-1", cancelled=2),
+        "s/c7/0": AgentSessionRecord(id="session-1", cancelled=2),
         **more,
     }
     for key, value in stored.items():
@@ -102,7 +102,7 @@ async def test_terminal_without_a_record_is_ended_and_forgotten(tmp_path):
         async with successor(started) as host:
             await poll(lambda: not alive(nobodys.pid))
             assert alive(whole.pid)
-            assert [entry.id for entry in host.state.registry] == [whole.name]
+            assert [entry.id for entry in host.terminals.registry] == [whole.name]
         worker = await started.worker()
         await worker.keeper.connect()
         assert not [name for name in worker.keeper.entries if name.startswith(("t/", "s/", "c/"))]
@@ -171,7 +171,7 @@ async def test_terminal_with_an_invalid_cause_of_its_end_is_ended(tmp_path):
         await leave(worker)
         async with successor(started) as host:
             await poll(lambda: not alive(terminal.pid))
-            assert not len(host.state.registry)
+            assert not len(host.terminals.registry)
 
 
 @pytest.mark.long
@@ -213,7 +213,7 @@ async def test_released_terminal_does_not_restore_its_session(tmp_path):
             (found,) = await user.list(all=True)
             assert (found["sessionId"], found["toolCalls"]) == ("dropped", ["c"])
             assert (found["connection"], found["agent"]) == ("c7", "tester")
-            (connection,) = host._resumption.connections
+            (connection,) = host.resumption.connections
             assert list(connection.sessions) == ["session-1"]
 
 
@@ -250,7 +250,7 @@ async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
         async with successor(started, kill_grace=0.2) as host, agent_of(host) as agent:
             assert (await agent.initialize(SECRET))["resumed"] is True
             assert (await agent.wait(stubborn.name))["_meta"]["acpterm"]["endedBy"] == "agent"
-            await poll(lambda: not len(host.state.registry))
+            await poll(lambda: not len(host.terminals.registry))
 
 
 @pytest.mark.costly
@@ -320,7 +320,7 @@ async def test_terminal_may_idle_for_its_limit_after_a_takeover(tmp_path):
             meta = (await agent.wait(idle.name))["_meta"]["acpterm"]
             assert (meta["endedBy"], meta["limitValue"]) == ("idle", 0.3)
             assert trio.current_time() - began >= 0.3
-            assert host.state.registry.get(other.name).terminal.exit is None
+            assert host.terminals.registry.get(other.name).terminal.exit is None
 
 
 async def test_times_of_starts_are_restored_with_the_connection(tmp_path):
@@ -330,10 +330,10 @@ async def test_times_of_starts_are_restored_with_the_connection(tmp_path):
         await leave(worker, **{"c/c7": stored})
         async with successor(started) as host, agent_of(host) as agent:
             await agent.initialize(SECRET)
-            restored = next(c for c in host._resumption.connections if c.id == "c7")
+            restored = next(c for c in host.resumption.connections if c.id == "c7")
             assert restored.starts == stored.starts
             with pytest.raises(RpcError, match="Spawn rate limit exceeded"):
-                host.state.quotas.check(
+                host.guard.quotas.check(
                     Profile(name="two", limits=Limits(starts_per_minute=2)), restored, "session-1"
                 )
 

@@ -31,7 +31,7 @@ async def test_resumed_connection_closes_the_old_transport():
             assert (await user.terminal_request("get", terminal))["connection"] == name
             again = await new.create("echo more")
             assert (await user.terminal_request("get", again))["connection"] == name
-        await poll(lambda: not host.state.agents)
+        await poll(lambda: not host.daemon.agents)
         assert await user.list(all=True) == []
 
 
@@ -49,7 +49,7 @@ async def test_secret_of_an_ended_connection_is_unknown():
     async with host_here() as host:
         async with agent_of(host) as agent:
             secret = (await agent.initialize())["resume"]
-        await poll(lambda: not host.state.agents)
+        await poll(lambda: not host.daemon.agents)
         async with agent_of(host) as agent:
             assert (await agent.initialize(secret))["resumed"] is False
 
@@ -92,8 +92,8 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
     params = {"sessionId": "session-1", "command": f"echo ran >> {ran}; sleep 60"}
     async with host_here() as host, agent_of(host) as old:
         secret = (await old.initialize())["resume"]
-        keeper = host.pool._keeper
-        host.pool._keeper = slow = SlowKeeper(keeper)
+        keeper = host.terminals.pool._keeper
+        host.terminals.pool._keeper = slow = SlowKeeper(keeper)
         id_ = await old.start("terminal/create", params)
         await slow.requested.wait()
         async with agent_of(host) as new, trio.open_nursery() as nursery:
@@ -111,7 +111,7 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
                 while not created:
                     await trio.sleep(0.01)
             await poll(lambda: ran.exists() and ran.read_text())
-            assert [entry.id for entry in host.state.registry] == [created[0]["terminalId"]]
+            assert [entry.id for entry in host.terminals.registry] == [created[0]["terminalId"]]
             await trio.sleep(0.1)
             assert ran.read_text() == "ran\n"
 
@@ -130,13 +130,13 @@ async def test_id_of_a_repeated_create_is_new_again_although_the_first_one_made_
     params = {"sessionId": "session-1", "command": "sleep 60"}
     async with host_here() as host, agent_of(host) as old:
         secret = (await old.initialize())["resume"]
-        keeper = host.pool._keeper
-        host.pool._keeper = failing = FailingKeeper(keeper)
+        keeper = host.terminals.pool._keeper
+        host.terminals.pool._keeper = failing = FailingKeeper(keeper)
         id_ = await old.start("terminal/create", params)
         await failing.requested.wait()
         async with agent_of(host) as new:
             assert (await new.initialize(secret))["resumed"] is True
-            host.pool._keeper = keeper
+            host.terminals.pool._keeper = keeper
             failing.may_respond.set()
             repeated = await _create_as(new, id_, params)
             assert await _create_as(new, id_, params) != repeated
@@ -146,18 +146,18 @@ async def test_create_that_is_repeated_after_each_of_two_losses_is_executed_once
     params = {"sessionId": "session-1", "command": "sleep 60"}
     async with host_here() as host, agent_of(host) as first, agent_of(host) as second:
         secret = (await first.initialize())["resume"]
-        keeper = host.pool._keeper
-        host.pool._keeper = failing = FailingKeeper(keeper)
+        keeper = host.terminals.pool._keeper
+        host.terminals.pool._keeper = failing = FailingKeeper(keeper)
         id_ = await first.start("terminal/create", params)
         await failing.requested.wait()
         await second.initialize(secret)
         await second.start("terminal/create", params, id_)
         async with agent_of(host) as third:
             await third.initialize(secret)
-            host.pool._keeper = keeper
+            host.terminals.pool._keeper = keeper
             failing.may_respond.set()
             terminal = await _create_as(third, id_, params)
-            assert [entry.id for entry in host.state.registry] == [terminal]
+            assert [entry.id for entry in host.terminals.registry] == [terminal]
 
 
 async def test_create_with_a_null_or_long_id_is_never_a_repetition():
@@ -179,7 +179,7 @@ async def _create_as(agent, id_, params):
 async def test_events_name_connected_and_disconnected_connections():
     async with host_here() as host, user_of(host) as user:
         _, token = await user.open("events")
-        await poll(lambda: host.state.events.has_subscribers)
+        await poll(lambda: host.terminals.events.has_subscribers)
         async with agent_of(host) as old:
             secret = (await old.initialize())["resume"]
             async with agent_of(host) as new:
@@ -236,7 +236,7 @@ class Spy:
 @pytest.mark.long
 async def test_records_of_ended_connections_are_deleted(monkeypatch):
     async with host_here() as host:
-        spy = Spy(host.state.keeper, monkeypatch)
+        spy = Spy(host.keeper, monkeypatch)
         async with agent_of(host) as agent:
             await agent.initialize()
             for number in range(5):
@@ -252,7 +252,7 @@ async def test_records_of_ended_connections_are_deleted(monkeypatch):
                 left = await agent.create("sleep 60")
             kinds = {key.partition("/")[0] for key in spy.keys}
             assert kinds == {"host", "audit", "c", "s", "k", "t"}
-        await poll(lambda: not host.state.agents)
+        await poll(lambda: not host.daemon.agents)
         async with user_of(host) as user:
             retained = {entry["terminalId"] for entry in await user.list(all=True)}
             await poll(lambda: spy.keys - {"host", "audit"} == {f"t/{id_}" for id_ in retained})

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from acpterm.config.profiles import ProfileFor, ProfileTable
-from acpterm.host.state.records import ConnectionRecord, RightsRecord, SessionRecord
+from acpterm.host.state.records import AgentSessionRecord, ConnectionRecord, RightsRecord
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from tests.host.state.test_restore import CONTEXT, SECRET, leave, record, spawn, successor
 from tests.keeper.daemon import daemon
@@ -26,7 +26,7 @@ def connection_record(**more):
 
 
 def restored(host):
-    (connection,) = (one for one in host._resumption.connections if one.id == "c7")
+    (connection,) = (one for one in host.resumption.connections if one.id == "c7")
     return connection
 
 
@@ -43,7 +43,7 @@ async def test_rights_of_a_stored_connection_are_restored(tmp_path):
             "c/c7": connection_record(
                 programs=["claude"], directory=b"/srv/work", approver="editor", profile="strict"
             ),
-            "s/c7/0": SessionRecord(id="session-1", workspace=b"/srv/work/project"),
+            "s/c7/0": AgentSessionRecord(id="session-1", workspace=b"/srv/work/project"),
         }
         await leave(worker, **stored)
         async with successor(started, **SETTINGS) as host, agent_of(host) as agent:
@@ -115,12 +115,12 @@ async def test_terminals_record_has_the_rights_of_its_connection(tmp_path):
         stored = connection_record(
             programs=["claude"], directory=b"/srv/work", approver="editor", profile="strict"
         )
-        session = SessionRecord(id="session-1", workspace=b"/srv/work/project")
+        session = AgentSessionRecord(id="session-1", workspace=b"/srv/work/project")
         await leave(worker, **{"c/c7": stored, "s/c7/0": session})
         async with successor(started, **SETTINGS) as host, agent_of(host) as agent:
             await agent.initialize(SECRET)
             terminal = await agent.create("true", cwd="/")
-            assert host.state.registry.get(terminal).record.rights == RIGHTS
+            assert host.terminals.registry.get(terminal).record.rights == RIGHTS
 
 
 @pytest.mark.costly

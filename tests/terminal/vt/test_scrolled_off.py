@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acpterm.terminal.text import simple_output
-from acpterm.terminal.vt import scrolled_off
+from acpterm.terminal.vt import emulator
 from acpterm.terminal.vt.emulator import Emulator
 from tests.support.cases import each_case
 from tests.terminal.vt.fuzzing import piece
@@ -53,7 +53,7 @@ def state_of(emulator):
 def test_all_but_the_last_of_equal_lines_have_scrolled_off(line):
     run = run_of([line])
     assert simple_output.find_end(run + b"\x1b[3") == len(run)
-    found = scrolled_off.find(run, ROWS)
+    found = emulator.find_scrolled_off(run, ROWS)
     assert run[found.size :].count(b"\r\n") == 2 * ROWS
     assert state_of(emulator_fed(b"before", run, b"after", whole=False)) == state_of(
         emulator_fed(b"before", run, b"after", whole=True)
@@ -62,7 +62,7 @@ def test_all_but_the_last_of_equal_lines_have_scrolled_off(line):
 
 def test_pen_set_by_skipped_lines_is_kept():
     run = b"\x1b[31mred\r\n" + run_of([b"\x1b[1mx\x1b[22my"]) + b"z"
-    found = scrolled_off.find(run, ROWS)
+    found = emulator.find_scrolled_off(run, ROWS)
     assert found.substitute.startswith(b"\r\n\x1b[31m")
     assert state_of(emulator_fed(b"before", run, whole=False)) == state_of(
         emulator_fed(b"before", run, whole=True)
@@ -71,7 +71,7 @@ def test_pen_set_by_skipped_lines_is_kept():
 
 def test_rep_repeats_the_last_character_of_skipped_output():
     run = run_of([b"Q"]) + b"\r\n" * (3 * ROWS)
-    assert scrolled_off.find(run, ROWS) is None
+    assert emulator.find_scrolled_off(run, ROWS) is None
     for data in (run, run + b"x\r\n"):
         assert state_of(emulator_fed(b"a", data, b"\x1b[3b", whole=False)) == state_of(
             emulator_fed(b"a", data, b"\x1b[3b", whole=True)
@@ -80,7 +80,7 @@ def test_rep_repeats_the_last_character_of_skipped_output():
 
 def test_substitute_has_only_the_pen_since_the_last_reset():
     run = b"\x1b[31mred\r\n\x1b[0m\x1b[32m" + run_of([b"y"])
-    found = scrolled_off.find(run, ROWS)
+    found = emulator.find_scrolled_off(run, ROWS)
     assert found.substitute == b"\r\n\x1b[0m\x1b[32m"
 
 
@@ -109,7 +109,7 @@ def test_incomplete_end_is_left_for_later(cut):
 
 
 def test_output_without_carriage_returns_is_emulated():
-    assert scrolled_off.find(run_of([b"y"], ending=b"\n"), ROWS) is None
+    assert emulator.find_scrolled_off(run_of([b"y"], ending=b"\n"), ROWS) is None
 
 
 @pytest.mark.parametrize(

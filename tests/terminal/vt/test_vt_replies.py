@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acpterm import __version__
-from acpterm.terminal.vt import replies
+from acpterm.terminal.vt import native
 from acpterm.terminal.vt.emulator import Emulator
 from tests.support.cases import each_case
 from tests.support.depth import examples
@@ -97,7 +97,7 @@ def test_size_reports_have_the_new_size_after_a_resize():
     ],
 )
 def test_grammar_refuses_everything_but_replies(reply):
-    assert not replies.is_allowed(reply)
+    assert not native.is_allowed(reply)
 
 
 @pytest.mark.long
@@ -117,6 +117,6 @@ def test_no_reply_has_text_that_the_program_chose(chunks):
     found = replies_to(*chunks)
     assert MARKER.lower() not in found.lower()
     assert MARKER.hex().encode() not in found.lower()
-    assert not found or replies.is_allowed(found)
+    assert not found or native.is_allowed(found)
     assert b"\n" not in found
     assert b"\r" not in found

@@ -5,8 +5,8 @@ import pytest
 from acpterm.host import events
 from acpterm.jsonrpc import RpcError
 from acpterm.terminal.status import EndedBy
-from acpterm.web.pool.events import PART_BYTES
 from acpterm.web.pool.handlers import spawn
+from acpterm.web.pool.websocket import PART_BYTES
 from tests.support.agent import agent_of
 from tests.support.hosts import host_here
 from tests.support.pool_client import pool_client
@@ -26,9 +26,9 @@ async def test_terminal_of_an_agent_is_created_promoted_and_closed():
     async with host_here() as host, pool_client(host) as pool, agent_of(host) as agent:
         terminal = await agent.create("tail", args=["-f", "/dev/null", "a b"], cwd="/")
         created = await pool.until_event("created")
-        host.state.registry.promote(host.state.registry.find(terminal))
+        host.terminals.registry.promote(host.terminals.registry.find(terminal))
         promoted = await pool.until_event("promoted")
-        host.state.registry.kill(host.state.registry.find(terminal), EndedBy.USER)
+        host.terminals.registry.kill(host.terminals.registry.find(terminal), EndedBy.USER)
         closed = await pool.until_event("closed")
     record = created["terminal"]
     assert created == {
@@ -215,4 +215,4 @@ async def test_spawn_of_what_cannot_be_is_refused(body, error):
         with pytest.raises(RpcError) as raised:
             await spawn_on(host, body)
         assert error in raised.value.message
-        assert len(host.state.registry) == 0
+        assert len(host.terminals.registry) == 0

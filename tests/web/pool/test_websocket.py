@@ -146,9 +146,9 @@ async def test_terminal_of_an_agent_can_be_seen_and_not_typed_into():
         await pool.attach(terminal)
         await pool.send("pty:input", terminal, data="one\n")
         error = await pool.until_type("pty:error")
-        entry = host.state.registry.find(terminal)
+        entry = host.terminals.registry.find(terminal)
         assert entry.terminal.ring.end == 0
-        host.state.registry.promote(entry)
+        host.terminals.registry.promote(entry)
         await pool.send("pty:input", terminal, data="two\n")
         await pool.until_data("got:two")
     assert error == {
@@ -223,7 +223,7 @@ async def test_slow_client_costs_one_message_and_is_sent_a_history_in_place_of_w
         await pool.attach("flood")
         await user.terminal_request("write", terminal, data="\n")
         await UserTerminals(user).until_output(terminal, "the end")
-        entry = host.state.registry.find(terminal)
+        entry = host.terminals.registry.find(terminal)
         assert entry.terminal.ring.end > BEHIND_BYTES + 100_000
         history = ""
         sent = 0
@@ -246,7 +246,7 @@ async def test_lost_connection_ends_all_tasks():
                 await pool.attach(terminal)
                 pool.socket.is_broken = True
                 await user.terminal_request("write", terminal, data="one\n")
-                await poll(lambda: not host.state.events.has_subscribers)
+                await poll(lambda: not host.terminals.events.has_subscribers)
 
 
 async def test_closed_socket_leaves_the_terminals():
@@ -255,7 +255,7 @@ async def test_closed_socket_leaves_the_terminals():
         async with pool_client(host) as pool:
             await pool.attach(terminal)
             await pool.socket.put(None)
-            await poll(lambda: not host.state.events.has_subscribers)
+            await poll(lambda: not host.terminals.events.has_subscribers)
         async with pool_client(host) as pool:
             await pool.send("pty:input", terminal, data="one\n")
             await pool.until(lambda message: "got:one" in message.get("output", ""))

@@ -23,24 +23,57 @@ call is sent after the output that the call's terminals have printed so far.
 
 The subscription ends when the session is closed and everything is sent. A terminal that the user
 owns keeps running; its output is sent up to the end of the subscription.
+
+Updates of tool calls not yet sent to one subscriber, merged per call if there are many.
+
+States:
+
+    following ──more than `bytes_max` queued──▶ behind ──all is sent──▶ following
+
+- *following*: the updates are queued unchanged, in order.
+- *behind*: for each changed tool call, only the names of the changed members are queued, in the
+  order in which the calls first changed. The values are read from the session when the call is
+  sent, so the queue is bounded by the number of calls that the session retains.
+
+If the session has tool calls when the subscription begins, the state is *behind*, with all of them.
+
+The terminals that a subscriber reads output from.
+
+- `LocalSource`: a terminal of this host.
+- `AgentSource`: a terminal that the agent runs itself and describes in session updates.
+- `Tombstone`: what is left of a forgotten terminal of either kind.
+
+A source is read by position. `generation` is how many times all of the output was replaced;
+positions begin at 0 each time. `is_over`: there will be no more output, and no change of `end`.
+`survives_session`: the terminal may run on after the agent's connection has closed. `is_retained`:
+the host still retains the terminal, and not only this source refers to it.
 """
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
+import msgspec
 import trio
 from msgspec import Raw
 
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.raw_json import items, members, text
-from acpterm.acp.terminal_updates import ProgramExit  # noqa: TC001  the type of an attribute
+from acpterm.acp.terminal_updates import (
+    Info,
+    ProgramExit,
+)
+from acpterm.host.entry import TerminalEntry
+from acpterm.host.registry import TerminalRegistry
+from acpterm.host.sessions import tool_calls
+from acpterm.host.sessions.agent_terminals import AgentTerminal
 from acpterm.host.sessions.session import Session
-from acpterm.host.sessions.tool_calls import CALLS_MAX
+from acpterm.host.sessions.tool_calls import CALLS_MAX, RecordedToolCall, ToolCalls
 from acpterm.host.user.connection import UserConnection
-from acpterm.host.user.subscribe.backlog import BACKLOG_BYTES_MAX, UpdateBacklog, snapshot
 from acpterm.host.user.subscribe.encoders import Update, UpdateEncoder
-from acpterm.host.user.subscribe.sources import LocalSource, Source, Tombstone, source_of
+from acpterm.jsonrpc import is_utf8_encodable
+from acpterm.terminal.private_ring import Slice
 
 # Maximum bytes of output in one message.
 CHUNK_BYTES: Final = 32 * 1024
@@ -53,6 +86,196 @@ _HELD_MAX: Final = 16
 # How many ids of finished terminals are left when the oldest are dropped.
 _FINISHED_MAX: Final = 10_000
 _FINAL_STATUSES: Final = (b'"completed"', b'"failed"')
+
+# Maximum bytes of queued updates, including an overhead for each update.
+BACKLOG_BYTES_MAX: Final = 256 * 1024
+_UPDATE_OVERHEAD_BYTES: Final = 256
+
+# The members of a tool call that subscribers get.
+MEMBER_NAMES: Final = (*tool_calls.MEMBER_NAMES, "_meta")
+
+
+class LocalSource:
+    generation: Final = 0
+
+    def __init__(self, entry: TerminalEntry, registry: TerminalRegistry) -> None:
+        self.entry: Final = entry
+        self._registry = registry
+
+    @property
+    def info(self) -> Info:
+        command, cwd = self.entry.command, self.entry.cwd
+        return Info(
+            self.entry.id,
+            cwd if is_utf8_encodable(cwd) else None,
+            command if is_utf8_encodable(command) else None,
+        )
+
+    @property
+    def length(self) -> int:
+        return self.entry.terminal.ring.end
+
+    @property
+    def end(self) -> ProgramExit | None:
+        status = self.entry.terminal.exit
+        return None if status is None else ProgramExit(status.code, status.signal)
+
+    @property
+    def is_over(self) -> bool:
+        return self.entry.terminal.is_closed
+
+    @property
+    def survives_session(self) -> bool:
+        return self.entry.is_users
+
+    @property
+    def is_retained(self) -> bool:
+        return self._registry.get(self.entry.id) is self.entry
+
+    def read(self, since: int, max_bytes: int) -> Slice:
+        return self.entry.terminal.ring.read(since, max_bytes)
+
+
+class AgentSource:
+    is_over: Final = False
+    survives_session: Final = True
+
+    def __init__(self, terminal: AgentTerminal) -> None:
+        self.terminal: Final = terminal
+
+    @property
+    def info(self) -> Info:
+        return Info(self.terminal.id, self.terminal.cwd, self.terminal.command)
+
+    @property
+    def generation(self) -> int:
+        return self.terminal.generation
+
+    @property
+    def length(self) -> int:
+        return self.terminal.ring.end
+
+    @property
+    def end(self) -> ProgramExit | None:
+        return self.terminal.end
+
+    @property
+    def is_retained(self) -> bool:
+        return not self.terminal.forgotten
+
+    def read(self, since: int, max_bytes: int) -> Slice:
+        return self.terminal.ring.read(since, max_bytes)
+
+
+class Tombstone:
+    """Replaces the source of a terminal that the host no longer retains: has no output."""
+
+    # `is_retained` is True, so that no other tombstone replaces this one.
+
+    is_over: Final = True
+    survives_session: Final = True
+    is_retained: Final = True
+
+    def __init__(self, source: "Source") -> None:
+        self.info: Final[Info] = source.info
+        self.generation: Final[int] = source.generation
+        self.length: Final[int] = source.length
+        self.end: Final[ProgramExit | None] = source.end
+
+    def read(self, since: int, max_bytes: int) -> Slice:
+        del max_bytes
+        return Slice(b"", self.length, self.length - since)
+
+
+Source: TypeAlias = LocalSource | AgentSource | Tombstone
+
+
+def source_of(terminal: str, session: Session, registry: TerminalRegistry) -> Source | None:
+    """Return a source for a terminal of `session`; None if the session has no such terminal."""
+    entry = registry.get(terminal)
+    if entry is not None:
+        return LocalSource(entry, registry) if entry.session is session else None
+    displayed = session.agent_terminals.get(terminal)
+    return None if displayed is None else AgentSource(displayed)
+
+
+class UpdateBacklog:
+    """The updates not sent yet; false if there are none. Merged above `bytes_max`."""
+
+    def __init__(self, calls: ToolCalls, bytes_max: int = BACKLOG_BYTES_MAX) -> None:
+        self._calls = calls
+        self._bytes_max = bytes_max
+        self._queue: deque[tuple[str, dict[str, Raw]]] = deque()
+        self._size = 0
+        self._behind: dict[str, set[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._queue or self._behind)
+
+    def add(self, call: str, fields: Mapping[str, Raw]) -> None:
+        changed = {name: fields[name] for name in MEMBER_NAMES if name in fields}
+        if not self._behind:
+            size = _size(changed)
+            if self._size + size <= self._bytes_max:
+                # Copies, since a `Raw` keeps the whole message that it is a part of in memory.
+                copies = {name: value.copy() for name, value in changed.items()}
+                self._queue.append((call, copies))
+                self._size += size
+                return
+            for earlier, others in self._queue:
+                self._merge(earlier, others)
+            self._queue.clear()
+            self._size = 0
+        self._merge(call, changed)
+
+    def add_all(self, call: str) -> None:
+        """Queue all members of a call from before the subscription; only before the first `add`."""
+        self._merge(call, dict.fromkeys(MEMBER_NAMES))
+
+    def pop(self) -> tuple[str, dict[str, Raw]] | None:
+        """Remove and return the next update: the call's id and the members to send; or None."""
+        if self._queue:
+            call, fields = self._queue.popleft()
+            self._size -= _size(fields)
+            return call, fields
+        while self._behind:
+            call = next(iter(self._behind))
+            names = self._behind.pop(call)
+            if (known := self._calls.get(call)) is not None:
+                return call, snapshot(known, names)
+        return None
+
+    def discard(self, call: str) -> None:
+        """Remove all updates of the tool call `call`, since the whole call is about to be sent."""
+        self._queue = deque(item for item in self._queue if item[0] != call)
+        self._size = sum(_size(fields) for _, fields in self._queue)
+        self._behind.pop(call, None)
+
+    def _merge(self, call: str, fields: Mapping[str, object]) -> None:
+        self._behind.setdefault(call, set()).update(fields)
+        if len(self._behind) > 2 * tool_calls.CALLS_MAX:
+            self._behind = {c: names for c, names in self._behind.items() if self._calls.get(c)}
+
+
+def snapshot(call: RecordedToolCall, names: set[str] | None = None) -> dict[str, Raw]:
+    """Return the current members of a tool call, or those in `names`."""
+    # If `content` was too large to be retained, it is replaced by a list of the call's terminals.
+    known: dict[str, Raw] = {
+        name: call.fields[name]
+        for name in MEMBER_NAMES
+        if name in call.fields and (names is None or name in names)
+    }
+    if "content" not in known and (call.terminals if names is None else "content" in names):
+        shown = [{"type": "terminal", "terminalId": terminal} for terminal in call.terminals]
+        if shown or names is not None:
+            known["content"] = Raw(msgspec.json.encode(shown))
+    if call.meta and (names is None or "_meta" in names):
+        known["_meta"] = Raw(msgspec.json.encode(call.meta))
+    return known
+
+
+def _size(fields: Mapping[str, Raw]) -> int:
+    return _UPDATE_OVERHEAD_BYTES + sum(len(bytes(value)) for value in fields.values())
 
 
 class TerminalCursor:
@@ -167,7 +390,7 @@ class Subscriber:
         for terminal in known.terminals if known else ():
             if terminal in self._cursors:
                 continue
-            source = source_of(terminal, self._session, self._connection.host.registry)
+            source = source_of(terminal, self._session, self._connection.registry)
             if source is not None:
                 self._cursors[terminal] = TerminalCursor(source)
                 self._remove_surplus()
@@ -176,7 +399,7 @@ class Subscriber:
         """Let the client get the new output of a terminal that the agent runs itself."""
         old = cursor.source
         if old is None or isinstance(old, Tombstone) or not old.is_retained:
-            source = source_of(terminal, self._session, self._connection.host.registry)
+            source = source_of(terminal, self._session, self._connection.registry)
             if source is not None:
                 # The session has forgotten the terminal meanwhile, so its output begins again.
                 cursor.replace(source)

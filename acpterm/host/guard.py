@@ -1,4 +1,6 @@
-"""The limits on the number of agents' terminals, and on how many are started in a minute.
+"""What an agent's command has to pass before it runs, and where that is recorded.
+
+The limits on the number of agents' terminals, and on how many are started in a minute.
 
 A terminal counts from its start until its program and what the program has left running in the
 background have ended, even if it is released before. A
@@ -29,13 +31,17 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from acpterm.config.profiles import Profile
+from acpterm.host.approvals import ApprovalRecords, ApproverTokens
+from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.entry import AgentInfo, TerminalEntry
+from acpterm.host.policy import HostPolicy
 from acpterm.host.registry import TerminalRegistry
+from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from acpterm.policy.approvals import Approvals
 from acpterm.pty.processes import now as boot_time
 
 WINDOW_S: Final = 60.0
-
 
 Identity: TypeAlias = tuple[int, float] | str
 
@@ -166,3 +172,25 @@ def _refusal(profile: Profile, sentence: str, advice: str, limit: str) -> RpcErr
     return RpcError(
         INTERNAL_ERROR, f"{sentence}: {advice} (limit {limit} of the profile {profile.name!r})"
     )
+
+
+class Guard:
+    """The policy, the questions to the user, the quotas and the audit log of a host."""
+
+    def __init__(
+        self,
+        policy: HostPolicy,
+        trail: AuditTrail,
+        registry: TerminalRegistry,
+        writer: StateWriter,
+        *,
+        reaches_user: bool,
+    ) -> None:
+        self.policy: Final = policy
+        self.trail: Final = trail
+        self.approvals: Final = Approvals()
+        self.approval_records: Final = ApprovalRecords(writer)
+        self.approvals.add(self.approval_records)
+        self.approver_tokens: Final = ApproverTokens()
+        self.quotas: Final = Quotas(registry)
+        self.reaches_user: Final = reaches_user
