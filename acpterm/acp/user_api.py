@@ -3,9 +3,6 @@
 Requests that stay open and send notifications are in `user_streams`; those about the policy, the
 audit log and recordings in `user_review`; those about the HTTP server in `web_api`.
 
-Longer than 300 lines because each of 21 wire types documents its members: docs/methods.md is
-generated from these docstrings.
-
 As in `agent_api`, params are decoded strictly. A terminal is named by its id, by an unambiguous
 prefix of its id, by its name, or by ``@last`` for the terminal that was created last.
 

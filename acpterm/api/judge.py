@@ -18,7 +18,7 @@ from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
 from acpterm.policy.verdict import Verdict
-from acpterm.runtime.shell import find_shell
+from acpterm.runtime.command_line import find_shell
 
 
 class LocalJudge:

@@ -28,7 +28,7 @@ from acpterm.commands.format import (
 from acpterm.config import user_socket
 from acpterm.jsonrpc import RpcError
 from acpterm.link.daemon import DaemonError
-from acpterm.runtime.named_pipe import named_pipe
+from acpterm.runtime.descriptors import named_pipe
 
 
 def run_attached(

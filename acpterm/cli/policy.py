@@ -32,8 +32,8 @@ from acpterm.policy.rules import (
     remove_rules,
 )
 from acpterm.policy.verdict import Level, Verdict
+from acpterm.runtime.command_line import find_shell
 from acpterm.runtime.sanitize import one_line
-from acpterm.runtime.shell import find_shell
 
 _STATUS: Final = {"allow": 0, "ask": 3, "deny": 4}
 # Dangerous commands: those that begin with the words of a rule are shown as examples.

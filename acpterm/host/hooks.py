@@ -25,7 +25,7 @@ from acpterm.host.events import EventBus
 from acpterm.host.windows import Windows
 from acpterm.policy.approvals import Approvals
 from acpterm.policy.questions import Answer, Question
-from acpterm.runtime.shell import find_shell
+from acpterm.runtime.command_line import find_shell
 
 TIMEOUT_S: Final = 10.0
 # Hooks that run at once; further ones are dropped, so that a flood of events starts no flood of

@@ -3,8 +3,11 @@
 `command_line` returns a text for lists, titles and messages, `shell_line` a text for a shell.
 """
 
+import functools
+import os
 import re
 import shlex
+import shutil
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +16,18 @@ _SHELL: Final = re.compile(r"((/usr)?/bin/|/usr/local/bin/|/opt/homebrew/bin/)?(
 # Options that neither take a value nor change what the shell executes.
 _OPTION: Final = re.compile(r"-[eiluvx]+")
 _COMMAND_OPTION: Final = re.compile(r"-[eiluvx]*c")
+
+_BASH: Final = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+
+
+@functools.cache
+def find_shell(setting: str) -> str:
+    """Return the path of the shell that runs shell text; `setting` is the setting `shell`."""
+    if setting != "auto":
+        return setting
+    # The directories of the system come first: PATH may have one that a program can write to.
+    found = next((path for path in _BASH if os.access(path, os.X_OK)), None)
+    return os.path.abspath(found or shutil.which("bash") or "/bin/sh")
 
 
 def command_line(command: str, args: Sequence[str] | None) -> str:

@@ -8,6 +8,7 @@ processes, borrow descriptors from the reserve (`lent`, `borrow`).
 import errno
 import os
 import resource
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, TypeVar
@@ -20,6 +21,17 @@ EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE)
 """The error numbers that mean that the process, or the system, has no descriptor left."""
 NO_ROOM: Final = (*EXHAUSTED, errno.ENOMEM, errno.ENOBUFS)
 """Errors of accept(2) when the system lacks a resource for another connection."""
+
+
+@contextmanager
+def named_pipe(directory: str) -> Iterator[str]:
+    """Create a named pipe for this user only; yield its path, and remove it at the end."""
+    # `directory` holds the daemon's socket, so the daemon can access it even from a container.
+    parent = directory if os.access(directory, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="stdin-", dir=parent) as temporary:
+        path = os.path.join(temporary, "pipe")
+        os.mkfifo(path, 0o600)
+        yield path
 
 
 class DescriptorReserve:

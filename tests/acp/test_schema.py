@@ -1,7 +1,7 @@
 """The wire types agree with the schema in every field."""
 
 from acpterm.acp import agent, initialize, session, terminal
-from acpterm.acp.schema import fields_of
+from acpterm.acp.lenient import fields_of
 from tests.acp.validate import DEFS
 from tests.support.cases import each_case
 

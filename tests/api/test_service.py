@@ -10,7 +10,7 @@ import pytest
 
 import acpterm
 from acpterm.api.service.service import SessionRecord, TerminalState
-from acpterm.runtime.shell import find_shell
+from acpterm.runtime.command_line import find_shell
 from tests.api.test_client import ROLES, connect
 from tests.support.backends import on_both_backends
 from tests.support.cases import each_case

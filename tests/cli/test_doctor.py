@@ -11,7 +11,7 @@ import trio
 from acpterm.commands.doctor import paths, probes, programs, runner, system
 from acpterm.commands.doctor.check import ok
 from acpterm.config import Settings
-from acpterm.runtime.shell import find_shell
+from acpterm.runtime.command_line import find_shell
 from acpterm.terminal.vt import library
 from tests.support.commands import run
 from tests.support.daemon import daemon

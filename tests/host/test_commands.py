@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
-from acpterm.runtime.shell import find_shell
+from acpterm.runtime.command_line import find_shell
 from tests.support.hosts import agent_here, agent_on_stdio
 
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")

@@ -17,7 +17,7 @@ from acpterm.host.server import connection
 from acpterm.host.terminal_info import terminal_info
 from acpterm.host.user.attach import attach
 from acpterm.host.user.daemon_methods import events
-from acpterm.host.user.follow import follow
+from acpterm.host.user.terminal_methods import follow_output
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring_file import STALLED
 from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S
@@ -290,7 +290,7 @@ async def test_follow_without_stay_sends_output_that_is_not_consumed_yet(tmp_pat
         (tmp_path / "go").write_text("\n")
         poll_blocking(lambda: entry.terminal.ring.unread == len(b"last\r\n"))
         params = FollowRequest(entry.id, token="t", stay=False)
-        assert (await follow(user, entry, params)).position == len(b"last\r\n")
+        assert (await follow_output(user, entry, params)).position == len(b"last\r\n")
 
 
 async def test_tool_calls_of_an_agent_do_not_make_the_list_long():

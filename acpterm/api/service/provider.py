@@ -35,7 +35,7 @@ from acpterm.api.waiting import collect
 from acpterm.config.paths import user_socket
 from acpterm.config.providers import isolation_of
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND
-from acpterm.runtime.named_pipe import named_pipe
+from acpterm.runtime.descriptors import named_pipe
 
 _RELEASE_TIMEOUT_S: Final = 5.0
 _OPEN_CHECK_S: Final = 0.01

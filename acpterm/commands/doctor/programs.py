@@ -16,9 +16,9 @@ from acpterm.commands.format import summary_line
 from acpterm.config import Settings
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.registry import make
+from acpterm.runtime.command_line import find_shell
 from acpterm.runtime.extras import MCP, WEB, how_to_install
 from acpterm.runtime.sanitize import one_line
-from acpterm.runtime.shell import find_shell
 
 TIMEOUT_S: Final = 2.0
 """Maximum duration of a program that `run` runs, in seconds."""

@@ -56,8 +56,7 @@ from acpterm.policy.syntax.readers import reader_of
 from acpterm.policy.verdict import Level, Verdict, worst
 from acpterm.policy.verdict import strictest as strictest_decision
 from acpterm.providers.provider import ENGINES, is_place
-from acpterm.runtime.command_line import command_line, shell_line
-from acpterm.runtime.shell import find_shell
+from acpterm.runtime.command_line import command_line, find_shell, shell_line
 
 Params: TypeAlias = CreateTerminalRequest | CheckRequest
 

@@ -53,8 +53,8 @@ from acpterm.providers.provider import ENGINES, is_place
 from acpterm.pty.limits import NO_LIMITS, RESOURCES, LimitError, ResourceLimits
 from acpterm.pty.processes import now as boot_time
 from acpterm.pty.program import Program
+from acpterm.runtime.command_line import find_shell
 from acpterm.runtime.exec_context import ExecContext
-from acpterm.runtime.shell import find_shell
 from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.pool import Pool, ShutDownError
 from acpterm.terminal.remote import RemoteProgram

@@ -66,7 +66,7 @@ from acpterm.host.user import (
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
 from acpterm.policy.rules import RulesError
-from acpterm.runtime.shell import find_shell
+from acpterm.runtime.command_line import find_shell
 
 
 def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
