@@ -3,7 +3,6 @@
 Decoding:
 
 - `base`: the base class of all Structs, and the annotations for values that may be invalid.
-- `schema`: reads the annotations of a Struct, which say how `lenient` decodes each field.
 - `lenient`: decodes a message exactly as leniently as ACP's schema requires.
 - `raw_json`: reads members, items and strings from JSON that is not decoded yet.
 

@@ -6,8 +6,6 @@ invalid value is treated as absent. In an array with ``x-deserialize-skip-invali
 invalid item is skipped. Both apply at any depth. Any other invalid value is an error that names the
 value.
 
-Read the type annotations of a Struct, which say how `lenient` decodes each field.
-
 The `FieldSchema` of a field says which invalid values are ignored instead of refused, and describes
 a valid value in words for error messages. The schemas of a Struct's fields are derived once, and
 kept.

@@ -28,8 +28,6 @@ A container that stays in the terminal's control group is preferred, since acpte
 kills then apply to it. If the engine cannot do that (docker, runc), the container gets a control
 group of its own.
 
-Runs commands of a container engine, podman or docker, such as `podman rm`.
-
 An engine gets the daemon's own environment, in which the user can set the engine's global options,
 such as `CONTAINERS_STORAGE_CONF` or `DOCKER_HOST`. It never gets variables of a request.
 """

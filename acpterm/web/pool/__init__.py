@@ -6,6 +6,6 @@ the daemon. docs/internals/compatibility.md compares acpterm with that product.
 
 - `handlers`: the HTTP requests on these paths;
 - `websocket`: one client on `/ws`, and its messages; `messages`: the messages as types;
-- `ids`: the ids of terminals on one WebSocket; `channel`: sending of messages, one at a time;
+- `channel`: sending of messages, one at a time;
 - `output`: the output of one terminal that the client has attached to.
 """
