@@ -13,16 +13,7 @@ from acpterm.acp.lenient import decode
 from acpterm.acp.terminal import SessionId
 
 ToolKind: TypeAlias = Literal[
-    "read",
-    "edit",
-    "delete",
-    "move",
-    "search",
-    "execute",
-    "think",
-    "fetch",
-    "switch_mode",
-    "other",
+    "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
 ]
 ToolCallStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed"]
 

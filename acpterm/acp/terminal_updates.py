@@ -24,12 +24,7 @@ from msgspec import Raw
 from acpterm.acp.raw_json import members, text
 
 V2_KINDS: Final = ("terminal_update", "terminal_output_chunk")
-META_KEYS: Final = (
-    "terminal_info",
-    "terminal_output",
-    "terminal_output_delta",
-    "terminal_exit",
-)
+META_KEYS: Final = ("terminal_info", "terminal_output", "terminal_output_delta", "terminal_exit")
 
 # The members of `rawOutput` that codex-acp sends, the most complete one first.
 _RAW_OUTPUT_KEYS: Final = ("aggregated_output", "formatted_output", "stdout")

@@ -321,13 +321,7 @@ class SessionTerminals:
     def follow(self, terminal: SessionKey) -> None:
         if terminal in self._pollers:
             return
-        poller = OutputPoller(
-            self.host,
-            terminal,
-            self._on_output,
-            self._on_exit,
-            self._drain,
-        )
+        poller = OutputPoller(self.host, terminal, self._on_output, self._on_exit, self._drain)
         self._pollers[terminal] = poller
         self._nursery.start_soon(self._run, terminal, poller)
 

@@ -149,11 +149,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        opened: Opened,
-        settings: Settings,
-        place: Place,
-        asks: Asks | None = None,
+        self, opened: Opened, settings: Settings, place: Place, asks: Asks | None = None
     ) -> None:
         self.settings: Final = settings
         self._endpoint = Endpoint(

@@ -52,13 +52,7 @@ from acpterm.acp.user_api import (
 )
 from acpterm.acp.user_streams import EventsRequest
 from acpterm.api.errors import RequestError, create_error, request_error
-from acpterm.api.results import (
-    CommandCheck,
-    CommandPart,
-    Exit,
-    RetainedOutput,
-    Stopped,
-)
+from acpterm.api.results import CommandCheck, CommandPart, Exit, RetainedOutput, Stopped
 from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError, is_utf8_encodable
 from acpterm.link.endpoint import Endpoint
@@ -149,11 +143,7 @@ class Role:
         return LocalJudge(self._settings, self._profile)
 
     async def _call(
-        self,
-        method: str,
-        params: Any,
-        into: type[_W],
-        on_late: Callable[[Raw], None] | None = None,
+        self, method: str, params: Any, into: type[_W], on_late: Callable[[Raw], None] | None = None
     ) -> _W:
         answer = await self._request(method, params, on_late)
         return self._decode(method, answer, into)

@@ -164,11 +164,7 @@ class Shell:
             if self._busy is None or self._running is None:
                 raise ShellError("no command runs in the shell")
             return await self._follow(
-                self._running,
-                self._busy,
-                timeout,
-                until_input=until_input,
-                input_since=input_since,
+                self._running, self._busy, timeout, until_input=until_input, input_since=input_since
             )
 
     async def interrupt(self) -> None:

@@ -132,8 +132,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     ] = None
     share: Annotated[Text, Meta(title="Id of the share.")] = None
     reason: Annotated[
-        Text,
-        Meta(title="The reason of a decision, a refusal, a gap or the end of a share."),
+        Text, Meta(title="The reason of a decision, a refusal, a gap or the end of a share.")
     ] = None
     pid: Annotated[Number, Meta(title="Pid of the program.")] = None
     code: Annotated[Number, Meta(title="Exit status of the program.")] = None

@@ -237,11 +237,7 @@ class AuditLog:
         self._reason = ""
         self._retry_s = RETRY_S
 
-    def record(
-        self,
-        event: str,
-        **fields: str | float | bool | list[str] | None,
-    ) -> None:
+    def record(self, event: str, **fields: str | float | bool | list[str] | None) -> None:
         """Queue an entry with the fields that are not None. Never blocks and never raises."""
         at = time.time()
         try:

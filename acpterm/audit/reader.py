@@ -17,13 +17,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from acpterm.audit.entry import FILE_NAME, LATE_S, Entry
-from acpterm.audit.log_files import (
-    CHUNK_BYTES,
-    ENTRY_BYTES_MAX,
-    find_files,
-    open_file,
-    status_of,
-)
+from acpterm.audit.log_files import CHUNK_BYTES, ENTRY_BYTES_MAX, find_files, open_file, status_of
 
 
 class LogLine(NamedTuple):

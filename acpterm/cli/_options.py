@@ -35,9 +35,7 @@ common = together(
         help="Lowest level of messages to log on stderr.",
     ),
     click.option(
-        "--log-format",
-        type=click.Choice(["text", "json"]),
-        help="Format of the log on stderr.",
+        "--log-format", type=click.Choice(["text", "json"]), help="Format of the log on stderr."
     ),
 )
 
@@ -62,10 +60,7 @@ def loaded(config: str | None, *, flags: Mapping[str, object] | None = None) -> 
 
 def require_user(config: str | None = None) -> None:
     """Exit with an error message if this process is or may be in an agent's terminal."""
-    from acpterm.commands.only_users import (  # noqa: PLC0415  few commands need it
-        NotTheUserError,
-        check_user,
-    )
+    from acpterm.commands.only_users import NotTheUserError, check_user  # noqa: PLC0415  few commands need it
 
     try:
         check_user(config)

@@ -13,15 +13,7 @@ from typing import Final
 from acpterm.acp.user_api import ACTIVE, TerminalInfo
 from acpterm.cli._output import is_colour_wanted
 from acpterm.commands.completion import short_ids
-from acpterm.commands.format import (
-    ENDING,
-    HEADER,
-    NOTHING,
-    Item,
-    Row,
-    in_list_order,
-    row,
-)
+from acpterm.commands.format import ENDING, HEADER, NOTHING, Item, Row, in_list_order, row
 from acpterm.commands.output.blocking_stdout import window_size
 
 # Spaces between two columns.
@@ -43,12 +35,7 @@ _CYAN: Final = ("", "36")
 _RED: Final = ("", "31")
 _WAITING: Final = ("1", "33")
 # The style of each state; other states are red.
-_STATES: Final = {
-    ENDING: ("", "33"),
-    "running": ("", "32"),
-    "queued": ("", "33"),
-    "exited 0": _DIM,
-}
+_STATES: Final = {ENDING: ("", "33"), "running": ("", "32"), "queued": ("", "33"), "exited 0": _DIM}
 _REVERSE: Final = "7"
 
 

@@ -47,11 +47,7 @@ def _follow(daemon: ChosenDaemon, *, as_json: bool) -> int:
 
     from acpterm.cli._async import call_async, echo_async  # noqa: PLC0415
     from acpterm.commands.approval_format import asked_lines, closed_line  # noqa: PLC0415
-    from acpterm.commands.approvals import (  # noqa: PLC0415
-        Change,
-        KeyAnswers,
-        follow_approvals,
-    )
+    from acpterm.commands.approvals import Change, KeyAnswers, follow_approvals  # noqa: PLC0415
     from acpterm.commands.client import UserClient  # noqa: PLC0415
     from acpterm.commands.events import until_ended  # noqa: PLC0415
     from acpterm.commands.keyboard import has_keyboard, quiet_keys  # noqa: PLC0415

@@ -70,10 +70,7 @@ def command(
     """
     directory = settings(config).audit_dir or default_audit_dir()
     selection = Selection(
-        since=None if since is None else time_text(since),
-        session=session,
-        agent=agent,
-        event=event,
+        since=None if since is None else time_text(since), session=session, agent=agent, event=event
     )
 
     def is_chosen(line: LogLine) -> bool:

@@ -11,12 +11,7 @@ from acpterm.cli.approve import answer_each
 @click.option("--always", is_flag=True, help="Refuse such commands in the rest of the session.")
 @click.option("--reason", metavar="TEXT", help="Tell the agent why.")
 @at_daemon
-def command(
-    ids: tuple[str, ...],
-    always: bool,
-    reason: str | None,
-    daemon: ChosenDaemon,
-) -> None:
+def command(ids: tuple[str, ...], always: bool, reason: str | None, daemon: ChosenDaemon) -> None:
     """Refuse the commands that the questions ID ask about. The first answer to a question counts.
 
     ID is a question's id or the beginning of it, as acpterm approvals shows it; @last is the newest

@@ -70,7 +70,7 @@ def command(terminal: str, *, form: str | None, output: str, daemon: ChosenDaemo
                 warning = daemon.call(
                     lambda client: _write_export(
                         client, terminal, form, export, is_displayed=is_displayed
-                    ),
+                    )
                 )
             if warning:
                 click.echo(f"acpterm: {warning}", err=True)

@@ -48,11 +48,7 @@ def _signal_name(text: str) -> str:
 )
 @at_daemon
 def command(
-    *,
-    terminals: tuple[str, ...],
-    no_wait: bool,
-    signal_name: str | None,
-    daemon: ChosenDaemon,
+    *, terminals: tuple[str, ...], no_wait: bool, signal_name: str | None, daemon: ChosenDaemon
 ) -> None:
     """Kill the program of each TERMINAL, and all processes that it has started or left running.
 
@@ -73,7 +69,7 @@ def command(
                 _signal(client, names, signal_name)
                 if signal_name is not None
                 else _kill(client, names, wait=not no_wait)
-            ),
+            )
         )
     )
 

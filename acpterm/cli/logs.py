@@ -15,11 +15,7 @@ from acpterm.commands.output.read import Since
 @terminal_argument()
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the program exits.")
 @click.option(
-    "-n",
-    "--tail",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Start with the last N lines.",
+    "-n", "--tail", type=click.IntRange(min=0), metavar="N", help="Start with the last N lines."
 )
 @click.option(
     "--since",
@@ -62,11 +58,7 @@ def command(
     if raw + timestamps + colour > 1:
         fail("say only one of --raw, --timestamps and --colour", 2)
 
-    from acpterm.commands.output.show import (  # noqa: PLC0415  completion does not need them
-        print_raw,
-        print_stamped,
-        print_text,
-    )
+    from acpterm.commands.output.show import print_raw, print_stamped, print_text  # noqa: PLC0415  completion does not need them
 
     def print_output(client: BlockingClient) -> None:
         text = partial(print_text, colour=colour)

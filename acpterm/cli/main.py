@@ -70,13 +70,7 @@ GROUPS: Final = {
 SHORT: Final = {name: line for lines in GROUPS.values() for name, line in lines.items()}
 """The first line of each command's help, by the command's name."""
 
-ALIASES: Final = {
-    "a": "attach",
-    "list": "ls",
-    "new": "run",
-    "ps": "ls",
-    "stop": "kill",
-}
+ALIASES: Final = {"a": "attach", "list": "ls", "new": "run", "ps": "ls", "stop": "kill"}
 """The command for each alias. The aliases are names of the same commands in docker, gh or tmux."""
 
 # Commands of other programs that take other arguments than ours, and what to run instead.

@@ -8,14 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from acpterm.cli._options import (
-    absolute,
-    config_option,
-    fail,
-    json_option,
-    require_user,
-    settings,
-)
+from acpterm.cli._options import absolute, config_option, fail, json_option, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.config import Settings
 from acpterm.config.profiles import Decision, Profile, resolve

@@ -126,10 +126,5 @@ def command(
 
     request.cols, request.rows = size or (window_size() if os.isatty(1) else (None, None))
     run_attached(
-        daemon,
-        request,
-        remove=remove,
-        interactive=interactive,
-        no_stdin=no_stdin,
-        raw=raw,
+        daemon, request, remove=remove, interactive=interactive, no_stdin=no_stdin, raw=raw
     )

@@ -43,12 +43,7 @@ def _rows(text: str) -> int | None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with the cursor and size.")
 @at_daemon
 def command(
-    terminal: str,
-    *,
-    history: int | None,
-    svg: str | None,
-    as_json: bool,
-    daemon: ChosenDaemon,
+    terminal: str, *, history: int | None, svg: str | None, as_json: bool, daemon: ChosenDaemon
 ) -> None:
     """Print the current screen of TERMINAL.
 

@@ -70,19 +70,9 @@ def command(
         signal.signal(number, signal.SIG_IGN)
     run(
         partial(
-            serve,
-            chosen,
-            keeper,
-            sources=sources,
-            idle_exit_s=idle_exit_s,
-            web=WebService(chosen),
+            serve, chosen, keeper, sources=sources, idle_exit_s=idle_exit_s, web=WebService(chosen)
         ),
-        expected=(
-            ListenError,
-            TrackingError,
-            StateVersionError,
-            KeeperLostError,
-        ),
+        expected=(ListenError, TrackingError, StateVersionError, KeeperLostError),
     )
 
 

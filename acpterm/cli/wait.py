@@ -49,12 +49,7 @@ def _regex(text: str) -> re.Pattern[str]:
     "--for", "pattern", type=_regex, metavar="REGEX", help="Wait for output that matches REGEX."
 )
 @click.option("--input", "for_input", is_flag=True, help="Wait until the program asks for input.")
-@click.option(
-    "--timeout",
-    type=Finite(min=0),
-    metavar="SECONDS",
-    help="Wait at most this long.",
-)
+@click.option("--timeout", type=Finite(min=0), metavar="SECONDS", help="Wait at most this long.")
 @at_daemon
 def command(
     *,

@@ -27,14 +27,7 @@ from acpterm.link.daemon_stream import (
 from acpterm.link.endpoint import Endpoint
 from acpterm.link.errors import LostError
 from acpterm.link.handshake import initialize_params
-from acpterm.link.session import (
-    OnResponse,
-    Response,
-    StreamRequest,
-    W,
-    decode_answer,
-    token_of,
-)
+from acpterm.link.session import OnResponse, Response, StreamRequest, W, decode_answer, token_of
 from acpterm.link.unanswered import unknown_outcome, user_repeats
 from acpterm.runtime import exec_context
 

@@ -23,7 +23,7 @@ class SshPlace(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         str | None,
         Meta(
             title="Destination as `ssh` takes it: a `Host` of your ssh configuration, `HOST` or "
-            "`USER@HOST`; by default NAME.",
+            "`USER@HOST`; by default NAME."
         ),
     ] = None
     directories: Annotated[
@@ -130,8 +130,7 @@ class SlurmPlace(SlurmResources, frozen=True, forbid_unknown_fields=True, kw_onl
     """A table `[slurm.NAME]`: a cluster, and how programs run in its jobs."""
 
     options: Annotated[
-        list[str],
-        Meta(title="More options for `srun` and `salloc`, such as `--qos=interactive`."),
+        list[str], Meta(title="More options for `srun` and `salloc`, such as `--qos=interactive`.")
     ] = field(default_factory=list)
     session: Annotated[
         bool,

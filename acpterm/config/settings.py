@@ -98,7 +98,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         bool,
         Meta(
             title="Allow programs to write to the clipboard of an attached window (OSC 52). They "
-            "can never read it.",
+            "can never read it."
         ),
     ] = False
     on_question: Annotated[
@@ -126,8 +126,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = None
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"],
-        Meta(title="Lowest level of messages to log."),
+        Literal["debug", "info", "warning", "error"], Meta(title="Lowest level of messages to log.")
     ] = "info"
     log_format: Annotated[Literal["text", "json"], Meta(title="Format of log lines on stderr.")] = (
         "text"
@@ -154,8 +153,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = "utf-8"
     output_bytes: Annotated[
-        int,
-        Meta(ge=0, title="Text retained of a terminal whose creator sets no limit, in bytes."),
+        int, Meta(ge=0, title="Text retained of a terminal whose creator sets no limit, in bytes.")
     ] = MIB
     max_output_bytes: Annotated[
         int, Meta(ge=0, title="Maximum of a creator's `outputByteLimit`, in bytes.")
@@ -196,7 +194,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         bool,
         Meta(
             title="Set `GIT_EDITOR` and `GIT_SEQUENCE_EDITOR` to `true` in agents' terminals, so "
-            "that `git commit` and `git rebase --continue` do not wait in an editor.",
+            "that `git commit` and `git rebase --continue` do not wait in an editor."
         ),
     ] = True
     tracking: Annotated[
@@ -345,8 +343,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = msgspec.field(default_factory=dict)
     image: Annotated[
-        str | None,
-        Meta(title="Image of the containers of the providers `podman` and `docker`."),
+        str | None, Meta(title="Image of the containers of the providers `podman` and `docker`.")
     ] = None
     agents_read_user_terminals: Annotated[
         bool,
@@ -374,8 +371,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Meta(ge=1, title="Number of files of the audit log to keep, including the current one."),
     ] = 10
     tool_min_interval: Annotated[
-        Seconds,
-        Meta(title="Minimum time that a tool waits for output of a terminal, in seconds."),
+        Seconds, Meta(title="Minimum time that a tool waits for output of a terminal, in seconds.")
     ] = 1.0
     tool_settle_interval: Annotated[
         Seconds,

@@ -34,12 +34,7 @@ from acpterm.acp.approvals import (
     WithdrawnNotification,
 )
 from acpterm.host.server.dispatch import Sender
-from acpterm.host.state.records import (
-    ApprovalRecord,
-    RequestId,
-    pack_text,
-    unpack_text,
-)
+from acpterm.host.state.records import ApprovalRecord, RequestId, pack_text, unpack_text
 from acpterm.host.state.store import approval_key
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, readable

@@ -117,12 +117,10 @@ class ExecParams(Struct, kw_only=True):
         bool, Meta(description="Whether to give programs the colours and keys of a terminal.")
     ] = False
     yield_time_ms: Annotated[
-        float,
-        Meta(description="How long to wait (in milliseconds) for output before yielding."),
+        float, Meta(description="How long to wait (in milliseconds) for output before yielding.")
     ] = YIELD_MS
     max_output_tokens: Annotated[
-        float,
-        Meta(description="Maximum number of tokens to return. Excess output is truncated."),
+        float, Meta(description="Maximum number of tokens to return. Excess output is truncated.")
     ] = DEFAULT_TOKENS
     shell: Annotated[
         str | UnsetType,
@@ -192,8 +190,7 @@ class WriteParams(Struct, kw_only=True):
         Meta(description="How long to wait (in milliseconds) for output before yielding."),
     ] = UNSET
     max_output_tokens: Annotated[
-        float,
-        Meta(description="Maximum number of tokens to return. Excess output is truncated."),
+        float, Meta(description="Maximum number of tokens to return. Excess output is truncated.")
     ] = DEFAULT_TOKENS
 
 

@@ -98,9 +98,7 @@ class Jobs:
         self._asking: Final[dict[str, Job]] = {}
 
     async def serve(
-        self,
-        params: dict[str, Any],
-        work: Callable[[Ask], Awaitable[types.CallToolResult]],
+        self, params: dict[str, Any], work: Callable[[Ask], Awaitable[types.CallToolResult]]
     ) -> types.CallToolResult | dict[str, Any]:
         """Begin a job, or continue that of `requestState`; return its result or next question."""
         state = params.get("requestState")

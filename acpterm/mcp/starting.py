@@ -121,11 +121,7 @@ class Start:
             f"({one_line(info.level)}: {one_line(info.reason)}):"
         )
         decision = {"type": "string", "title": "Run it?", "enum": ["allow", "deny"]}
-        schema = {
-            "type": "object",
-            "properties": {"decision": decision},
-            "required": ["decision"],
-        }
+        schema = {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}
         answer = await self._ask(FormQuestion(_about(text, info.command), schema))
         if answer is None or answer.action == "cancel":
             return None

@@ -55,10 +55,7 @@ _CAPABILITY_VERSION = 0x20080522
 _CAP_LAST = 63
 
 # For each machine: the AUDIT_ARCH, and the numbers of socket, socketpair, io_uring_setup, capset.
-_MACHINES = {
-    "x86_64": (0xC000003E, 41, 53, 425, 126),
-    "aarch64": (0xC00000B7, 198, 199, 425, 91),
-}
+_MACHINES = {"x86_64": (0xC000003E, 41, 53, 425, 126), "aarch64": (0xC00000B7, 198, 199, 425, 91)}
 _X32_BIT = 0x40000000
 _AF_UNIX, _SOCK_DGRAM = 1, 2
 # A Unix socket of type SOCK_RAW (3) is one of type SOCK_DGRAM (2).

@@ -38,9 +38,7 @@ def make(
 
 def _make_place(name: str, place: Place, daemon: Daemon | None) -> Provider:
     if isinstance(place, SlurmPlace):
-        from acpterm.providers.slurm.provider import (  # noqa: PLC0415  only if it is used
-            SlurmProvider,
-        )
+        from acpterm.providers.slurm.provider import SlurmProvider  # noqa: PLC0415  only if it is used
 
         return SlurmProvider(name, place, daemon)
     from acpterm.providers.ssh.provider import SshProvider  # noqa: PLC0415  only if it is used

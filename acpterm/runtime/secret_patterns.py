@@ -156,11 +156,7 @@ _TOKENS: Final = (
     ("AGE-SECRET-KEY-1", r"[0-9A-Z]{40,}+", ""),
     ("hooks.zapier.com/hooks/catch/", r"\w[\w/]{7,}+", ""),
     # JSON Web Tokens, signed and encrypted
-    (
-        "eyJ",
-        rf"{_URL}{{8,}}+\.(?:eyJ{_URL}{{4,}}+\.{_URL}*+|{_URL}*+(?:\.{_URL}{{8,}}+){{3}})",
-        "",
-    ),
+    ("eyJ", rf"{_URL}{{8,}}+\.(?:eyJ{_URL}{{4,}}+\.{_URL}*+|{_URL}*+(?:\.{_URL}{{8,}}+){{3}})", ""),
 )
 # As `_TOKENS`, with literals so short that the secret must have capitals and digits, unlike a name,
 # and it must not be within text in base64.
@@ -245,12 +241,7 @@ PATTERNS: Final = (
     # URLs. A password may contain an `@` that is not encoded, so the last `@` ends it. A token may
     # be in the place of the user.
     Pattern(("://",), "://", r"[^\s/@:\"'<>?#]{1,256}+", "(?=:x-oauth-basic@)"),
-    Pattern(
-        ("://",),
-        r"://[^\s/@:\"'<>?#]{0,256}+:(?!x-oauth-basic@)",
-        r"[^\s/\"'<>?#]+",
-        "(?=@)",
-    ),
+    Pattern(("://",), r"://[^\s/@:\"'<>?#]{0,256}+:(?!x-oauth-basic@)", r"[^\s/\"'<>?#]+", "(?=@)"),
     Pattern(("://",), "://", r"[^\s/@:\"'<>?#]{20,256}+", "(?=:?@)", must_be_random=True),
     Pattern(("passw",), r"\bpassw[\w-]{2,20}+[= ](?:<\(|[\"'])echo\s{1,4}", _QUOTED_OR_WORD),
     Pattern((".pgpass",), r"(?m:^)[^\s:]+:(?:\d+|\*):[^\s:]+:[^\s:]+:", _QUOTED_OR_WORD),

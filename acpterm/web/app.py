@@ -45,9 +45,7 @@ def make_app(
             WebSocketRoute("/ws", pool.socket, middleware=[_USER]),
             Route("/pty/spawn", pool.spawn, methods=["POST"], middleware=[_USER]),
         ],
-        middleware=[
-            Middleware(HttpGuard, endpoint=endpoint, access=access),
-        ],
+        middleware=[Middleware(HttpGuard, endpoint=endpoint, access=access)],
         lifespan=mcp.lifespan,
     )
     # Otherwise starlette would redirect a path with a slash at its end, which is not documented.

@@ -39,8 +39,7 @@ class Files:
             with open(fd, "rb") as file:
                 if (size := os.fstat(fd).st_size) > self._file_bytes_max:
                     raise _bad(
-                        params.path,
-                        f"has {size} bytes: at most {self._file_bytes_max} can be read",
+                        params.path, f"has {size} bytes: at most {self._file_bytes_max} can be read"
                     )
                 data = file.read(self._file_bytes_max)
         except OSError as error:

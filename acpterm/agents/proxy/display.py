@@ -27,13 +27,7 @@ class Display:
     """
 
     def __init__(
-        self,
-        command: str | None,
-        *,
-        limit: int,
-        lines: int,
-        ours: bool = False,
-        bare: bool = False,
+        self, command: str | None, *, limit: int, lines: int, ours: bool = False, bare: bool = False
     ) -> None:
         self.command = command
         self.end: ProgramExit | None = None

@@ -166,10 +166,7 @@ class TerminalService:
         self._sessions: dict[str, _Session] = {}
 
     async def execute_command(
-        self,
-        command: str,
-        args: Sequence[str] = (),
-        options: ExecuteCommandOptions = _DEFAULT,
+        self, command: str, args: Sequence[str] = (), options: ExecuteCommandOptions = _DEFAULT
     ) -> ExecuteCommandResult:
         """Execute `command`, which is shell text, with `args` quoted and appended.
 

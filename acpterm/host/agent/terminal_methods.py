@@ -17,10 +17,7 @@ from msgspec import UNSET
 
 from acpterm.acp.agent_api import CheckRequest, CheckResponse
 from acpterm.acp.agent_meta import OWN, CreatedMeta, CreateMeta, own_meta, variable_of
-from acpterm.acp.terminal import (
-    CreateTerminalRequest,
-    CreateTerminalResponse,
-)
+from acpterm.acp.terminal import CreateTerminalRequest, CreateTerminalResponse
 from acpterm.host.agent import gate
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.agent.creates import recognisable_id
@@ -31,9 +28,7 @@ from acpterm.host.launch.placement import resources_of
 from acpterm.host.launch.validation import check_absolute, directory_of
 from acpterm.host.policy import checked
 from acpterm.host.state.records import RequestId
-from acpterm.host.terminal_info import (
-    cwd_gone,
-)
+from acpterm.host.terminal_info import cwd_gone
 from acpterm.host.verbs import check_screen
 from acpterm.jsonrpc import REQUEST_CANCELLED, Id, RpcError, readable
 from acpterm.providers.provider import is_place

@@ -10,8 +10,8 @@ The rules:
   result of an earlier check could be outdated.
 - `_meta.acpterm.shell` overrides both rules.
 
-The shell is that of the setting `shell`: bash where it is installed (`runtime.command_line`). It is called
-with `-c`, and is neither interactive nor a login shell. `$SHELL` is ignored.
+The shell is that of the setting `shell`: bash where it is installed (`runtime.command_line`). It is
+called with `-c`, and is neither interactive nor a login shell. `$SHELL` is ignored.
 
 A line that is too long for an argument is written to a private file. A first shell opens the file
 outside of a sandbox, removes it, and executes the second one, which reads the line from the

@@ -38,10 +38,7 @@ def answer(user: UserConnection, params: AnswerRequest) -> ApprovalInfo:
     """
     approvals = user.approvals
     given = Answer(
-        decision=params.decision,
-        by=user.answers_as,
-        scope=params.scope,
-        reason=params.reason or "",
+        decision=params.decision, by=user.answers_as, scope=params.scope, reason=params.reason or ""
     )
     try:
         question = approvals.find(params.approval_id)

@@ -48,12 +48,7 @@ from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.terminal.vt.frames import Frames
 from acpterm.terminal.vt.library import EmulatorMissingError
-from acpterm.terminal.vt.paint import (
-    NEUTRAL,
-    alternate_snapshot,
-    snapshot,
-    tail_snapshot,
-)
+from acpterm.terminal.vt.paint import NEUTRAL, alternate_snapshot, snapshot, tail_snapshot
 from acpterm.terminal.vt.queries import QueryFilter
 from acpterm.terminal.vt.screen import EmulatorScreen
 

@@ -130,10 +130,7 @@ async def restart(user: UserConnection, params: UserTerminalRequest) -> Terminal
         env=stored.variables,
         cwd=context.cwd,
         options=CreateMeta(
-            cols=record.cols,
-            rows=record.rows,
-            provider=record.provider,
-            resources=stored.resources,
+            cols=record.cols, rows=record.rows, provider=record.provider, resources=stored.resources
         ),
         attended=True,
         is_removed_at_end=record.is_removed_at_end,

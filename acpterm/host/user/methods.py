@@ -13,12 +13,7 @@ from typing import NoReturn
 
 from msgspec.structs import asdict
 
-from acpterm.acp.approvals import (
-    ANSWER,
-    AnswerRequest,
-    ApproverRequest,
-    SubscribeApprovalsRequest,
-)
+from acpterm.acp.approvals import ANSWER, AnswerRequest, ApproverRequest, SubscribeApprovalsRequest
 from acpterm.acp.initialize import InitializeRequest
 from acpterm.acp.shares import ShareCreateRequest, ShareRevokeRequest
 from acpterm.acp.terminal import Empty

@@ -3,9 +3,10 @@
 `launch_methods` has those that create, restart and inspect a terminal. A handler raises `RpcError`
 if the terminal's name has no match (-32002) or is ambiguous (-32602): see `UserConnection.entry`.
 
-`follow` sends the output live and as bytes, no byte twice. If the client reads more slowly than the program prints, the ring drops
-output, and the next notification has the number of missing bytes. With `hold` the program blocks
-instead. If an agent releases the terminal, following continues until all output was sent.
+`follow` sends the output live and as bytes, no byte twice. If the client reads more slowly than the
+program prints, the ring drops output, and the next notification has the number of missing bytes.
+With `hold` the program blocks instead. If an agent releases the terminal, following continues until
+all output was sent.
 
 Following runs in the request's task. It ends when the program has ended, or when the request is
 cancelled.

@@ -14,14 +14,7 @@ import sys
 import time
 
 from acpterm.keeper.programs import system
-from acpterm.keeper.ring_file import (
-    EXIT_AT,
-    EXIT_CPU,
-    EXIT_END,
-    EXIT_RSS,
-    EXITED,
-    EXITED_UNKNOWN,
-)
+from acpterm.keeper.ring_file import EXIT_AT, EXIT_CPU, EXIT_END, EXIT_RSS, EXITED, EXITED_UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,14 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acpterm.policy.own_settings import is_own_file
 from acpterm.policy.syntax.command import Input, SimpleCommand
-from acpterm.policy.words import (
-    EXPANSIONS_MAX,
-    UNKNOWN_TEXT,
-    Raw,
-    TooLongError,
-    Word,
-    words_of,
-)
+from acpterm.policy.words import EXPANSIONS_MAX, UNKNOWN_TEXT, Raw, TooLongError, Word, words_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -51,12 +51,7 @@ from acpterm.providers.guarded_tasks import keep_running, run_guarded
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.ssh.connections import Connections
 from acpterm.providers.ssh.control import Control, ControlLostError
-from acpterm.providers.ssh.keeper_link import (
-    KeeperLink,
-    UnusableError,
-    open_link,
-    read_status,
-)
+from acpterm.providers.ssh.keeper_link import KeeperLink, UnusableError, open_link, read_status
 from acpterm.providers.ssh.master import ControlMaster
 
 _PAUSE_S: Final = 0.2

@@ -83,11 +83,7 @@ class Subreaper:
     """
 
     def __init__(
-        self,
-        parent: int | None = None,
-        *,
-        sole_parent: bool = True,
-        socket_path: str | None = None,
+        self, parent: int | None = None, *, sole_parent: bool = True, socket_path: str | None = None
     ) -> None:
         if parent is None:
             parent = os.getpid() if linux.become_subreaper() else 1

@@ -91,11 +91,6 @@ async def spawn(user: UserConnection, body: bytes) -> PoolTerminal:
     shell = user.context.env.get("SHELL") or "/bin/sh"
     program, *args = request.command or [shell]
     params = UserCreateRequest(
-        command=program,
-        args=args,
-        cwd=request.cwd,
-        name=NAME,
-        cols=request.cols,
-        rows=request.rows,
+        command=program, args=args, cwd=request.cwd, name=NAME, cols=request.cols, rows=request.rows
     )
     return pool_terminal(await launch_methods.create(user, params))

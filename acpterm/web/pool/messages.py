@@ -1,8 +1,8 @@
 """The messages of a PTY pool's WebSocket: decodes those of a client, encodes those of the server.
 
 A frame is one JSON object with the member `type`. The member `id` is the id of a terminal on the
-WebSocket (`PoolIds`). `parse` raises `InvalidMessageError` for an invalid frame; the text of the error
-is sent to the client in `pty:error`.
+WebSocket (`PoolIds`). `parse` raises `InvalidMessageError` for an invalid frame; the text of the
+error is sent to the client in `pty:error`.
 
 The names and shapes are those of the document "Terminal Tools Reference": see
 docs/internals/compatibility.md.

@@ -60,10 +60,7 @@ from msgspec import Raw
 
 from acpterm.acp.agent_meta import OWN
 from acpterm.acp.raw_json import items, members, text
-from acpterm.acp.terminal_updates import (
-    Info,
-    ProgramExit,
-)
+from acpterm.acp.terminal_updates import Info, ProgramExit
 from acpterm.host.entry import TerminalEntry
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.sessions import tool_calls
