@@ -34,14 +34,14 @@ class Diff(Wire, tag_field="type", tag="diff", omit_defaults=True):
     meta: MetaIn = field(default=None, name="_meta")
 
 
-class TerminalContent(Wire, tag_field="type", tag="terminal", omit_defaults=True):
+class Terminal(Wire, tag_field="type", tag="terminal", omit_defaults=True):
     """A terminal that a tool call shows: created by ``terminal/create``, or run by the agent."""
 
     terminal_id: str
     meta: MetaIn = field(default=None, name="_meta")
 
 
-ToolCallContent: TypeAlias = Content | Diff | TerminalContent
+ToolCallContent: TypeAlias = Content | Diff | Terminal
 
 
 class ToolCallLocation(Wire, omit_defaults=True):

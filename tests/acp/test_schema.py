@@ -24,7 +24,7 @@ MODELS = [
     (initialize.Implementation, "Implementation"),
     (session.Content, "Content"),
     (session.Diff, "Diff"),
-    (session.TerminalContent, "Terminal"),
+    (session.Terminal, "Terminal"),
     (session.ToolCallLocation, "ToolCallLocation"),
     (session.ToolCall, "ToolCall"),
     (session.ToolCallUpdate, "ToolCallUpdate"),
@@ -80,7 +80,7 @@ def test_enumerations_agree_with_the_schema():
 
 def test_tags_agree_with_the_schema():
     for union, structs in (
-        ("ToolCallContent", (session.Content, session.Diff, session.TerminalContent)),
+        ("ToolCallContent", (session.Content, session.Diff, session.Terminal)),
         ("SessionUpdate", (session.ToolCall, session.ToolCallUpdate)),
     ):
         tag_field = DEFS[union]["discriminator"]["propertyName"]

@@ -12,7 +12,7 @@ from acpterm.acp.session import (
     Diff,
     OtherUpdate,
     SessionNotification,
-    TerminalContent,
+    Terminal,
     ToolCall,
     ToolCallLocation,
     ToolCallUpdate,
@@ -52,7 +52,7 @@ def test_tool_call_is_decoded():
         "in_progress",
     )
     terminal, diff, block = call.content
-    assert terminal == TerminalContent("t")
+    assert terminal == Terminal("t")
     assert diff == Diff("/f", "n")
     assert isinstance(block, Content)
     assert json.loads(bytes(block.content)) == {"type": "future", "a": 1}
@@ -76,7 +76,7 @@ def test_tool_call_tolerates_invalid_values_as_the_schema_does():
         ],
         locations="here",
     )
-    assert call == ToolCall("x", "Run", "other", "pending", [TerminalContent("t")], [])
+    assert call == ToolCall("x", "Run", "other", "pending", [Terminal("t")], [])
     call = update(
         sessionUpdate="tool_call",
         toolCallId="x",

@@ -6,14 +6,7 @@ from typing import Final
 from msgspec import Raw, UnsetType
 
 from acpterm.acp.raw_json import items, members, text
-from acpterm.acp.session import (
-    Content,
-    Diff,
-    TerminalContent,
-    ToolCall,
-    ToolCallContent,
-    ToolCallUpdate,
-)
+from acpterm.acp.session import Content, Diff, Terminal, ToolCall, ToolCallContent, ToolCallUpdate
 from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.sanitize import escape_invisible, one_line
 
@@ -117,9 +110,7 @@ class ShownToolCalls:
             content = update.content or []
             call.diffs = [item for item in content if isinstance(item, Diff)]
             call.texts = [block for item in content if (block := _text(item)) is not None]
-            call.terminals = [
-                item.terminal_id for item in content if isinstance(item, TerminalContent)
-            ]
+            call.terminals = [item.terminal_id for item in content if isinstance(item, Terminal)]
         return call
 
 

@@ -19,7 +19,7 @@ from acpterm.acp.session import (
     CancelNotification,
     OtherUpdate,
     SessionNotification,
-    TerminalContent,
+    Terminal,
     read_update,
 )
 from acpterm.acp.terminal import Empty
@@ -108,9 +108,7 @@ def update(connection: AgentConnection, params: SessionNotification) -> None:
         return
     terminals = None
     if not isinstance(received.content, UnsetType):
-        found = [
-            item.terminal_id for item in received.content or () if isinstance(item, TerminalContent)
-        ]
+        found = [item.terminal_id for item in received.content or () if isinstance(item, Terminal)]
         terminals = [identifier for identifier in found if len(identifier) <= ID_MAX]
     session = connection.session(params.session_id)
     fields = msgspec.json.decode(params.update, type=dict[str, Raw])

@@ -47,7 +47,7 @@ from acpterm.acp.lenient import decode
 from acpterm.acp.session import (
     Content,
     Diff,
-    TerminalContent,
+    Terminal,
     ToolCallContent,
     ToolCallLocation,
     ToolCallUpdate,
@@ -177,7 +177,7 @@ def content_in_v2(items: Iterable[ToolCallContent], cwd: str | None) -> list[Any
 
 def _item_in_v2(item: ToolCallContent, cwd: str | None) -> Any:
     match item:
-        case TerminalContent():
+        case Terminal():
             return item
         case Diff():
             return _diff_in_v2(item, cwd)
