@@ -1,6 +1,6 @@
 """Writes what happens in a host to the audit log: creates, decisions, input, kills, exits.
 
-The output of programs is not recorded, and of input only the number of bytes. `policy.audit`
+The output of programs is not recorded, and of input only the number of bytes. `audit`
 redacts secrets.
 """
 
