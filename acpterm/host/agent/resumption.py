@@ -72,8 +72,12 @@ class Resumption:
             holders=holders,
         )
 
+    @property
+    def connections(self) -> list[AgentConnection]:
+        return list(self._transports)
+
     def sessions(self) -> Iterator[Session]:
-        for agent in list(self._transports):
+        for agent in self.connections:
             yield from list(agent.sessions.values())
 
     @property
