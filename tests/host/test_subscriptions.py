@@ -301,11 +301,10 @@ async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
 class Reader:
     """The part of a `UserConnection` that a subscriber uses; it reads when allowed to."""
 
-    class host:  # noqa: N801
-        class registry:  # noqa: N801
-            @staticmethod
-            def get(_):
-                return None
+    class registry:  # noqa: N801
+        @staticmethod
+        def get(_):
+            return None
 
     def __init__(self, form):
         self.model = CLIENT_MODELS[form]("x", "y", "z")

@@ -53,7 +53,7 @@ def in_directory(agent, path):
 
 
 def session_of(host, identifier="session-1"):
-    return next(one for one in host._sessions() if one.id == identifier)
+    return next(one for one in host.resumption.sessions() if one.id == identifier)
 
 
 async def can_write(agent, path):
@@ -69,7 +69,7 @@ async def test_agent_cannot_open_a_session(tmp_path):
         with pytest.raises(RpcError, match="cannot choose where its programs may write") as error:
             await agent.request(OPEN, in_directory(agent, tmp_path))
         assert error.value.code == INVALID_REQUEST
-        assert not list(host._sessions())
+        assert not list(host.resumption.sessions())
         await agent.request(SET, in_directory(agent, tmp_path))
         assert session_of(host).workspace is None
 
