@@ -125,7 +125,9 @@ async def test_connection_is_freed_without_a_collection(monkeypatch):
         return Noted
 
     monkeypatch.setattr("acpterm.host.host.Connection", noted(connections.Connection))
-    monkeypatch.setattr("acpterm.host.agent.resumption.AgentConnection", noted(callers.AgentConnection))
+    monkeypatch.setattr(
+        "acpterm.host.agent.resumption.AgentConnection", noted(callers.AgentConnection)
+    )
     monkeypatch.setattr(connections, "SendQueue", noted(SendQueue))
     monkeypatch.setattr(connections, "Peer", noted(Peer))
     async with host_here() as host:
