@@ -115,7 +115,8 @@ async def test_background_is_not_hung_up_with_its_program(tmp_path):
     master, slave = open_pair(80, 24)
     # As sshd does it: the script leads the session of the terminal.
     argv = ["setsid", "--ctty", "perl", str(tmp_path / "wait"), str(tmp_path), "id"]
-    done = subprocess.run(argv, check=False, stdin=slave, stdout=slave, stderr=slave, timeout=30)
+    with trio.fail_after(DEADLINE_S):
+        done = await trio.run_process(argv, check=False, stdin=slave, stdout=slave, stderr=slave)
     assert (done.returncode, os.read(master, 100)) == (3, f"{os.ttyname(slave)}\r\n".encode())
     os.close(slave)
     os.close(master)
