@@ -70,6 +70,11 @@ async def test_terminal_bash_tells_what_runs_on_and_terminal_stop_ends_it(tmp_pa
         assert listed["background"] == [f"sleep 600 (pid {pid})"]
         # A call of terminal_wait would find nothing to wait for.
         assert found.state == "[1 running]"
+        for position in {}, {"since": 0}:
+            read = await tools.call("terminal_output", sessionId=session, **position)
+            assert read.state.endswith(
+                f"still running: sleep 600 (pid {pid}) · terminal_stop ends it]"
+            )
         assert alive(pid)
         await tools.call("terminal_stop", sessionId=session)
         assert not alive(pid)
