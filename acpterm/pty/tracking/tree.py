@@ -123,6 +123,8 @@ class ProcessTree:
 
     def may_own(self, orphan: ProcStat) -> bool:
         """Return whether `orphan` may belong to the tree by its start time."""
+        if self._is_left:
+            return False
         first, last = self._spawn_started - START_SLACK_S, self._spawn_ended + START_SLACK_S
         if first <= orphan.started <= last:
             return True
