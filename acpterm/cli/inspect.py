@@ -106,9 +106,9 @@ def _state(info: TerminalInfo) -> str:
     status, now = info.exit_status, time.time()
     if status is None:
         return state(info, now)
-    outcome, run_time = state(info, now), duration(status.wall_ms / 1000)
+    outcome, comma, rest = state(info, now).partition(", ")
     by = "" if status.ended_by == "exited" or reason(status) else f" ({ended_by(status)})"
-    return f"{outcome} after {run_time}{by}"
+    return f"{outcome} after {duration(status.wall_ms / 1000)}{by}{comma}{rest}"
 
 
 def _command(launch: LaunchInfo) -> str:

@@ -47,13 +47,14 @@ async def session_reply(
     call: Call, session: TerminalSession, view: View, text: str, note: str
 ) -> Reply:
     calls = next_calls(session, view.screen_size)
-    status = state_line(session, view, next_calls=calls, stop="KillShell")
+    runs_on = view.exit is not None and bool(view.exit.background)
+    status = state_line(session, view, next_calls=calls, stop="KillShell", shows_id=runs_on)
     reply = Reply(
         state=status if says_more(session, view) else None,
         text=text,
         data=session_result(session, view, status, note),
     )
-    if view.exit is not None and not view.exit.background:
+    if view.exit is not None and not runs_on:
         await call.sessions.remove(session)
     return reply
 

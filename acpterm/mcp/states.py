@@ -126,7 +126,8 @@ def background_parts(
     if not background:
         return []
     running = ", ".join(background_line(each) for each in background[:_NAMED_MAX])
-    return [f"still running{where}: {running}", f"{stop} ends it"]
+    others = " and others" if len(background) > _NAMED_MAX else ""
+    return [f"still running{where}: {running}{others}", f"{stop} ends it"]
 
 
 def call_text(tool: str, **arguments: object) -> str:

@@ -462,6 +462,8 @@ async def test_ls_kill_and_wait_show_what_a_command_has_left_running(agent, path
         (f"[1 process still running: sleep 600 (pid {pid}); to end that: acpterm kill {short}]\n"),
     )
     assert states((await run(path, "ls", "--running")).out) == ["exited 3, 1 still running"]
+    state = (await run(path, "inspect", short)).out.splitlines()[2]
+    assert re.fullmatch(r"state +exited 3 after \w+, 1 still running", state)
     how = f"had exited with 3 already; ended sleep 600 (pid {pid})"
     assert (await run(path, "kill", short)).out == f"{short}: {how}\n"
     assert states((await run(path, "ls")).out) == ["exited 3"]

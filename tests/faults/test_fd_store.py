@@ -65,6 +65,63 @@ async def test_programs_continue_when_the_keeper_is_killed_and_descriptors_are_s
             nursery.cancel_scope.cancel()
 
 
+_BACKGROUND = """sleep 600 & echo $!
+nohup sleep 600 >/dev/null 2>&1 & echo $!
+setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $!
+(setsid sleep 600 </dev/null >/dev/null 2>&1 & echo $!)
+"""
+
+
+@pytest.mark.parametrize("tracking", ["auto", "subreaper"])
+@pytest.mark.parametrize("detached", [False, True], ids=["on its terminal", "detached"])
+async def test_background_continues_when_the_keeper_is_killed_and_can_be_killed_later(
+    tmp_path, tracking, detached
+):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    # The keeper closes the terminal, and ends its leader, if nothing uses it any more.
+    line = "".join(_BACKGROUND.splitlines(keepends=True)[2 if detached else 0 :])
+    with closing(ServiceManager(tmp_path / "notify")) as manager:
+        await manager.open()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(manager.run)
+            async with daemon(first, env=manager.env, tracking=tracking) as running:
+                await until(lambda: "READY=1" in manager.states, 10, "READY=1 was not sent")
+                create = {"command": "bash", "args": ["-c", line], "name": "left"}
+                await user_request(running.user_socket, "terminal/create", **create)
+                await user_request(running.user_socket, "terminal/wait", terminalId="left")
+                answer = await user_request(
+                    running.user_socket, "terminal/read", terminalId="left", since=0, format="text"
+                )
+                pids = [int(word) for word in answer["data"].split()]
+                at = [started(pid) for pid in pids]
+                worker = await running.worker()
+                os.kill(running.pid, signal.SIGKILL)
+                assert running.process is not None
+                await until(running.process.poll, 5, "the keeper is alive")
+                await until(lambda: not alive(worker), 10, "the worker outlives its keeper")
+            wrapper, fds = manager.passed(_HELPER)
+            async with daemon(
+                second,
+                *wrapper,
+                env=manager.env,
+                pass_fds=fds,
+                run=first / "run",
+                tracking=tracking,
+            ) as running:
+                info = await user_request(running.user_socket, "terminal/get", terminalId="left")
+                assert [started(pid) for pid in pids] == at
+                assert {each["pid"] for each in info["background"]} == {*pids}
+                await user_request(running.user_socket, "terminal/kill", terminalId="left")
+                await until(lambda: not any(map(alive, pids)), 5, "the background is not killed")
+                info = await user_request(running.user_socket, "terminal/get", terminalId="left")
+                assert "background" not in info
+                assert await running.end() == 0
+                await running.check_nothing_left(*pids)
+            nursery.cancel_scope.cancel()
+
+
 async def _start(running: Daemon, number: int) -> tuple[str, int, str]:
     """Start a program of the user; return its terminal's name, its pid and its start time."""
     argv = ["-I", "-S", str(_WRITER), str(running.directory), f"program-{number}"]

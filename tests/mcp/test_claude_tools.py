@@ -12,6 +12,7 @@ from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.waiting import read_new
 from tests.support.depth import DEADLINE_S
 from tests.support.mcp import mcp_tools
+from tests.support.processes import alive
 from tests.support.user import user_of
 
 
@@ -103,6 +104,16 @@ async def test_bash_output_returns_new_lines_that_match(tmp_path, monkeypatch):
         "<status>completed</status>\n\n<exit_code>3</exit_code>\n\n"
         f"<stdout>\n{numbers}\n</stdout>\n\n<timestamp>"
     )
+
+
+@pytest.mark.long
+async def test_bash_in_the_background_tells_the_id_of_what_its_command_has_left(tmp_path):
+    async with mcp_tools(tmp_path, "claude") as tools:
+        result = await tools.call("Bash", command="sleep 600 & echo $!", run_in_background=True)
+        identifier = result.data["id"]
+        assert result.state.startswith(f"[{identifier} exited after")
+        await tools.call("KillShell", shell_id=identifier)
+        assert not alive(int(result.data["output"]))
 
 
 @pytest.mark.long

@@ -68,11 +68,25 @@ async def test_terminal_bash_tells_what_runs_on_and_terminal_stop_ends_it(tmp_pa
         found = await tools.call("terminal_list")
         (listed,) = found.data["sessions"]
         assert listed["background"] == [f"sleep 600 (pid {pid})"]
-        assert found.state.startswith("[1 running")
+        # A call of terminal_wait would find nothing to wait for.
+        assert found.state == "[1 running]"
+        for position in {}, {"since": 0}:
+            read = await tools.call("terminal_output", sessionId=session, **position)
+            assert read.state.endswith(
+                f"still running: sleep 600 (pid {pid}) · terminal_stop ends it]"
+            )
         assert alive(pid)
         await tools.call("terminal_stop", sessionId=session)
         assert not alive(pid)
         assert not (await tools.call("terminal_list")).data["sessions"]
+
+
+async def test_terminal_bash_names_three_of_what_runs_on_and_tells_that_there_are_others(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        for number in (3, 4):
+            line = "sleep 600 & " * number
+            state = (await tools.call("terminal_bash", command=f"{line}:")).state
+            assert (state.count("(pid "), " and others" in state) == (3, number == 4)
 
 
 @pytest.mark.parametrize(

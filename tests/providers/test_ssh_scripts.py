@@ -17,6 +17,7 @@ from acpterm.providers.ssh.control import Control, ControlLostError
 from acpterm.providers.ssh.master import ControlMaster
 from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
+from tests.support.ptys import open_pair
 
 
 @pytest.fixture
@@ -104,6 +105,27 @@ def test_command_that_does_not_arrive_is_no_program_that_has_exited(tmp_path, in
     assert "the command did not arrive" in done.stderr
     # With the pid, the reply to a request for the exit status would be that it was killed.
     assert os.listdir(tmp_path) == ["wait"]
+
+
+async def test_background_is_not_hung_up_with_its_program(tmp_path):
+    (tmp_path / "wait").write_text(scripts.WAIT_PL)
+    words = ["3", "/bin/sh", "-c", "mkfifo in; (read x <in; echo $x >out) & tty; exit 3"]
+    (tmp_path / "id").write_text("\n".join([str(tmp_path), "", "0", *words, ""]))
+    (tmp_path / "id.job").touch()
+    master, slave = open_pair(80, 24)
+    # As sshd does it: the script leads the session of the terminal.
+    argv = ["setsid", "--ctty", "perl", str(tmp_path / "wait"), str(tmp_path), "id"]
+    with trio.fail_after(DEADLINE_S):
+        done = await trio.run_process(argv, check=False, stdin=slave, stdout=slave, stderr=slave)
+    assert (done.returncode, os.read(master, 100)) == (3, f"{os.ttyname(slave)}\r\n".encode())
+    os.close(slave)
+    os.close(master)
+    with trio.fail_after(DEADLINE_S):
+        await trio.to_thread.run_sync(
+            (tmp_path / "in").write_text, "alive\n", abandon_on_cancel=True
+        )
+        await poll(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text())
+    assert (tmp_path / "out").read_text() == "alive\n"
 
 
 async def test_missing_acpterm_is_reported_without_the_words_of_the_shell(monkeypatch):

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from acpterm.api.errors import RequestError
 from acpterm.commands.format import background_line
 from acpterm.mcp.call import Call
+from acpterm.mcp.session_tools.wait import awaited
 from acpterm.mcp.sessions import TerminalSession
 from acpterm.mcp.states import call_text
 from acpterm.mcp.tool import Reply, Tool
@@ -73,8 +74,8 @@ async def _execute(call: Call, params: SessionListParams) -> Reply:
         for each in listed
     ]
     header = _ROW.format("ID", "Command", "Position", "Running", "Uptime")
-    any_of_them = f"{call_text('terminal_wait')} waits for any of them"
-    status = f"[{running} running{waits}{asks} · {any_of_them}]"
+    wait = f" · {call_text('terminal_wait')} waits for any of them" if awaited(call) else ""
+    status = f"[{running} running{waits}{asks}{wait}]"
     return Reply(
         state=status,
         text="\n".join(["Active Terminal Sessions:", header, _RULE, *rows]),

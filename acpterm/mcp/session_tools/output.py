@@ -5,10 +5,11 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct, field
 
 from acpterm.acp.agent_api import Natural, Positive
+from acpterm.api.results import Exit
 from acpterm.mcp.call import Call
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.mcp.sessions import TerminalSession
-from acpterm.mcp.states import call_text
+from acpterm.mcp.states import background_parts, call_text
 from acpterm.mcp.tool import Reply, Tool
 from acpterm.mcp.waiting import read_all
 from acpterm.runtime.lines import split_lines
@@ -53,7 +54,7 @@ class _Text(Struct):
     text: str
     position: int
     is_truncated: bool
-    has_ended: bool
+    exit: Exit | None
 
 
 async def _execute(call: Call, params: SessionOutputParams) -> Reply:
@@ -90,7 +91,7 @@ async def _execute(call: Call, params: SessionOutputParams) -> Reply:
             totalLines=len(numbered),
             remainingLines=remaining,
             truncated=retained.is_truncated,
-            complete=retained.has_ended,
+            complete=retained.exit is not None,
         ),
     )
 
@@ -99,9 +100,9 @@ async def _read(session: TerminalSession, since: int | None) -> _Text:
     if since is None:
         whole = await session.terminal.output()
         text = session.clean(whole.text)
-        return _Text(text, whole.position, whole.truncated, whole.exit is not None)
+        return _Text(text, whole.position, whole.truncated, whole.exit)
     text, lost, last = await read_all(session.terminal, since)
-    return _Text(session.clean(text), last.position, lost > 0, last.exit is not None)
+    return _Text(session.clean(text), last.position, lost > 0, last.exit)
 
 
 def _pieces(line: str) -> list[str]:
@@ -134,8 +135,10 @@ def _range(start: int, count: int) -> str:
 def _state(
     session: TerminalSession, text: _Text, params: SessionOutputParams, end: int, remaining: int
 ) -> str:
-    what = "ended" if text.has_ended else "running"
+    what = "running" if text.exit is None else "ended"
     parts = [f"{what}, {text.position} bytes of output so far"]
+    if text.exit is not None:
+        parts += background_parts(text.exit.background, "terminal_stop")
     if text.is_truncated:
         parts.append("the beginning is no longer retained")
     if remaining > 0:

@@ -110,11 +110,16 @@ def _conditions(call: Call, params: WaitParams) -> _Conditions:
     )
 
 
+def awaited(call: Call) -> list[TerminalSession]:
+    """Return the sessions that a call without `sessionId` waits for."""
+    active = call.sessions.active()
+    return [each for each in active if call.shells.idle_name(each) is None]
+
+
 async def _sessions(call: Call, identifiers: str | list[str] | None) -> list[TerminalSession]:
     if not identifiers:
-        active = call.sessions.active()
-        if awaited := [each for each in active if call.shells.idle_name(each) is None]:
-            return awaited
+        if found := awaited(call):
+            return found
         raise ToolError("there is no session to wait for: start one with terminal_start")
     names = [identifiers] if isinstance(identifiers, str) else identifiers
     return [await call.get(name) for name in names]

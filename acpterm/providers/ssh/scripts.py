@@ -319,6 +319,19 @@ if (open my $o, '>', "$j.exit.tmp") {
   close $o;
   rename "$j.exit.tmp", "$j.exit";
 }
+# The end of this process, which leads the session, hangs up the foreground group. That would end
+# what the program has left in its background, so another process becomes the foreground.
+$SIG{HUP} = 'DEFAULT';
+$SIG{TTOU} = 'IGNORE';
+if (my $other = fork) {
+  setpgrp $other, $other;
+  my $group = pack 'i', $other;
+  # TIOCSPGRP of Linux, and of other systems
+  ioctl STDIN, 0x5410, $group or ioctl STDIN, 0x80047476, $group or kill 'KILL', $other;
+} elsif (defined $other) {
+  sleep 5;
+  exit;
+}
 exit($s & 127 ? 255 : $s >> 8);
 """
 

@@ -84,6 +84,8 @@ class ProcessTree:
         self._listed: Collection[int] | None = None
         self._session: int | None = None
         self._session_ended_at: float | None = None
+        # Whether a keeper that was killed has started the program: then only marks tell an orphan.
+        self._is_left = False
         self._is_over = False
 
     @property
@@ -121,6 +123,8 @@ class ProcessTree:
 
     def may_own(self, orphan: ProcStat) -> bool:
         """Return whether `orphan` may belong to the tree by its start time."""
+        if self._is_left:
+            return False
         first, last = self._spawn_started - START_SLACK_S, self._spawn_ended + START_SLACK_S
         if first <= orphan.started <= last:
             return True
@@ -154,6 +158,8 @@ class ProcessTree:
         """Record the program of a previous worker."""
         self.started(pid, started, session)
         self._spawn_started = self._program_started = self._spawn_ended = started
+        parent = processes.identity(self._subreaper.parent)
+        self._is_left = parent is not None and started < parent.started
         if reaped_at is not None:
             self.reaped(reaped_at)
 
@@ -183,6 +189,8 @@ class ProcessTree:
             found = processes.identity(self.root)
             if found is not None and self._is_root(found) and not found.zombie:
                 return False
+        if self._is_left:
+            return None
         # The first child has ended, so every remaining process is an orphan or descends from one.
         if not self._is_over:
             listed, self._listed = self._listed, None
@@ -259,6 +267,12 @@ class ProcessTree:
         orphans = [p for p in self._subreaper.orphans(found) if not p.zombie]
         owners = await collect(self._subreaper.owner(orphan, self) for orphan in orphans)
         adopted = {p.pid for p, owner in zip(orphans, owners, strict=True) if owner is self}
+        if self._is_left:
+            start = self._spawn_started - START_SLACK_S
+            later = (p.pid for p in found if p.started >= start and p.pid != self.leader)
+            for pid, each in await collect((pid, marks.read(pid)) for pid in later):
+                if each.tag == self.tag or each.terminal == self.name:
+                    adopted.add(pid)
         pids = {p.pid for p in found if self.has(p)} | adopted
         children: dict[int, list[int]] = {}
         for p in found:
