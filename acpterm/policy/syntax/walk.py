@@ -79,6 +79,9 @@ _DEVICE: Final = re.compile(
 )
 
 _WRITES: Final = re.compile(r"\d*(?:&>|>|<>)")
+# Texts in which no shell substitutes the output of a command.
+_QUOTED_KINDS: Final = frozenset(("ansi_c_string", "comment", "raw_string"))
+_SUBSTITUTION: Final = re.compile(r"\\.|(`(?:[^`\\]|\\.)*+`|\$\(.*)", re.DOTALL)
 
 VALUE_MAX: Final = 256
 """Maximum characters of a variable's value; a longer value counts as unknown."""
@@ -186,6 +189,8 @@ class CommandWalk:
         self.found: list[_Found] = []
         self.problem = ""
         self.danger = ""
+        self.substituted: list[str] = []
+        """Substitutions of commands that the tree does not have."""
         self.variables = Variables(constants)
         # Arguments that the tree puts into a redirection after the command, by the id of the
         # command's node.
@@ -213,6 +218,21 @@ class CommandWalk:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
             elif kind == "&":
                 self.problem = "a background command"
+        if node.is_named and node.child_count == 0:
+            self._leaf(node, kind)
+
+    def _leaf(self, node: "Node", kind: str) -> None:
+        """Find what tree-sitter leaves out in `${x:-`a`}` and in here-documents."""
+        if kind in _QUOTED_KINDS or (kind == "heredoc_body" and self._is_quoted(node)):
+            return
+        text = self._text(node)
+        if "`" in text or "$(" in text:
+            found = (match[1] for match in _SUBSTITUTION.finditer(text))
+            self.substituted += filter(None, found)
+
+    def _is_quoted(self, body: "Node") -> bool:
+        starts = (one for one in body.parent.children if one.type == "heredoc_start")
+        return any(quote in self._text(start) for start in starts for quote in "\\'\"")
 
     def _visit(self, visit: _Visit) -> None:
         node = visit.node
@@ -232,7 +252,9 @@ class CommandWalk:
         if kind == "redirected_statement":
             self._redirected(visit)
             return
-        if kind == "file_redirect":
+        if kind == "command_substitution" and "\\`" in (text := self._text(node)):
+            self.substituted.append(text)
+        elif kind == "file_redirect":
             self._redirection(node)
         elif kind == "variable_assignment":
             self._assignment(node)
@@ -259,6 +281,10 @@ class CommandWalk:
                 continue
             if is_assignment:
                 self._assignment(child)
+            elif kind == "subshell":
+                # `time (a)`
+                nested.append(_Visit(child))
+                continue
             raw = self._raw(child, nested)
             if raws and not self._source[end : child.start_byte].replace(b"\\\n", b""):
                 # Two nodes of the tree without a blank between them are parts of one word.
@@ -391,6 +417,11 @@ class CommandWalk:
                     self.problem = "a word that is expanded"
                 if words and words not in variants:
                     variants.append(words)
+            if found.raws[0].text == "alias" and not self.problem:
+                self.problem = "an alias"
+            if found.raws[0].text.isdigit() and found.raws[1:]:
+                # tree-sitter takes the descriptor of `0<f a` for the program.
+                variants.append(variants[0][1:])
             if variants:
                 given: Input = found.input or ("pipe" if found.is_piped else "")
                 yield SimpleCommand(variants[0], tuple(variants[1:]), given, found.text)
