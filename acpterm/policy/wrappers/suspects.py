@@ -38,6 +38,8 @@ _RUNNERS: Final = frozenset(
     ("bun", "bundle", "bunx", "hatch", "npm", "npx", "pipenv", "pipx", "pnpm", "poetry", "uv",
      "uvx", "yarn")
 )  # fmt: skip
+# What precedes the shell text in a command of vi (`:!`) or sed (`1e`).
+_EDITOR_COMMAND: Final = re.compile(r"^(?:[!:]+|[\d,$]*e\s+)")
 _RUNNER_WORDS: Final = re.compile(r"exec|x|run|dlx|explore")
 _GIT_WORDS: Final = re.compile(
     r"-x|foreach|bisect|filter-branch|-c.*|--(?:exec|config|upload-pack|receive-pack|\w+-filter).*"
@@ -81,7 +83,7 @@ def _texts(command: SimpleCommand) -> list[Inner]:
         value = word.text
         if value.startswith("-") or "=" in value:
             value = value.rpartition("=")[2]
-        value = value.lstrip("!:")
+        value = _EDITOR_COMMAND.sub("", value)
         if " " in value or value != word.text:
             found.append(Inner((), value, "suspected"))
     return found
