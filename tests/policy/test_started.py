@@ -101,6 +101,9 @@ LINES = (
     "x=((sudo x))",
     "f() ((sudo x)); f",
     "tsc; (( 1 )) || sudo x",
+    "tsc ==\nsudo x",
+    "tsc =~ \nmark",
+    "echo a == #\nsudo x",
     "echo ${x:-`sudo x`}",
     'echo "${x#`sudo x`}"',
     "echo `echo \\`sudo x\\``",
@@ -132,7 +135,7 @@ TOKENS = [
     *["tsc ", "mark ", "sudo x ", "echo a "] * 3,
     "&>", "&>>", ">&", "|&", "((", "))", "$'", "'", "\\", "<(", ">(", ")", "(", "{", "}", "{a,",
     ",b}", "[[ ", " ]]", " || ", " && ", ";", "\n", "\\\n", "#", '"', "$[", "]", "`", "$(", "${x:-",
-    "f ", "/dev/null ", "function f ", "<<<", "<<E\n", "\nE\n", "|", "&", "&|", "! ", "if ",
+    "== ", "=~ ", "f ", "/dev/null ", "function f ", "<<<", "<<E\n", "\nE\n", "|", "&", "&|", "! ", "if ",
     "; then ", "; fi", "$", " ", "a", "=", "case a in a) ", ";;", ";&", " esac", "coproc ", "f() ",
     "2", "0", ">", "<", "\\`", "<<-E\n\t", "time ", "repeat 1 ", "for x (a) ", "*(e:", "${(e):-",
 ]  # fmt: skip

@@ -270,9 +270,18 @@ class CommandWalk:
         raws: list[Raw] = []
         nested: list[_Visit] = []
         end = -1
+        last = node.start_byte
         is_declaration = node.type != "command"
         for child in node.children:
             kind = child.type
+            between = self._source[last : child.start_byte].replace(b"\\\n", b"")
+            last = child.end_byte
+            if b"\n" in between and raws:
+                # tree-sitter reads on in the next line after `==` and `=~`.
+                self.found.append(_Found(raws, visit.is_piped, given, text))
+                raws, given, text = [], visit.input, visit.text
+            if kind == "comment":
+                continue
             is_assignment = kind == "variable_assignment"
             if kind == "herestring_redirect":
                 given, text = self._here(child)
