@@ -104,6 +104,8 @@ LINES = (
     "tsc ==\nsudo x",
     "tsc =~ \nmark",
     "echo a == #\nsudo x",
+    "(tsc ==\nsudo x)",
+    "echo \"${x:-'`sudo x`'}\"",
     "echo ${x:-`sudo x`}",
     'echo "${x#`sudo x`}"',
     "echo `echo \\`sudo x\\``",

@@ -189,8 +189,8 @@ class CommandWalk:
         self.found: list[_Found] = []
         self.problem = ""
         self.danger = ""
-        self.substituted: list[str] = []
-        """Substitutions of commands that the tree does not have."""
+        self.suspected: list[str] = []
+        """Texts that may be commands which the tree does not have."""
         self.variables = Variables(constants)
         # Arguments that the tree puts into a redirection after the command, by the id of the
         # command's node.
@@ -223,16 +223,19 @@ class CommandWalk:
 
     def _leaf(self, node: "Node", kind: str) -> None:
         """Find what tree-sitter leaves out in `${x:-`a`}` and in here-documents."""
-        if kind in _QUOTED_KINDS or (kind == "heredoc_body" and self._is_quoted(node)):
-            return
         text = self._text(node)
-        if "`" in text or "$(" in text:
+        if ("`" in text or "$(" in text) and not self._is_quoted(node, kind):
             found = (match[1] for match in _SUBSTITUTION.finditer(text))
-            self.substituted += filter(None, found)
+            self.suspected += filter(None, found)
 
-    def _is_quoted(self, body: "Node") -> bool:
-        starts = (one for one in body.parent.children if one.type == "heredoc_start")
-        return any(quote in self._text(start) for start in starts for quote in "\\'\"")
+    def _is_quoted(self, node: "Node", kind: str) -> bool:
+        parent = node.parent
+        if kind == "heredoc_body":
+            starts = [self._text(one) for one in parent.children if one.type == "heredoc_start"]
+            return any(quote in starts[0] for quote in "\\'\"")
+        # In `"${x:-'`a`'}"`, the single quotes do not quote.
+        around = (parent.type, parent.parent and parent.parent.type)
+        return kind in _QUOTED_KINDS and "expansion" not in around
 
     def _visit(self, visit: _Visit) -> None:
         node = visit.node
@@ -253,7 +256,7 @@ class CommandWalk:
             self._redirected(visit)
             return
         if kind == "command_substitution" and "\\`" in (text := self._text(node)):
-            self.substituted.append(text)
+            self.suspected.append(text)
         elif kind == "file_redirect":
             self._redirection(node)
         elif kind == "variable_assignment":
@@ -282,6 +285,10 @@ class CommandWalk:
                 raws, given, text = [], visit.input, visit.text
             if kind == "comment":
                 continue
+            if kind == "regex":
+                # In a subshell, it has all words of the next line.
+                self._check(child, kind)
+                self.suspected.append(self._text(child))
             is_assignment = kind == "variable_assignment"
             if kind == "herestring_redirect":
                 given, text = self._here(child)
