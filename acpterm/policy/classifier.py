@@ -61,7 +61,9 @@ _TRIED_NAMES: Final = (
         "msdos", "ntfs", "reiserfs", "vfat", "xfs",
     )),
 )  # fmt: skip
-_NAMED: Final = re.compile(rf"(?:(?<![\w.-])|(?<=:-))(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])")
+_NAMED: Final = re.compile(
+    rf"(?:(?<![\w.-])|(?<=:-))(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])"
+)
 # Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
 # Maximum characters of a text that are examined after the name of a dangerous program.
@@ -134,10 +136,8 @@ class Classifier:
         perhaps = inside._replace(is_exact=False, is_suspected=True)
         for command in script.suspected:
             self._command(command, perhaps)
-        # An alias may replace any later word, also by a part of a line.
-        if context.reader == "other" or any(one.name == "alias" for one in script.commands):
-            for command in _perhaps_commands(text, script):
-                self._command(command, perhaps)
+        for command in _perhaps_commands(text, script, context.reader):
+            self._command(command, perhaps)
         if joined != text:
             self._read_differently(joined, "a word that is continued on the next line", inside)
         if posix != text:
@@ -232,8 +232,11 @@ class Classifier:
         )
 
 
-def _perhaps_commands(text: str, script: Script) -> Iterator[SimpleCommand]:
+def _perhaps_commands(text: str, script: Script, reader: Reader) -> Iterator[SimpleCommand]:
     """Yield what may be a command in a text that any shell may read; for finding danger only."""
+    # An alias may stand for any part of a line.
+    if reader != "other" and all(one.name != "alias" for one in script.commands):
+        return
     for command in script.commands:
         # zsh executes rm for `=rm x`.
         first, *rest = command.words

@@ -34,7 +34,7 @@ NODES_MAX: Final = 20_000
 _COMMANDS: Final = frozenset(("command", "declaration_command", "unset_command"))
 _EXPANSIONS: Final = frozenset(
     ("command_substitution", "process_substitution", "expansion", "simple_expansion",
-     "arithmetic_expansion")
+     "arithmetic_expansion", "subshell")
 )  # fmt: skip
 _PLAIN_KINDS: Final = frozenset(
     ("program", "list", "pipeline", "command", "command_name", "word", "number", "concatenation",
@@ -79,8 +79,8 @@ _DEVICE: Final = re.compile(
 )
 
 _WRITES: Final = re.compile(r"\d*(?:&>|>|<>)")
-# Texts in which no shell substitutes the output of a command.
-_QUOTED_KINDS: Final = frozenset(("ansi_c_string", "comment", "raw_string"))
+# Texts in which a shell may not substitute the output of a command.
+_QUOTED_KINDS: Final = frozenset(("ansi_c_string", "comment", "heredoc_body", "raw_string"))
 _SUBSTITUTION: Final = re.compile(r"\\.|(`(?:[^`\\]|\\.)*+`|\$\(.*)", re.DOTALL)
 
 VALUE_MAX: Final = 256
@@ -230,12 +230,13 @@ class CommandWalk:
 
     def _is_quoted(self, node: "Node", kind: str) -> bool:
         parent = node.parent
+        if parent is None or kind not in _QUOTED_KINDS:
+            return False
         if kind == "heredoc_body":
-            starts = [self._text(one) for one in parent.children if one.type == "heredoc_start"]
-            return any(quote in starts[0] for quote in "\\'\"")
+            starts = (self._text(one) for one in parent.children if one.type == "heredoc_start")
+            return any(quote in start for start in starts for quote in "\\'\"")
         # In `"${x:-'`a`'}"`, the single quotes do not quote.
-        around = (parent.type, parent.parent and parent.parent.type)
-        return kind in _QUOTED_KINDS and "expansion" not in around
+        return "expansion" not in (parent.type, parent.parent and parent.parent.type)
 
     def _visit(self, visit: _Visit) -> None:
         node = visit.node
@@ -269,26 +270,32 @@ class CommandWalk:
             self._stack.append(visit._replace(node=child, is_piped=visit.is_piped or is_rest))
 
     def _command(self, visit: _Visit) -> None:
-        node, given, text = visit.node, visit.input, visit.text
+        late = self._late.pop(visit.node.id, [])
+        lines: list[list[Node]] = [[]]
+        end = visit.node.start_byte
+        for child in visit.node.children:
+            between = self._source[end : child.start_byte].replace(b"\\\n", b"")
+            if b"\n" in between and lines[-1]:
+                # tree-sitter reads on in the next line after `==` and `=~`.
+                lines.append([])
+            if child.type != "comment":
+                lines[-1].append(child)
+            if child.type == "regex":
+                # In a subshell, it has all words of the next line.
+                self._check(child, child.type)
+                self.suspected.append(self._text(child))
+            end = child.end_byte
+        for children in lines:
+            self._simple(visit, children, late if children is lines[-1] else [])
+
+    def _simple(self, visit: _Visit, children: list["Node"], late: list["Node"]) -> None:
+        given, text = visit.input, visit.text
         raws: list[Raw] = []
         nested: list[_Visit] = []
         end = -1
-        last = node.start_byte
-        is_declaration = node.type != "command"
-        for child in node.children:
+        is_declaration = visit.node.type != "command"
+        for child in children:
             kind = child.type
-            between = self._source[last : child.start_byte].replace(b"\\\n", b"")
-            last = child.end_byte
-            if b"\n" in between and raws:
-                # tree-sitter reads on in the next line after `==` and `=~`.
-                self.found.append(_Found(raws, visit.is_piped, given, text))
-                raws, given, text = [], visit.input, visit.text
-            if kind == "comment":
-                continue
-            if kind == "regex":
-                # In a subshell, it has all words of the next line.
-                self._check(child, kind)
-                self.suspected.append(self._text(child))
             is_assignment = kind == "variable_assignment"
             if kind == "herestring_redirect":
                 given, text = self._here(child)
@@ -297,10 +304,6 @@ class CommandWalk:
                 continue
             if is_assignment:
                 self._assignment(child)
-            elif kind == "subshell":
-                # `time (a)`
-                nested.append(_Visit(child))
-                continue
             raw = self._raw(child, nested)
             if raws and not self._source[end : child.start_byte].replace(b"\\\n", b""):
                 # Two nodes of the tree without a blank between them are parts of one word.
@@ -315,7 +318,7 @@ class CommandWalk:
             end = child.end_byte
             if len(raws) > WORDS_MAX:
                 raise TooLongError
-        raws += [self._raw(one, nested) for one in self._late.pop(node.id, ())]
+        raws += [self._raw(one, nested) for one in late]
         self.found.append(_Found(raws, visit.is_piped, given, text))
         self._stack += reversed(nested)
 

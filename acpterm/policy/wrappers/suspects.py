@@ -14,15 +14,16 @@ from acpterm.policy.wrappers.unwrapped import NOTHING, SUSPECTED_MAX, Inner, Unw
 
 # Programs that execute some of their arguments: as a command, or as text for a shell.
 _SUSPICIOUS: Final = frozenset(
-    ("arch-chroot", "at", "batch", "bwrap", "capsh", "cgexec", "chpst", "chroot", "compgen", "cpulimit",
-     "crun", "dbus-run-session", "direnv", "distrobox", "docker", "docker-compose", "dumb-init",
-     "entr", "expect", "fd", "fdfind", "firejail", "flatpak-spawn", "flock", "gdb", "gosu",
-     "hash", "incus", "kubectl", "linux32", "linux64", "ltrace", "lxc", "lxc-attach", "machinectl",
-     "mapfile", "mosh", "nerdctl", "nix", "nix-shell", "nsenter", "numactl", "oc", "parallel", "perf", "pkexec",
-     "podman", "prlimit", "proot", "proxychains", "proxychains4", "readarray", "run-parts", "runc", "runcon",
-     "runuser", "s6-setuidgid", "schroot", "screen", "script", "setarch", "setpriv", "softlimit",
-     "socat", "ssh", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "tini", "tmux",
-     "toolbox", "tsp", "unbuffer", "unshare", "valgrind", "watch", "watchexec", "wsl", "xterm")
+    ("arch-chroot", "at", "batch", "bwrap", "capsh", "cgexec", "chpst", "chroot", "compgen",
+     "cpulimit", "crun", "dbus-run-session", "direnv", "distrobox", "docker", "docker-compose",
+     "dumb-init", "entr", "expect", "fd", "fdfind", "firejail", "flatpak-spawn", "flock", "gdb",
+     "gosu", "hash", "incus", "kubectl", "linux32", "linux64", "ltrace", "lxc", "lxc-attach",
+     "machinectl", "mapfile", "mosh", "nerdctl", "nix", "nix-shell", "nsenter", "numactl", "oc",
+     "parallel", "perf", "pkexec", "podman", "prlimit", "proot", "proxychains", "proxychains4",
+     "readarray", "run-parts", "runc", "runcon", "runuser", "s6-setuidgid", "schroot", "screen",
+     "script", "setarch", "setpriv", "socat", "softlimit", "ssh", "start-stop-daemon", "strace",
+     "su", "su-exec", "systemd-run", "tini", "tmux", "toolbox", "tsp", "unbuffer", "unshare",
+     "valgrind", "watch", "watchexec", "wsl", "xterm")
 )  # fmt: skip
 # Words of zsh and fish before a command.
 _SHELL_WORDS: Final = frozenset(
@@ -32,7 +33,7 @@ _SHELL_WORDS: Final = frozenset(
 _TEXT_ARGUMENTS: Final = frozenset(
     ("emacs", "ex", "gmake", "make", "nvim", "rsync", "sed", "split", "tar", "vi", "view", "vim",
      "xdotool")
-)
+)  # fmt: skip
 # Programs that execute a command after a subcommand, an option or a package.
 _RUNNERS: Final = frozenset(
     ("bun", "bundle", "bunx", "hatch", "npm", "npx", "pipenv", "pipx", "pnpm", "poetry", "uv",
