@@ -105,6 +105,8 @@ LINES = (
     "tsc =~ \nmark",
     "echo a == #\nsudo x",
     "(tsc ==\nsudo x)",
+    "eval ``sudo x`,b}`",
+    "tsc ``mark x`,b}`",
     "echo \"${x:-'`sudo x`'}\"",
     "echo ${x:-`sudo x`}",
     'echo "${x#`sudo x`}"',

@@ -218,7 +218,10 @@ class CommandWalk:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
             elif kind == "&":
                 self.problem = "a background command"
-        if node.is_named and node.child_count == 0:
+        if kind == "``":
+            # tree-sitter joins the words around it.
+            self.suspected.append(self._source.decode(errors="replace"))
+        elif node.is_named and node.child_count == 0:
             self._leaf(node, kind)
 
     def _leaf(self, node: "Node", kind: str) -> None:
