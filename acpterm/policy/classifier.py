@@ -26,7 +26,7 @@ from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.command import NO_CONSTANTS, Script, SimpleCommand
 from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected
-from acpterm.policy.syntax.readers import Reader, posix_text
+from acpterm.policy.syntax.readers import Reader, joined_text, posix_text
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import TooLongError, Word
@@ -61,7 +61,9 @@ _TRIED_NAMES: Final = (
         "msdos", "ntfs", "reiserfs", "vfat", "xfs",
     )),
 )  # fmt: skip
-_NAMED: Final = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])")
+_NAMED: Final = re.compile(
+    rf"(?:(?<![\w.-])|(?<=:-))(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])"
+)
 # Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
 # Maximum characters of a text that are examined after the name of a dangerous program.
@@ -124,7 +126,8 @@ class Classifier:
             self.add((), Level.UNKNOWN, "there is no command")
         self.texts.append(text)
         posix = text if context.reader == "bash" and not is_suspected else posix_text(text)
-        is_plain = posix == text and not script.problem
+        joined = joined_text(text)
+        is_plain = posix == joined == text and not script.problem
         inside = context._replace(
             is_exact=context.is_exact and is_plain, constants=script.constants
         )
@@ -133,17 +136,17 @@ class Classifier:
         perhaps = inside._replace(is_exact=False, is_suspected=True)
         for command in script.suspected:
             self._command(command, perhaps)
-        if context.reader == "other":
-            for command in _perhaps_commands(text, script):
-                self._command(command, perhaps)
+        for command in _perhaps_commands(text, script, context.reader):
+            self._command(command, perhaps)
+        if joined != text:
+            self._read_differently(joined, "a word that is continued on the next line", inside)
         if posix != text:
-            self._read_differently(posix, inside)
+            self._read_differently(posix, "syntax that shells read differently", inside)
 
-    def _read_differently(self, posix: str, context: _Context) -> None:
-        """Find the parts of a text as a POSIX shell reads it, which differs from bash."""
+    def _read_differently(self, text: str, why: str, context: _Context) -> None:
         if not context.is_suspected:
-            self.add((), Level.UNKNOWN, "the line has syntax that shells read differently")
-        self._line(posix, context)
+            self.add((), Level.UNKNOWN, f"the line has {why}")
+        self._line(text, context)
 
     def _command(self, command: SimpleCommand, context: _Context) -> None:
         """Find the parts of one command, and those of the commands that it executes."""
@@ -158,7 +161,8 @@ class Classifier:
         for other in (*command.others, *_candidates(words)):
             variant = unwrap(command._replace(words=other))
             other_level, other_reason = self._level(other, False, variant.danger)
-            if other_level is Level.DANGEROUS and level is not Level.DANGEROUS:
+            is_worse = other_level is Level.DANGEROUS or self._is_ruled(other)
+            if is_worse and level is not Level.DANGEROUS and not self._is_ruled(words):
                 level, reason, words = other_level, other_reason, other
             inner += [one._replace(kind="suspected") for one in variant.inner]
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
@@ -228,8 +232,11 @@ class Classifier:
         )
 
 
-def _perhaps_commands(text: str, script: Script) -> Iterator[SimpleCommand]:
+def _perhaps_commands(text: str, script: Script, reader: Reader) -> Iterator[SimpleCommand]:
     """Yield what may be a command in a text that any shell may read; for finding danger only."""
+    # An alias may stand for any part of a line.
+    if reader != "other" and all(one.name != "alias" for one in script.commands):
+        return
     for command in script.commands:
         # zsh executes rm for `=rm x`.
         first, *rest = command.words

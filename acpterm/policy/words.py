@@ -202,7 +202,7 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
         # The name of a positional parameter without braces is one digit.
         return constants.get(simple[0], unknown) + simple[1:]
     value = constants.get(simple or name)
-    if operator and (value is None) != operator.endswith("+"):
+    if operator and (value is None or operator.endswith("+")):
         return re.sub(r"""['"\\]""", "", default)
     return unknown if value is None else value
 

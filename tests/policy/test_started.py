@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -100,6 +101,39 @@ LINES = (
     "x=((sudo x))",
     "f() ((sudo x)); f",
     "tsc; (( 1 )) || sudo x",
+    "tsc ==\nsudo x",
+    "tsc =~ \nmark",
+    "echo a == #\nsudo x",
+    "(tsc ==\nsudo x)",
+    "eval ``sudo x`,b}`",
+    "tsc ``mark x`,b}`",
+    "echo \"${x:-'`sudo x`'}\"",
+    "echo ${x:-`sudo x`}",
+    'echo "${x#`sudo x`}"',
+    "echo `echo \\`sudo x\\``",
+    "cat <<E\n`sudo x`\nE",
+    "cat <<E\n\t$(sudo x)\nE",
+    "cat <<-E\n\t`sudo x`\n\tE",
+    "0<f sudo x; 0</dev/null sudo x",
+    "0</dev/null mark",
+    "time (sudo x)",
+    "time (mark)",
+    "$\\\n(sudo x)",
+    "$\\\n(mark)",
+    "A\\\n=1 sudo x",
+    "1\\\n>f sudo x",
+    "func\\\ntion f { sudo x; }; f",
+    "{fd\\\n}>f sudo x",
+    "alias tsc='echo a; '\ntsc sudo x",
+    "alias tsc=mark\ntsc",
+    "shopt -s expand_aliases; alias q=\"echo '\"\nq '; sudo x #'",
+    "./programs/s?do x",
+    "./programs/[s]udo x",
+    "set -- a; ${1:+sudo} x",
+    "hash -p $PWD/programs/sudo tsc; tsc",
+    "mapfile -C sudo -c1 <<<x",
+    "compgen -C 'sudo x'",
+    "echo ${:-sudo}; ${:-sudo} x",
 )  # fmt: skip
 TOKENS = [
     *["tsc ", "mark ", "sudo x ", "echo a "] * 3,
@@ -107,7 +141,8 @@ TOKENS = [
     ",b}", "[[ ", " ]]", " || ", " && ", ";", "\n", "\\\n", "#", '"', "$[", "]", "`", "$(", "${x:-",
     "f ", "/dev/null ", "function f ", "<<<", "<<E\n", "\nE\n", "|", "&", "&|", "! ", "if ",
     "; then ", "; fi", "$", " ", "a", "=", "case a in a) ", ";;", ";&", " esac", "coproc ", "f() ",
-    "2", ">", "time ", "repeat 1 ", "for x (a) ", "*(e:", "${(e):-",
+    "== ", "=~ ", "2", "0", ">", "<", "\\`", "<<-E\n\t", "time ", "repeat 1 ",
+    "for x (a) ", "*(e:", "${(e):-",
 ]  # fmt: skip
 lines = st.one_of(
     st.lists(st.sampled_from(TOKENS), min_size=2, max_size=10).map("".join),
@@ -145,6 +180,8 @@ def programs(tmp_path_factory):
 def started(shell, several, programs, directory):
     """Run lines in a shell; return the names of the programs that each of them has started."""
     (work := directory / "work").mkdir(exist_ok=True)
+    with suppress(FileExistsError):
+        (work / "programs").symlink_to(programs)
     for number in range(len(several)):
         (directory / str(number)).write_bytes(b"")
     script = "".join(

@@ -77,7 +77,8 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
         problem = "text that cannot be parsed"
     elif not problem and _plain_words(line) != walk.words:
         problem = "text that two parsers read differently"
-    found = tuple(suspected(original)) if root.has_error or odd else ()
+    texts = [original] if root.has_error or odd else walk.suspected
+    found = tuple(itertools.chain.from_iterable(map(suspected, texts)))
     return Script(commands, problem, walk.danger, walk.variables.constants, found)
 
 

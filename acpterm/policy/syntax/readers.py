@@ -15,6 +15,7 @@ Reader: TypeAlias = Literal["bash", "posix", "other"]
 # `&>`, `((` but not `$((`, `$'` and `$[`, `[[` but not `[[:alpha:]]`. With a backslash and a line
 # end in between, the parser already reads these as a POSIX shell does.
 _DIFFERENT: Final = re.compile(r"&(?=>)|(?<!\$)\((?=\()|\$(?=['\[])|\[(?=\[(?![:.=]))")
+_CONTINUED: Final = re.compile(r"(?<=\S)(?:\\\n)+(?=\S)")
 _POSIX: Final = {"&": "& ", "(": "( ", "$": "_", "[": "_"}
 _READERS: Final[dict[str, Reader]] = {
     "bash": "bash", "rbash": "bash", "sh": "posix", "dash": "posix", "ash": "posix",
@@ -24,6 +25,12 @@ _READERS: Final[dict[str, Reader]] = {
 def reader_of(program: str) -> Reader:
     """Return how the shell `program`, a name or a path, reads a line."""
     return _READERS.get(program.rpartition("/")[2], "other")
+
+
+def joined_text(line: str) -> str:
+    """Return the line with the words joined that it continues on the next line."""
+    # Also where a backslash and a line end stay as they are, as in single quotes.
+    return _CONTINUED.sub("", line)
 
 
 def posix_text(line: str) -> str:

@@ -34,7 +34,7 @@ NODES_MAX: Final = 20_000
 _COMMANDS: Final = frozenset(("command", "declaration_command", "unset_command"))
 _EXPANSIONS: Final = frozenset(
     ("command_substitution", "process_substitution", "expansion", "simple_expansion",
-     "arithmetic_expansion")
+     "arithmetic_expansion", "subshell")
 )  # fmt: skip
 _PLAIN_KINDS: Final = frozenset(
     ("program", "list", "pipeline", "command", "command_name", "word", "number", "concatenation",
@@ -79,6 +79,9 @@ _DEVICE: Final = re.compile(
 )
 
 _WRITES: Final = re.compile(r"\d*(?:&>|>|<>)")
+# Texts in which a shell may not substitute the output of a command.
+_QUOTED_KINDS: Final = frozenset(("ansi_c_string", "comment", "heredoc_body", "raw_string"))
+_SUBSTITUTION: Final = re.compile(r"\\.|(`(?:[^`\\]|\\.)*+`|\$\(.*)", re.DOTALL)
 
 VALUE_MAX: Final = 256
 """Maximum characters of a variable's value; a longer value counts as unknown."""
@@ -186,6 +189,8 @@ class CommandWalk:
         self.found: list[_Found] = []
         self.problem = ""
         self.danger = ""
+        self.suspected: list[str] = []
+        """Texts that may be commands which the tree does not have."""
         self.variables = Variables(constants)
         # Arguments that the tree puts into a redirection after the command, by the id of the
         # command's node.
@@ -213,6 +218,28 @@ class CommandWalk:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
             elif kind == "&":
                 self.problem = "a background command"
+        if kind == "``":
+            # tree-sitter joins the words around it.
+            self.suspected.append(self._source.decode(errors="replace"))
+        elif node.is_named and node.child_count == 0:
+            self._leaf(node, kind)
+
+    def _leaf(self, node: "Node", kind: str) -> None:
+        """Find what tree-sitter leaves out in `${x:-`a`}` and in here-documents."""
+        text = self._text(node)
+        if ("`" in text or "$(" in text) and not self._is_quoted(node, kind):
+            found = (match[1] for match in _SUBSTITUTION.finditer(text))
+            self.suspected += filter(None, found)
+
+    def _is_quoted(self, node: "Node", kind: str) -> bool:
+        parent = node.parent
+        if parent is None or kind not in _QUOTED_KINDS:
+            return False
+        if kind == "heredoc_body":
+            starts = (self._text(one) for one in parent.children if one.type == "heredoc_start")
+            return any(quote in start for start in starts for quote in "\\'\"")
+        # In `"${x:-'`a`'}"`, the single quotes do not quote.
+        return "expansion" not in (parent.type, parent.parent and parent.parent.type)
 
     def _visit(self, visit: _Visit) -> None:
         node = visit.node
@@ -232,7 +259,9 @@ class CommandWalk:
         if kind == "redirected_statement":
             self._redirected(visit)
             return
-        if kind == "file_redirect":
+        if kind == "command_substitution" and "\\`" in (text := self._text(node)):
+            self.suspected.append(text)
+        elif kind == "file_redirect":
             self._redirection(node)
         elif kind == "variable_assignment":
             self._assignment(node)
@@ -244,12 +273,31 @@ class CommandWalk:
             self._stack.append(visit._replace(node=child, is_piped=visit.is_piped or is_rest))
 
     def _command(self, visit: _Visit) -> None:
-        node, given, text = visit.node, visit.input, visit.text
+        late = self._late.pop(visit.node.id, [])
+        lines: list[list[Node]] = [[]]
+        end = visit.node.start_byte
+        for child in visit.node.children:
+            between = self._source[end : child.start_byte].replace(b"\\\n", b"")
+            if b"\n" in between and lines[-1]:
+                # tree-sitter reads on in the next line after `==` and `=~`.
+                lines.append([])
+            if child.type != "comment":
+                lines[-1].append(child)
+            if child.type == "regex":
+                # In a subshell, it has all words of the next line.
+                self._check(child, child.type)
+                self.suspected.append(self._text(child))
+            end = child.end_byte
+        for children in lines:
+            self._simple(visit, children, late if children is lines[-1] else [])
+
+    def _simple(self, visit: _Visit, children: list["Node"], late: list["Node"]) -> None:
+        given, text = visit.input, visit.text
         raws: list[Raw] = []
         nested: list[_Visit] = []
         end = -1
-        is_declaration = node.type != "command"
-        for child in node.children:
+        is_declaration = visit.node.type != "command"
+        for child in children:
             kind = child.type
             is_assignment = kind == "variable_assignment"
             if kind == "herestring_redirect":
@@ -273,7 +321,7 @@ class CommandWalk:
             end = child.end_byte
             if len(raws) > WORDS_MAX:
                 raise TooLongError
-        raws += [self._raw(one, nested) for one in self._late.pop(node.id, ())]
+        raws += [self._raw(one, nested) for one in late]
         self.found.append(_Found(raws, visit.is_piped, given, text))
         self._stack += reversed(nested)
 
@@ -391,6 +439,11 @@ class CommandWalk:
                     self.problem = "a word that is expanded"
                 if words and words not in variants:
                     variants.append(words)
+            if found.raws[0].text == "alias" and not self.problem:
+                self.problem = "an alias"
+            if found.raws[0].text.isdigit() and found.raws[1:]:
+                # tree-sitter takes the descriptor of `0<f a` for the program.
+                variants.append(variants[0][1:])
             if variants:
                 given: Input = found.input or ("pipe" if found.is_piped else "")
                 yield SimpleCommand(variants[0], tuple(variants[1:]), given, found.text)

@@ -105,6 +105,8 @@ def _stdin(command: SimpleCommand, *, is_shell: bool) -> Unwrapped:
     if command.input == "text" and is_shell:
         reader = reader_of(command.name) if command.name in _SHELLS else None
         return Unwrapped((Inner((), command.text, "executes", reader=reader),))
+    if command.input == "text":
+        return _code([Word(command.text)])
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it executes the output of a command")
     return NOTHING

@@ -14,15 +14,16 @@ from acpterm.policy.wrappers.unwrapped import NOTHING, SUSPECTED_MAX, Inner, Unw
 
 # Programs that execute some of their arguments: as a command, or as text for a shell.
 _SUSPICIOUS: Final = frozenset(
-    ("arch-chroot", "at", "batch", "bwrap", "capsh", "cgexec", "chpst", "chroot", "cpulimit",
-     "crun", "dbus-run-session", "direnv", "distrobox", "docker", "docker-compose", "dumb-init",
-     "entr", "expect", "fd", "fdfind", "firejail", "flatpak-spawn", "flock", "gdb", "gosu",
-     "incus", "kubectl", "linux32", "linux64", "ltrace", "lxc", "lxc-attach", "machinectl", "mosh",
-     "nerdctl", "nix", "nix-shell", "nsenter", "numactl", "oc", "parallel", "perf", "pkexec",
-     "podman", "prlimit", "proot", "proxychains", "proxychains4", "run-parts", "runc", "runcon",
-     "runuser", "s6-setuidgid", "schroot", "screen", "script", "setarch", "setpriv", "softlimit",
-     "socat", "ssh", "start-stop-daemon", "strace", "su", "su-exec", "systemd-run", "tini", "tmux",
-     "toolbox", "tsp", "unbuffer", "unshare", "valgrind", "watch", "watchexec", "wsl", "xterm")
+    ("arch-chroot", "at", "batch", "bwrap", "capsh", "cgexec", "chpst", "chroot", "compgen",
+     "cpulimit", "crun", "dbus-run-session", "direnv", "distrobox", "docker", "docker-compose",
+     "dumb-init", "entr", "expect", "fd", "fdfind", "firejail", "flatpak-spawn", "flock", "gdb",
+     "gosu", "hash", "incus", "kubectl", "linux32", "linux64", "ltrace", "lxc", "lxc-attach",
+     "machinectl", "mapfile", "mosh", "nerdctl", "nix", "nix-shell", "nsenter", "numactl", "oc",
+     "parallel", "perf", "pkexec", "podman", "prlimit", "proot", "proxychains", "proxychains4",
+     "readarray", "run-parts", "runc", "runcon", "runuser", "s6-setuidgid", "schroot", "screen",
+     "script", "setarch", "setpriv", "socat", "softlimit", "ssh", "start-stop-daemon", "strace",
+     "su", "su-exec", "systemd-run", "tini", "tmux", "toolbox", "tsp", "unbuffer", "unshare",
+     "valgrind", "watch", "watchexec", "wsl", "xterm")
 )  # fmt: skip
 # Words of zsh and fish before a command.
 _SHELL_WORDS: Final = frozenset(
@@ -30,13 +31,16 @@ _SHELL_WORDS: Final = frozenset(
 )
 # Programs that execute some arguments as shell text, but none as a program with arguments.
 _TEXT_ARGUMENTS: Final = frozenset(
-    ("emacs", "ex", "nvim", "rsync", "sed", "tar", "vi", "view", "vim", "xdotool")
-)
+    ("emacs", "ex", "gmake", "make", "nvim", "rsync", "sed", "split", "tar", "vi", "view", "vim",
+     "xdotool")
+)  # fmt: skip
 # Programs that execute a command after a subcommand, an option or a package.
 _RUNNERS: Final = frozenset(
     ("bun", "bundle", "bunx", "hatch", "npm", "npx", "pipenv", "pipx", "pnpm", "poetry", "uv",
      "uvx", "yarn")
 )  # fmt: skip
+# What precedes the shell text in a command of vi (`:!`) or sed (`1e`).
+_EDITOR_COMMAND: Final = re.compile(r"^(?:[!:]+|[\d,$]*e\s+)")
 _RUNNER_WORDS: Final = re.compile(r"exec|x|run|dlx|explore")
 _GIT_WORDS: Final = re.compile(
     r"-x|foreach|bisect|filter-branch|-c.*|--(?:exec|config|upload-pack|receive-pack|\w+-filter).*"
@@ -80,7 +84,7 @@ def _texts(command: SimpleCommand) -> list[Inner]:
         value = word.text
         if value.startswith("-") or "=" in value:
             value = value.rpartition("=")[2]
-        value = value.lstrip("!:")
+        value = _EDITOR_COMMAND.sub("", value)
         if " " in value or value != word.text:
             found.append(Inner((), value, "suspected"))
     return found
