@@ -25,6 +25,7 @@ from acpterm.policy.rules import (
     remove_rules,
 )
 from acpterm.policy.verdict import Level, Verdict
+from acpterm.policy.words import UNKNOWN_TEXT
 from acpterm.runtime.command_line import find_shell
 from acpterm.runtime.sanitize import one_line
 
@@ -194,6 +195,8 @@ def _add(
     prefix: bool = False,
     notes: Sequence[str] = (),
 ) -> None:
+    if words[0].startswith("-"):
+        fail(f"a rule begins with the name of a program, not with {words[0]}")
     path = _rules_file(loaded)
     rule = Rule(tuple((word,) for word in words), decision, reason, prefix)
     try:
@@ -289,7 +292,8 @@ def _as_text(verdict: Verdict, profile: Profile) -> str:
     if verdict.reason:
         lines.append(f"reason    {one_line(verdict.reason)}")
     for part in verdict.parts:
-        words = one_line(shlex.join(part.words)) if part.words else "the line itself"
+        command = shlex.join(part.words).replace(UNKNOWN_TEXT, "…")
+        words = one_line(command) if part.words else "the line itself"
         lines.append(f"part      {part.level:<10}{words}")
     if verdict.prefix is not None:
         lines.append(f"always    acpterm policy allow -- {one_line(shlex.join(verdict.prefix))}")
