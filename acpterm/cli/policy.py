@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from acpterm.cli._daemon import note_questions_of
 from acpterm.cli._options import absolute, config_option, fail, json_option, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.config import Settings
@@ -67,6 +68,7 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     settings or the rules have an error.
     """
     loaded = settings(config)
+    note_questions_of(loaded)
     chosen = _profile(loaded, profile)
     judge = Judge(_rules(_rules_file(loaded)))
     args = list(words[1:]) if len(words) > 1 else None
@@ -227,6 +229,7 @@ def list_policy(as_json: bool, config: str | None) -> None:
     Exit status: 0 on success, 1 if the settings or the rules have an error.
     """
     loaded = settings(config)
+    note_questions_of(loaded)
     path = _rules_file(loaded)
     rules = _rules(path)
     profiles, default = resolve(loaded.profiles), loaded.profile
