@@ -37,7 +37,10 @@ def _time(text: str) -> float:
 @click.option("--session", metavar="S", help="Print only entries of sessions whose id begins so.")
 @click.option("--agent", metavar="A", help="Print only entries of agents whose name begins so.")
 @click.option(
-    "--event", metavar="E", help=f"Print only entries of this event: {', '.join(EVENTS)}."
+    "--event",
+    type=click.Choice(tuple(EVENTS)),
+    metavar="E",
+    help=f"Print only entries of this event: {', '.join(EVENTS)}.",
 )
 @click.option("--since", type=_time, metavar="TIME", help="Print only entries since TIME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the entries as they are in the file.")
