@@ -6,6 +6,7 @@
 import os
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
@@ -115,6 +116,16 @@ def note_questions(count: int) -> None:
     shows_them = context is not None and context.info_name in _SHOWS_QUESTIONS
     if count and not shows_them and os.isatty(2):
         click.echo(f"acpterm: {waiting_questions(count)}: acpterm approvals -f", err=True)
+
+
+def note_questions_of(loaded: Settings) -> None:
+    """Do the same in a command that needs no daemon, if one runs and this is the user."""
+    if os.isatty(2):
+        with (
+            suppress(DaemonError, RpcError),
+            open_blocking_client(loaded, start=False) as client,
+        ):
+            note_questions(client.questions)
 
 
 def release(client: BlockingClient, terminals: Iterable[str]) -> list[str]:

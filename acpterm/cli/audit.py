@@ -11,6 +11,7 @@ import click
 from acpterm.audit.entry import EVENTS, time_text
 from acpterm.audit.reader import AuditReader, LogLine
 from acpterm.audit.selection import Selection
+from acpterm.cli._daemon import note_questions_of
 from acpterm.cli._options import config_option, fail, settings
 from acpterm.cli._output import echo, row_line
 from acpterm.cli._params import parse_time
@@ -36,7 +37,10 @@ def _time(text: str) -> float:
 @click.option("--session", metavar="S", help="Print only entries of sessions whose id begins so.")
 @click.option("--agent", metavar="A", help="Print only entries of agents whose name begins so.")
 @click.option(
-    "--event", metavar="E", help=f"Print only entries of this event: {', '.join(EVENTS)}."
+    "--event",
+    type=click.Choice(tuple(EVENTS)),
+    metavar="E",
+    help=f"Print only entries of this event: {', '.join(EVENTS)}.",
 )
 @click.option("--since", type=_time, metavar="TIME", help="Print only entries since TIME.")
 @click.option("--json", "as_json", is_flag=True, help="Print the entries as they are in the file.")
@@ -68,7 +72,9 @@ def command(
 
     Exit status: 0 on success, 1 if the log cannot be read, 130 after Ctrl-C.
     """
-    directory = settings(config).audit_dir or default_audit_dir()
+    loaded = settings(config)
+    note_questions_of(loaded)
+    directory = loaded.audit_dir or default_audit_dir()
     selection = Selection(
         since=None if since is None else time_text(since), session=session, agent=agent, event=event
     )

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from acpterm.cli._daemon import note_questions_of
 from acpterm.cli._options import absolute, config_option, fail, json_option, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.config import Settings
@@ -25,6 +26,7 @@ from acpterm.policy.rules import (
     remove_rules,
 )
 from acpterm.policy.verdict import Level, Verdict
+from acpterm.policy.words import UNKNOWN_TEXT
 from acpterm.runtime.command_line import find_shell
 from acpterm.runtime.sanitize import one_line
 
@@ -66,6 +68,7 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     settings or the rules have an error.
     """
     loaded = settings(config)
+    note_questions_of(loaded)
     chosen = _profile(loaded, profile)
     judge = Judge(_rules(_rules_file(loaded)))
     args = list(words[1:]) if len(words) > 1 else None
@@ -194,6 +197,8 @@ def _add(
     prefix: bool = False,
     notes: Sequence[str] = (),
 ) -> None:
+    if words[0].startswith("-"):
+        fail(f"a rule begins with the name of a program, not with {words[0]}")
     path = _rules_file(loaded)
     rule = Rule(tuple((word,) for word in words), decision, reason, prefix)
     try:
@@ -224,6 +229,7 @@ def list_policy(as_json: bool, config: str | None) -> None:
     Exit status: 0 on success, 1 if the settings or the rules have an error.
     """
     loaded = settings(config)
+    note_questions_of(loaded)
     path = _rules_file(loaded)
     rules = _rules(path)
     profiles, default = resolve(loaded.profiles), loaded.profile
@@ -289,7 +295,8 @@ def _as_text(verdict: Verdict, profile: Profile) -> str:
     if verdict.reason:
         lines.append(f"reason    {one_line(verdict.reason)}")
     for part in verdict.parts:
-        words = one_line(shlex.join(part.words)) if part.words else "the line itself"
+        command = shlex.join(part.words).replace(UNKNOWN_TEXT, "…")
+        words = one_line(command) if part.words else "the line itself"
         lines.append(f"part      {part.level:<10}{words}")
     if verdict.prefix is not None:
         lines.append(f"always    acpterm policy allow -- {one_line(shlex.join(verdict.prefix))}")

@@ -7,6 +7,7 @@ import trio
 
 from acpterm.agents import provider_choice
 from acpterm.agents.provider_choice import SelectError, Used, provider_rows
+from acpterm.cli._daemon import note_questions_of
 from acpterm.cli._options import config_option, fail, json_option, require_user, settings
 from acpterm.cli._output import echo_once, json_text
 from acpterm.commands.format import columns
@@ -35,7 +36,9 @@ def _list(as_json: bool, config: str | None) -> None:
     that the daemon uses or, if none runs, that of the settings. The last line says what sets it.
     """
     used = _used(config)
-    rows = trio.run(provider_rows, settings(config), used.name)
+    loaded = settings(config)
+    note_questions_of(loaded)
+    rows = trio.run(provider_rows, loaded, used.name)
     if as_json:
         found = [row._asdict() | ({"source": used.source} if row.selected else {}) for row in rows]
         echo_once(json_text(found))

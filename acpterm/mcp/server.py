@@ -194,7 +194,7 @@ async def _pending(
     identifier = call.starts.keep(error.start)
     name, parameter = tool.continued_by
     wait = call_text(name, **{parameter: identifier})
-    status = f"[waits for the user's approval · {wait} · the user can: acpterm approvals]"
+    status = f"[waits for the user's approval · {wait} · the user can: acpterm approvals -f]"
     return _to_result(
         Reply(
             state=status,

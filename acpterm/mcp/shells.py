@@ -349,7 +349,7 @@ class Shells:
             how = "" if named.start.id is None else f" ({named.start.id})"
             raise ToolError(
                 f"in the shell {name!r}, a command waits for the user's approval{how}: "
-                f"{named.start.command!r}; the user can: acpterm approvals; or use another name"
+                f"{named.start.command!r}; the user can: acpterm approvals -f; or use another name"
             )
         if named.shell.busy:
             what = "" if named.session is None else f": {named.session.command!r}"

@@ -103,9 +103,10 @@ class Start:
         """Tell the user, through the client, where to answer the host's question."""
         # With `is_asked`, the client asks the question itself.
         if self._ask is not None and not self.is_asked:
+            # Claude Code shows as much of each line as fits into the window.
             text = (
-                f"{one_line(agent)} wants to run a command, and waits for your approval. "
-                "You cannot approve it here. In a terminal of your own, run: acpterm approvals"
+                f"{one_line(agent)} wants to run a command, and waits for your approval.\n"
+                "Answer in a terminal of your own, not here: acpterm approvals -f"
             )
             await self._ask(
                 FormQuestion(_about(text, self.command), {"type": "object", "properties": {}})
@@ -133,7 +134,7 @@ class ApprovalPendingError(ToolError):
     def __init__(self, start: Start) -> None:
         super().__init__(
             f"the user has not answered yet whether {start.command!r} may run; the user can: "
-            "acpterm approvals"
+            "acpterm approvals -f"
         )
         self.start: Final = start
 

@@ -29,7 +29,7 @@ from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected
 from acpterm.policy.syntax.readers import Reader, joined_text, posix_text
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
-from acpterm.policy.words import TooLongError, Word
+from acpterm.policy.words import UNKNOWN_TEXT, TooLongError, Word
 from acpterm.policy.wrappers.programs import unwrap
 from acpterm.policy.wrappers.unwrapped import Inner, is_standard
 
@@ -266,4 +266,5 @@ def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
 
 
 def _shown(text: str) -> str:
+    text = text.replace(UNKNOWN_TEXT, "…")
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"

@@ -325,7 +325,8 @@ PATTERNS: Final = (
     ),
     Pattern(
         ("identified", "password"),
-        r"(?i:\bidentified(?:\s+with\s+\w+)?\s+by|\b(?:with|encrypted|login|set)\s+password)"
+        r"(?i:\bidentified(?:\s+with\s+\w+)?\s+by"
+        r"|\b(?:with|encrypted|login|set|(?:user|role)\s+[^\s;]{1,100}+)\s+password)"
         r"(?:\s+|\s*=\s*)",
         _QUOTED,
     ),

@@ -22,11 +22,14 @@ class ListenError(Exception):
 
 
 def make_private_dir(directory: str) -> None:
-    """Create `directory` with mode 0700. Raises `OSError`; `ListenError` if others may write."""
+    """Create `directory` with mode 0700, and so its missing parents.
+
+    Raises `OSError`; `ListenError` if others may write to it.
+    """
     if not os.path.isdir(directory):
         parent = os.path.dirname(directory)
-        if parent != directory:
-            os.makedirs(parent, exist_ok=True)
+        if parent != directory and not os.path.isdir(parent):
+            make_private_dir(parent)
         with contextlib.suppress(FileExistsError):
             os.mkdir(directory, 0o700)
     found = os.stat(directory)

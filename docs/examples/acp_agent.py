@@ -1,6 +1,6 @@
 """A small ACP agent that runs each line of its prompt as a command in a terminal of its client.
 
-    acpterm prompt 'ls | head -3' --allow all -- python docs/examples/acp_agent.py
+    acpterm prompt 'ls | head -3' --allow all -- python3 docs/examples/acp_agent.py
 
 Standard library only: copy from it. The agent has no model; it shows the order of an agent's
 messages: a tool call, a permission request, a terminal, the terminal in the tool call, the wait for

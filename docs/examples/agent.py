@@ -1,8 +1,8 @@
 """A small agent that runs commands in acpterm's terminals. Standard library only: copy from it.
 
-    python docs/examples/agent.py 'ls | head -3'                  spawns `acpterm stdio`
-    python docs/examples/agent.py --socket PATH 'make test'       connects to a daemon itself
-    python docs/examples/agent.py --timeout 2 --wire 'sleep 60'   kills it, and prints the messages
+    python3 docs/examples/agent.py 'ls | head -3'                  spawns `acpterm stdio`
+    python3 docs/examples/agent.py --socket PATH 'make test'       connects to a daemon itself
+    python3 docs/examples/agent.py --timeout 2 --wire 'sleep 60'   kills it, and prints the messages
 
 ACP is JSON-RPC 2.0, one message per line. `Host` is the connection; `Terminal` has the five methods
 of a terminal and acpterm's own `read` and `write`; `run` is an agent's handling of one command. The

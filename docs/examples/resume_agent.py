@@ -1,6 +1,6 @@
 """A small agent that keeps its terminals when the daemon's worker is replaced.
 
-    python docs/examples/resume_agent.py SOCKET 'for n in 1 2 3 4 5; do echo $n; sleep 1; done'
+    python3 docs/examples/resume_agent.py SOCKET 'for n in 1 2 3 4 5; do echo $n; sleep 1; done'
     acpterm restart                                     # in another window, or: kill -9 WORKER
 
 It connects to the daemon's socket itself, so it sees the connection close. It then connects again,

@@ -307,6 +307,7 @@ FORMS = [
     (f"mysqladmin -u root password {_S}", _S),
     (f"mysql -e \"ALTER USER 'r'@'%' IDENTIFIED BY '{_Q}'\"", _Q),
     (f"psql -c \"ALTER USER r WITH PASSWORD '{_Q}'\"", _Q),
+    (f"psql -c \"CREATE ROLE r PASSWORD '{_Q}'\"", _Q),
     (f"psql -c \"CREATE ROLE r LOGIN ENCRYPTED PASSWORD '{_P}'\"", _P),
     (f"cqlsh -u c -p {_Q} h", _Q),
     (f"podman login --creds me:{_Q} r", _Q),

@@ -101,7 +101,8 @@ async def test_commands_of_the_user_say_that_a_question_waits(tmp_path):
         await until_questions(path, 1)
         status = await run(path, "status")
         assert "approvals       1 command waits for you: acpterm approvals -f\n" in status.out
-        for words in (["ls"], ["events"], ["inspect", "@last"]):
+        commands = ["ls", "events", "inspect @last", "audit", "policy list", "provider list"]
+        for words in map(str.split, commands):
             window = await terminals.create(line(path, *words))
             await terminals.until_output(window, hint)
         assert (await run(path, "ls")).err == ""

@@ -197,6 +197,12 @@ async def test_audit_selects_by_agent_session_and_time(socket, options, expected
     assert events(done.out) == expected
 
 
+async def test_audit_names_the_events_when_there_is_no_such_event(socket):
+    done = await run(socket, "audit", "--event", "exits")
+    assert done.status == 2
+    assert "'exits' is not one of 'create', 'check', 'decision'," in done.err
+
+
 async def test_audit_prints_json_as_it_is_in_the_file(socket, directory):
     done = await run(socket, "audit", "--json")
     assert [json.loads(line) for line in done.out.splitlines()] == ENTRIES

@@ -44,6 +44,12 @@ def test_check_prints_level_decision_and_parts(run):
     assert "part      dangerous rm -r .\n" in done.out
 
 
+def test_check_shows_text_that_is_not_known_as_an_ellipsis(run):
+    done = run("check", "rm -rf $X")
+    assert "reason    rm -rf … is in the list of dangerous commands\n" in done.out
+    assert "part      dangerous rm -rf '…'\n" in done.out
+
+
 def test_check_prints_json(run):
     done = json.loads(run("check", "--json", "cargo build > x").out)
     assert (done["profile"], done["level"], done["decision"]) == ("guarded", "unknown", "allow")
@@ -106,6 +112,13 @@ def test_nothing_is_proposed_or_allowed_for_what_no_rule_allows(run, tmp_path, w
     done = run("allow", "--", *words)
     assert done.status == 1
     assert done.err.startswith("acpterm: no rule allows ")
+    assert not (tmp_path / "acpterm").exists()
+
+
+def test_rule_that_begins_with_an_option_is_refused(run, tmp_path):
+    done = run("allow", "--yes", "rm", "-rf", "build")
+    assert (done.status, done.out) == (1, "")
+    assert done.err == "acpterm: a rule begins with the name of a program, not with --yes\n"
     assert not (tmp_path / "acpterm").exists()
 
 

@@ -79,8 +79,9 @@ async def test_answer_of_the_client_does_not_count_by_default(tmp_path, mode):
         await poll(lambda: bool(results))
     assert results[0].is_error
     (message,) = elicited.messages
-    assert "You cannot approve it here" in message
-    assert message.endswith(f"acpterm approvals\n\n    {DANGEROUS}")
+    assert "in a terminal of your own, not here: acpterm approvals -f" in message
+    assert max(map(len, message.split("\n\n")[0].splitlines())) < 72
+    assert message.endswith(f"acpterm approvals -f\n\n    {DANGEROUS}")
 
 
 async def test_agent_cannot_answer_by_itself_and_the_question_waits_by_default(
@@ -91,7 +92,7 @@ async def test_agent_cannot_answer_by_itself_and_the_question_waits_by_default(
     async with mcp_tools(tmp_path, elicit=elicited, profile="guarded") as tools:
         result = await tools.call("terminal_bash", command=DANGEROUS)
         assert result.data["state"] == "approval_pending"
-        assert "You cannot approve it here" in elicited.messages[0]
+        assert "in a terminal of your own, not here" in elicited.messages[0]
         await answer(tools.host, "allow")
         waited = await tools.call("terminal_wait", sessionId=result.data["id"])
     assert waited.data["state"] == "exited"
@@ -105,7 +106,7 @@ async def test_start_that_waits_for_approval_has_an_id_to_continue_with(tmp_path
         assert result.data["id"] == "pending-1"
         assert result.state == (
             '[waits for the user\'s approval · terminal_wait {"sessionId":"pending-1"} · the user '
-            "can: acpterm approvals]"
+            "can: acpterm approvals -f]"
         )
         again = await tools.call("terminal_wait", sessionId="pending-1")
         assert again.data["state"] == "approval_pending"

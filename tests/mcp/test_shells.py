@@ -186,7 +186,7 @@ async def test_command_that_waits_for_approval_runs_in_its_shell_when_allowed(tm
         result = await tools.call("terminal_bash", **arguments, timeout_seconds=0.6)
         assert result.data["state"] == "approval_pending"
         assert result.data["id"] == "pending-1"
-        assert "the user can: acpterm approvals" in result.state
+        assert "the user can: acpterm approvals -f" in result.state
         again = await tools.call("terminal_bash", session="s", command="true")
         assert "a command waits for the user's approval (pending-1)" in again.text
         await answer(tools.host, "allow")
