@@ -140,6 +140,12 @@ class CreatedMeta(Wire):
     cwd_gone: str | UnsetType = UNSET
 
 
+class OutputOptions(Wire):
+    """``_meta.acpterm`` of a ``terminal/output`` request: whether to send `beginning`."""
+
+    beginning: bool = False
+
+
 class OutputMeta(Wire):
     """``_meta.acpterm`` of a ``terminal/output`` response: whether the program waits for input.
 
@@ -148,9 +154,9 @@ class OutputMeta(Wire):
     is an editor or pager: ``vim waits on COMMIT_EDITMSG``, ``sh waits for input``. While a cluster
     has no room for the program yet, `queued` is sent instead, and is true. `stopped` is sent while
     a program is stopped. Once the program has exited, `background` and `background_omitted` are
-    sent as in an exit status. If the output is truncated, `beginning` is the text of its first
-    8 KiB, in the first such response, and `total_lines` the number of all its line ends; both are
-    absent if they are not known.
+    sent as in an exit status. If the output is truncated, `total_lines` is the number of all its
+    line ends, and `beginning` the text of its first 8 KiB, if the request has asked for it; both
+    are absent if they are not known.
     """
 
     waiting_for_input: bool | UnsetType = UNSET

@@ -57,15 +57,13 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import RpcError, is_utf8_encodable
 from acpterm.link.endpoint import Endpoint
 from acpterm.link.session import decode_answer, ignore
-from acpterm.runtime.bounded_dict import BoundedDict
 from acpterm.runtime.command_line import shell_line
 
 if TYPE_CHECKING:
     from acpterm.api.judge import LocalJudge
 
 _WAIT_MAX_S: Final = 86_400.0
-# Of terminals whose output was truncated; 8 KiB at most each.
-_BEGINNINGS_MAX: Final = 256
+_WITH_BEGINNING: Final = {OWN: Raw(b'{"beginning":true}')}
 _UNSET: Final = Raw(msgspec.json.encode(EnvMeta(unset=True)))
 _W = TypeVar("_W", bound=Wire)
 
@@ -131,8 +129,6 @@ class Role:
         self.kind: Final[Literal["user", "agent"]] = "user" if session is None else "agent"
         self._settings = settings
         self._profile = profile
-        # The host sends the beginning of a terminal's output only once.
-        self._beginnings: Final = BoundedDict[str, str](_BEGINNINGS_MAX)
         is_judge = session is None and profile is not None
         self._judge = self._local_judge() if is_judge else None
 
@@ -230,26 +226,15 @@ class Role:
         # ACP's response has no position. Use the position just before the request: a read from
         # there may repeat output, but misses none.
         info = await self.info(terminal)
-
-        def own_of(answer: TerminalOutputResponse) -> dict[str, Any]:
-            own = own_members(answer.meta)
-            if "beginning" in own:
-                self._beginnings[info.terminal_id] = own["beginning"]
-            return own
-
-        def keep_late(answer: Raw) -> None:
-            # The daemon sends the beginning once, also to a request that was cancelled meanwhile.
-            own_of(self._decode("terminal/output", answer, TerminalOutputResponse))
-
-        params = self._of(terminal)
-        answer = await self._call("terminal/output", params, TerminalOutputResponse, keep_late)
-        own = own_of(answer)
+        params = TerminalRequest(self.session, terminal, _WITH_BEGINNING)
+        answer = await self._call("terminal/output", params, TerminalOutputResponse)
+        own = own_members(answer.meta)
         return RetainedOutput(
             answer.output,
             answer.truncated,
             info.position,
             exit_of_status(answer.exit_status),
-            self._beginnings.get(info.terminal_id),
+            own.get("beginning"),
             own.get("totalLines"),
         )
 

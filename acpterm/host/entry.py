@@ -106,8 +106,6 @@ class TerminalEntry:
         """What the user created the terminal with; None for an agent's, or if too large."""
         self.holders: Final[dict[str, trio.CancelScope]] = {}
         """The `follow` request of each named reader, which its next request cancels."""
-        self.is_beginning_sent = False
-        """Whether a result has had the beginning of the output, which is then dropped."""
         self.is_restarting = False
         """Whether the program ends only to start again: its end removes nothing then."""
         self._writer: Final = writer

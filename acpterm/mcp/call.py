@@ -65,6 +65,7 @@ class Call:
     async def start(self, launch: SessionLaunch) -> TerminalSession:
         """Start a program, and return its session; raise as `begin` does."""
         sessions = self.sessions
+        launch = launch._replace(provider=self.settings.provider)
         begin = partial(sessions.start, launch)
         return await self.begin(Start(launch, self.ask, begin, sessions.remove))
 

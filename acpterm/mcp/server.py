@@ -1,10 +1,11 @@
 """The MCP server: lists the tools of one set, and executes calls.
 
-One server serves one client, which is an agent to the host. A client has one connection, or over
-HTTP with the protocol of 2026, one for each request. The first call that needs the connection to
-the host opens it, in the name that the client has sent as its own (`clientInfo.name`). An error
-that the model can correct is a result with `isError`. A call of a tool that does not exist is an
-error of the protocol.
+One server is one agent to the host. It serves one connection of one client, or over HTTP with the
+protocol of 2026, a connection for each request of the clients that share a token. The first call
+that needs the connection to the host opens it. What depends on the client is decided for each
+request: the settings for its name, and whether it can ask its user. An error that the model can
+correct is a result with `isError`. A call of a tool that does not exist is an error of the
+protocol.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -40,7 +41,10 @@ DEFAULT_AGENT: Final = "mcp"
 
 
 class TerminalServer:
-    """Executes the calls of one client. Its background tasks run in `group`."""
+    """Executes the calls of one agent. Its background tasks run in `group`.
+
+    `agent` is its name to the host; by default that of the client that calls first.
+    """
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class TerminalServer:
         shells: Shells,
         *,
         cwd: str,
+        agent: str | None = None,
         on_error: Callable[[Exception], None],
     ) -> None:
         self._identity: Final = Identity(
@@ -58,6 +63,7 @@ class TerminalServer:
         )
         self._on_error: Final = on_error
         self._cwd: Final = cwd
+        self._agent: Final = agent
         self._shells: Final = shells
         self._resources: Final = Resources(group)
         self._tools: Final[Mapping[str, Tool[Any]]] = {tool.name: tool for tool in TOOL_SETS[tools]}
@@ -89,11 +95,10 @@ class TerminalServer:
 
     def _sessions_of(self, request: McpRequest) -> Sessions:
         if self._sessions is None:
-            agent, provider = _agent_of(request), self._settings_for(request).provider
-            asks = self._starts.decide if request.client.can_ask else None
-            self._sessions = Sessions(
-                self._connect, self._group, agent, self._cwd, provider=provider, asks=asks
-            )
+            agent = self._agent or _agent_of(request)
+            # Of the clients that share a token, a later one may be able to ask.
+            asks = self._starts.decide if self._agent or request.client.can_ask else None
+            self._sessions = Sessions(self._connect, self._group, agent, self._cwd, asks=asks)
             self._resources.start(self._sessions, request)
         return self._sessions
 
@@ -216,8 +221,8 @@ def _report(request: McpRequest) -> Report | None:
 def _to_result(reply: Reply, *, structured: bool) -> types.CallToolResult:
     # Several clients join the blocks of text without anything between.
     state = "" if reply.state is None else f"{reply.state}\n"
-    # Models' APIs refuse an empty block.
-    blocks = [text for text in (state, reply.text) if text] or [reply.text]
+    # Models' APIs refuse a block without any visible character.
+    blocks = [text for text in (state, reply.text) if text.strip()] or [reply.text]
     has_data = structured and reply.data is not None
     return types.CallToolResult(
         content=[types.TextContent(text=text) for text in blocks],
@@ -236,14 +241,15 @@ async def open_server(
     connect: Connect,
     cwd: str,
     *,
+    agent: str | None = None,
     on_error: Callable[[Exception], None],
 ) -> AsyncIterator[TerminalServer]:
-    """Open the server of one client during the block. It opens its host with `connect`."""
+    """Open the server of one agent during the block. It opens its host with `connect`."""
     async with anyio.create_task_group() as group:
         shells = Shells(group)
         try:
             yield TerminalServer(
-                tools, settings, connect, group, shells, cwd=cwd, on_error=on_error
+                tools, settings, connect, group, shells, cwd=cwd, agent=agent, on_error=on_error
             )
         finally:
             with anyio.move_on_after(_CLOSE_TIMEOUT_S, shield=True):

@@ -58,6 +58,7 @@ class SessionLaunch(NamedTuple):
     rows: int | None = None
     timeout_s: float | None = None
     shell: bool | None = None
+    provider: str | None = None
 
 
 @dataclass(eq=False)
@@ -166,7 +167,6 @@ class Sessions:
         agent: str,
         cwd: str,
         *,
-        provider: str | None = None,
         asks: Asks | None = None,
     ) -> None:
         self.agent: Final = agent
@@ -174,7 +174,6 @@ class Sessions:
         self.cwd: Final = cwd
         self._connect: Final = connect
         self._group: Final = group
-        self._provider: Final = provider
         self._sessions: Final[dict[str, TerminalSession]] = {}
         self._client: Client | None = None
         self._opening: Final = anyio.Lock()
@@ -239,7 +238,7 @@ class Sessions:
                 rows=launch.rows,
                 timeout=launch.timeout_s,
                 shell=launch.shell,
-                provider=self._provider,
+                provider=launch.provider,
             )
         except RequestError as error:
             raise ToolError(str(error)) from error

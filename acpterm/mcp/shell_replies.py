@@ -70,7 +70,7 @@ def command_reply(
     end = session.exit
     text = f"{heading}{shown}" if text is None else text
     return Reply(
-        state=None if is_short and text and not says_it else status,
+        state=None if is_short and text.strip() and not says_it else status,
         text=text,
         data=SessionResult(
             id=session.id,

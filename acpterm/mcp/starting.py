@@ -114,9 +114,11 @@ class Start:
 
     async def decide(self, info: ApprovalInfo) -> Decision | None:
         """Ask the user the host's question; return None if the user has not decided."""
-        if self._ask is None:
-            return None
         self.is_asked = True
+        if self._ask is None:
+            # Another client of the token can ask. The host would refuse what is declined here.
+            await anyio.sleep_forever()
+            return None
         text = (
             f"{one_line(info.agent or 'An agent')} wants to run a command in {one_line(info.cwd)} "
             f"({one_line(info.level)}: {one_line(info.reason)}):"

@@ -1,7 +1,7 @@
 """The state of a session, in the first line of a result and in its structured content.
 
 The line says what the program does, and which tools can follow, without what the text says or the
-model has sent: ``[running 10.0 s, python3 waits for input · terminal_continue]``.
+model has sent: ``[running, python3 waits for input · terminal_continue]``.
 """
 
 import json
@@ -157,16 +157,15 @@ def _what(session: TerminalSession, view: View) -> str:
         if (stopped := view.stopped) is not None:
             who = f"{one_line(stopped.command)} (pid {stopped.pid})"
             return f"stopped: {who} {stopped.why}: {stopped.hint}{matched}"
-        if view.screen_size is not None:
-            seconds += f", full screen {view.screen_size}"
+        screen = "" if view.screen_size is None else f", full screen {view.screen_size}"
         if not view.is_waiting:
-            return f"running {seconds}{matched}"
+            return f"running {seconds}{screen}{matched}"
         what = view.waiting_program or "waits for input"
         # The last line of an editor or pager is no prompt; the output mostly ends with the prompt.
         asks = view.prompt and what.endswith("input") and view.screen_size is None
         asks = asks and not (view.cropped.head + view.cropped.tail).rstrip().endswith(view.prompt)
         prompt = f" at {quoted(view.prompt)}" if asks else ""
-        return f"running {seconds}, {what}{prompt}{matched}"
+        return f"running{screen}, {what}{prompt}{matched}"
     how = f"exit code {end.code}" if end.signal is None else f"signal {end.signal}"
     if end.code is None and end.signal is None:
         how = "exit status unknown"

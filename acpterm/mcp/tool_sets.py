@@ -50,9 +50,10 @@ INSTRUCTIONS: Final[Mapping[ToolSetName, str]] = {
     "session": (
         "Real terminals on the user's machine. terminal_bash runs a command that ends; "
         "terminal_start starts what continues (servers, REPLs, debuggers), and terminal_continue "
-        "types into it. The first line of each result says what the program does and what to call "
-        "next. To wait, use terminal_wait instead of sleeping or polling. Passwords are typed by "
-        "the user, with acpterm attach."
+        "types into it. The first line of a result says what the program does and what to call "
+        "next; a terminal_bash that has succeeded returns just its output. To wait, use "
+        "terminal_wait instead of sleeping or polling. Passwords are typed by the user, with "
+        "acpterm attach."
     ),
     "pool": (
         "Background terminals: check list_terminals before spawning, read_terminal to see whether "

@@ -9,6 +9,7 @@ session belongs to the bearer token with which it was begun: a request with anot
 that names an ended session, is answered with 404, so that the client initializes again. With the
 protocol of 2026, each request is complete, and there are no sessions: a server belongs to a bearer
 token, with the tools, the directory and the profile of the request. The first request opens it.
+Its clients share its terminals, so to the host they are one agent, with the name of the token.
 
 A server ends
 
@@ -24,8 +25,9 @@ An error in a server ends that server only, and is logged.
 import math
 import secrets
 import socket
-from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeGuard
 
 import anyio
@@ -54,7 +56,7 @@ from acpterm.api.questions import Asks
 from acpterm.host.host import Host
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, Id
 from acpterm.mcp.connection import MODERN_VERSION
-from acpterm.mcp.server import TerminalServer, open_server
+from acpterm.mcp.server import DEFAULT_AGENT, TerminalServer, open_server
 from acpterm.mcp.sessions import Connect
 from acpterm.mcp.tool_set_names import TOOL_SET_NAMES, ToolSetName
 from acpterm.mcp.tool_sets import policy_profile
@@ -88,11 +90,9 @@ class _Session(NamedTuple):
     """The name of the agent whose token began the session; None for the user's token."""
 
 
-class _Server:
-    def __init__(self, server: TerminalServer, scope: trio.CancelScope) -> None:
-        self.server: Final = server
-        self.scope: Final = scope
-        self.open_requests = 0
+class _Server(NamedTuple):
+    server: TerminalServer
+    scope: trio.CancelScope
 
 
 class McpSessions:
@@ -102,6 +102,8 @@ class McpSessions:
         self._nursery: Final = nursery
         self._sessions: Final[dict[str, _Session]] = {}
         self._servers: Final[dict[_Options, _Server]] = {}
+        # The number of open requests of the protocol of 2026; each has a server, or may open it.
+        self._requests: Final[Counter[_Options]] = Counter()
         self._opening: Final = trio.Lock()
         # The SDK checks a request and its headers; no parameter is repeated in a header.
         app = Server[Any]("acpterm", get_tool_input_schema=lambda _: None)
@@ -144,7 +146,8 @@ class McpSessions:
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             if self._has_room(options):
                 request.scope[_OPTIONS] = options
-                await self._manager.handle_request(request.scope, request.receive, send)
+                with self._counted(options):
+                    await self._manager.handle_request(request.scope, request.receive, send)
                 return
             response = _failure(503, "too many servers are open: try later")
         elif identifier is not None:
@@ -168,22 +171,49 @@ class McpSessions:
     def _is_full(self) -> bool:
         # A session that its client has deleted does not count, though it may not have ended yet.
         sessions = sum(not one.transport.is_terminated for one in self._sessions.values())
-        return sessions + len(self._servers) >= SERVERS_MAX
+        return sessions + len(self._used) >= SERVERS_MAX
+
+    @property
+    def _used(self) -> set[_Options]:
+        """The options of the servers that are open, or that an open request may open."""
+        return {*self._servers, *self._requests}
 
     def _has_room(self, options: _Options) -> bool:
         """Return whether a request of the protocol of 2026 has a server, or may open one."""
-        opened = self._servers.get(options)
-        own = sum(one.access.agent == options.access.agent for one in self._servers)
-        is_open = opened is not None and not opened.scope.cancel_called
-        return is_open or not (self._is_full or own >= AGENT_SERVERS_MAX)
+        own = sum(one.access.agent == options.access.agent for one in self._used)
+        return options in self._used or not (self._is_full or own >= AGENT_SERVERS_MAX)
+
+    @contextmanager
+    def _counted(self, options: _Options) -> Iterator[None]:
+        """Keep the server of a request open during the block, or the room for it."""
+        self._requests[options] += 1
+        self._set_deadline(options, math.inf)
+        try:
+            yield
+        finally:
+            self._requests[options] -= 1
+            if not self._requests[options]:
+                del self._requests[options]
+                self._set_deadline(options, trio.current_time() + IDLE_TIMEOUT_S)
+
+    def _set_deadline(self, options: _Options, deadline: float) -> None:
+        if (opened := self._servers.get(options)) is not None:
+            opened.scope.deadline = deadline
 
     @asynccontextmanager
-    async def _open_server(self, options: _Options) -> AsyncIterator[_Server]:
+    async def _open_server(
+        self, options: _Options, agent: str | None = None
+    ) -> AsyncIterator[_Server]:
         """Open a server during the block, which is cancelled when the token is removed."""
         connect = self._connecting(options)
         with self._access.cancelling(options.access) as scope:
             async with open_server(
-                options.tools, self._host.settings, connect, options.cwd, on_error=log_error
+                options.tools,
+                self._host.settings,
+                connect,
+                options.cwd,
+                agent=agent,
+                on_error=log_error,
             ) as server:
                 yield _Server(server, scope)
 
@@ -270,34 +300,23 @@ class McpSessions:
         request: Any = context.request
         options: _Options = request.scope[_OPTIONS]
         with self._access.cancelling(options.access):
-            async with self._server_for(options) as server:
-                return await _exchange(server, context)
+            return await _exchange(await self._server_for(options), context)
         raise MCPError(INTERNAL_ERROR, "the token of this request was removed")
 
-    @asynccontextmanager
-    async def _server_for(self, options: _Options) -> AsyncIterator[TerminalServer]:
-        """Use the server with these options during the block; open it first if there is none."""
+    async def _server_for(self, options: _Options) -> TerminalServer:
+        """Return the server with these options; open it first if there is none."""
         async with self._opening:
             opened = self._servers.get(options)
             if opened is None or opened.scope.cancel_called:
-                # Another request may have opened the last one since this request came.
-                if not self._has_room(options):
-                    raise MCPError(INTERNAL_ERROR, "too many servers are open: try later")
                 opened = await self._nursery.start(self._run_server, options)
-            opened.open_requests += 1
-            opened.scope.deadline = math.inf
-        try:
-            yield opened.server
-        finally:
-            opened.open_requests -= 1
-            if not opened.open_requests:
-                opened.scope.deadline = trio.current_time() + IDLE_TIMEOUT_S
+            return opened.server
 
     async def _run_server(
         self, options: _Options, *, task_status: trio.TaskStatus[_Server]
     ) -> None:
         try:
-            async with self._open_server(options) as opened:
+            agent = options.access.agent or DEFAULT_AGENT
+            async with self._open_server(options, agent) as opened:
                 self._servers[options] = opened
                 task_status.started(opened)
                 try:

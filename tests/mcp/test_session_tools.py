@@ -367,11 +367,39 @@ async def test_results_are_text_that_clients_can_join_unless_structure_is_wanted
     async with mcp_tools(tmp_path, tool_structured=False) as tools:
         listed = (await tools.client.list_tools()).tools
         assert all(tool.output_schema is None for tool in listed)
-        result = await tools.call("terminal_bash", command="echo hi")
+        result = await tools.call("terminal_bash", command="echo hi; exit 3")
         assert result.data == {}
         lines = "".join(result.blocks).splitlines()
     assert lines[0].startswith("[exited after")
     assert lines[1:] == ["hi"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "command", "is_short"),
+    [
+        ({}, "echo hi", True),
+        ({}, "echo", False),
+        ({}, "echo hi; exit 3", False),
+        ({}, "echo hi; kill $$", False),
+        ({}, "echo hi; sleep 60 &", False),
+        ({"session": "s"}, "echo hi", True),
+        ({"session": "s"}, "echo", False),
+        ({"session": "s"}, "echo hi; false", False),
+        ({"session": "s"}, "echo hi; cd /usr", False),
+        ({"session": "s"}, "echo hi; sleep 60 &", False),
+        ({"session": "s"}, "echo hi; exit", False),
+    ],
+)
+async def test_success_with_output_is_the_output_alone(
+    tmp_path, bash_without_rc, shell, command, is_short
+):
+    async with mcp_tools(tmp_path) as tools:
+        result = await tools.call("terminal_bash", command=command, **shell)
+    if is_short:
+        assert result.blocks == ["hi\n"]
+    else:
+        assert result.state.startswith("[")
+        assert all(block.strip() for block in result.blocks)
 
 
 @pytest.mark.parametrize(("tool_set", "tool"), [("session", "terminal_bash"), ("claude", "Bash")])

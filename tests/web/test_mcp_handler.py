@@ -16,6 +16,7 @@ import trio
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from acpterm.config.tools import ToolsFor
 from acpterm.mcp import call
 from acpterm.mcp.patterns import ModelPattern
 from acpterm.web import mcp_sessions
@@ -306,7 +307,7 @@ async def test_terminals_of_2026_outlive_a_request_and_a_client(tmp_path):
             assert started.data["cwd"] == str(tmp_path)
             (entry,) = at.host.terminals.registry
             assert entry.session is not None
-            assert entry.session.agent.name == "my-agent"
+            assert entry.session.agent.name == "agent"  # the name of the token
         async with at.client(mode="2026-07-28", headers=headers) as tools:
             result = await tools.call("terminal_continue", **HI)
             assert result.data["output"] == "hi\nhi\n"
@@ -440,6 +441,34 @@ async def test_servers_of_2026_are_limited_in_number(tmp_path, monkeypatch):
         assert (await http.post(at.url, json=INITIALIZE)).status_code == 200
 
 
+async def test_request_of_2026_is_refused_while_another_opens_the_last_server(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(mcp_sessions, "SERVERS_MAX", 1)
+    opens, refused = trio.Event(), trio.Event()
+    real = mcp_sessions.open_server
+
+    @asynccontextmanager
+    async def open_server(*args, **options):
+        opens.set()
+        await refused.wait()
+        async with real(*args, **options) as server:
+            yield server
+
+    monkeypatch.setattr(mcp_sessions, "open_server", open_server)
+
+    async def request() -> None:
+        assert "result" in (await http.post(at.url, **called("terminal_list"))).json()
+
+    async with mcp_endpoint(tmp_path) as at, raw(at) as http, trio.open_nursery() as nursery:
+        nursery.start_soon(request)
+        with trio.fail_after(DEADLINE_S):
+            await opens.wait()
+            reply = await http.post(f"{at.url}/pool", **called("list_terminals"))
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "60")
+        refused.set()
+
+
 @pytest.mark.long
 async def test_client_of_2026_that_cannot_ask_learns_that_the_approval_is_pending(
     tmp_path, monkeypatch
@@ -536,6 +565,37 @@ async def test_answer_of_the_client_counts_if_the_user_allows_that(tmp_path, mod
         result = await tools.call("terminal_bash", command=DANGEROUS)
     assert result.data["state"] == "exited"
     assert len(asked) == 1
+
+
+@pytest.mark.long
+async def test_clients_of_2026_that_share_a_token_have_their_own_settings_and_questions(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(call, "BLOCK_MAX_S", 1.0)
+    asked = []
+
+    async def elicit(context, params):
+        asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "allow"})
+
+    table = ToolsFor(agent="plain", structured=False, crop_output=500)
+    settings = {"profile": "guarded", "mcp_elicitation_approves": True, "tools_for": [table]}
+    async with mcp_endpoint(tmp_path, **settings) as at:
+        async with at.client(mode="2026-07-28", agent="plain") as tools:
+            result = await tools.call("terminal_bash", command="seq 1000")
+            assert not result.data
+            assert len(result.text) <= 500
+            result = await tools.call("terminal_bash", command=DANGEROUS)
+            assert "pending-1" in result.text
+        options = {"mode": "2026-07-28", "agent": "asks", "elicitation_callback": elicit}
+        async with at.client(**options) as tools:
+            result = await tools.call("terminal_bash", command="seq 1000")
+            assert result.data["output"].endswith("\n999\n1000\n")
+            assert len(result.text) > 500
+            result = await tools.call("terminal_bash", command=f"{DANGEROUS} -v")
+            assert result.data["state"] == "exited"
+    assert len(asked) == 1
+    assert f"{DANGEROUS} -v" in asked[0]
 
 
 @pytest.mark.long

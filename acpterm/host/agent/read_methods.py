@@ -18,7 +18,8 @@ import trio
 from msgspec import UNSET, UnsetType
 
 from acpterm.acp.agent_api import AgentEventsRequest, AgentListRequest
-from acpterm.acp.agent_meta import OWN, OutputMeta
+from acpterm.acp.agent_meta import OWN, OutputMeta, OutputOptions, own_meta
+from acpterm.acp.base import MetaIn
 from acpterm.acp.terminal import (
     Empty,
     TerminalOutputResponse,
@@ -79,26 +80,28 @@ def output(
     if terminal.view == "screen":
         return _screen_output(connection, entry)
     if not terminal.catch_up() or entry.may_have_background:
-        return _wait_and_output(connection, entry)
-    return _text_output(connection, entry)
+        return _wait_and_output(connection, entry, params)
+    return _text_output(connection, entry, params)
 
 
 async def _wait_and_output(
-    connection: AgentConnection, entry: TerminalEntry
+    connection: AgentConnection, entry: TerminalEntry, params: TerminalRequest
 ) -> TerminalOutputResponse:
     await entry.terminal.caught_up()
     await connection.background.check(entry)
     await connection.sender.drain()
-    return _text_output(connection, entry)
+    return _text_output(connection, entry, params)
 
 
-def _text_output(connection: AgentConnection, entry: TerminalEntry) -> TerminalOutputResponse:
+def _text_output(
+    connection: AgentConnection, entry: TerminalEntry, params: TerminalRequest
+) -> TerminalOutputResponse:
     terminal = entry.terminal
     if terminal.view == "raw":
         text, truncated = views.raw(terminal)
     else:
         text, truncated = terminal.text.text(), terminal.text.truncated
-    return _output(connection, entry, text, truncated=truncated)
+    return _output(connection, entry, text, truncated=truncated, meta=params.meta)
 
 
 async def _screen_output(
@@ -111,7 +114,12 @@ async def _screen_output(
 
 
 def _output(
-    connection: AgentConnection, entry: TerminalEntry, text: str, *, truncated: bool
+    connection: AgentConnection,
+    entry: TerminalEntry,
+    text: str,
+    *,
+    truncated: bool,
+    meta: MetaIn = None,
 ) -> TerminalOutputResponse:
     status = exit_status(entry, signal_code=connection.signal_code)
     own: OutputMeta | UnsetType = UNSET
@@ -133,11 +141,10 @@ def _output(
         if begin is not None:
             own = OutputMeta() if isinstance(own, UnsetType) else own
             own.total_lines = begin.total_lines
-            if not entry.is_beginning_sent:
-                # Only once: an agent that polls would get the same 8 KiB each time.
-                own.beginning, entry.is_beginning_sent = begin.text, True
-    meta = UNSET if isinstance(own, UnsetType) else {OWN: own}
-    return TerminalOutputResponse(text, truncated, status, meta)
+            if (asked := own_meta(meta, OutputOptions)) is not None and asked.beginning:
+                own.beginning = begin.text
+    sent = UNSET if isinstance(own, UnsetType) else {OWN: own}
+    return TerminalOutputResponse(text, truncated, status, sent)
 
 
 def wait_for_exit(

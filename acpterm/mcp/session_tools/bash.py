@@ -66,7 +66,7 @@ async def _execute(call: Call, params: SessionBashParams) -> Reply:
         if view.exit is not None:
             view = await _whole(call, session, view, params.max_output)
     continues = view.exit is None or bool(view.exit.background)
-    reply = await session_reply(call, session, view, shows_id=continues)
+    reply = await session_reply(call, session, view, shows_id=continues, is_short=True)
     if view.exit is not None and not (view.exit.background or view.cropped.is_cropped):
         # The client has all output, and was never sent the id.
         await call.sessions.remove(session)
@@ -86,7 +86,7 @@ async def _in_shell(
         at_limit="kill" if kills else "continue",
     )
     output = crop_command(ran.completed, params.max_output or call.settings.crop_output)
-    return shell_reply(ran, output)
+    return shell_reply(ran, output, is_short=True)
 
 
 async def _whole(call: Call, session: TerminalSession, view: View, max_output: int | None) -> View:

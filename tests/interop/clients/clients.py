@@ -160,9 +160,11 @@ def _kimi_code(home: Path, url: str) -> dict[str, str]:
 
 
 def _fast_agent(home: Path, url: str) -> dict[str, str]:
+    # It passes few variables on, and its server would connect to a daemon of this machine.
+    entry = SERVERS["mcpServers"]["acpterm"] | {"env": {"XDG_RUNTIME_DIR": str(home / "run")}}
     config = {
         "generic": {"api_key": "none", "base_url": f"{url}/v1"},
-        "mcp": {"servers": SERVERS["mcpServers"]},
+        "mcp": {"servers": {"acpterm": entry}},
     }
     # JSON is a subset of YAML.
     _write(home / "fast-agent" / "fast-agent.yaml", config)
