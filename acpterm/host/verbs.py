@@ -403,11 +403,12 @@ async def current_screen(sender: Sender, terminal: Terminal) -> CurrentScreen:
         raise _no_screen(error) from error
 
 
-def retained_main_output(terminal: Terminal, end: int) -> bytes:
-    """Return the retained raw output up to the position `end` that is of the main screen."""
-    ring = terminal.ring
-    part = ring.read(ring.start, max(0, end - ring.start))
-    return main_output(part.data[resync(part.data) :] if part.position else part.data)
+def retained_main_output(terminal: Terminal, start: int, end: int) -> tuple[bytes, int]:
+    """Return the raw output of the main screen that is retained, and how many bytes are not."""
+    first = max(start, terminal.ring.start)
+    part = terminal.ring.read(first, max(0, end - first))
+    lost = part.position - start
+    return main_output(part.data[resync(part.data) :] if lost else part.data), lost
 
 
 def check_screen(cols: int, rows: int) -> None:

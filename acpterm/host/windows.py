@@ -128,9 +128,9 @@ class Windows:
         self._bus.publish_terminal(event, entry, by, window.share)
 
     def change(self, entry: TerminalEntry, window: Window, cols: int, rows: int) -> None:
-        """Set the size of a window, and repaint it even if the size is the same."""
+        """Set the size of a window, and repaint it if the size is the same."""
+        window.needs_redraw |= window.size == (cols, rows)
         window.cols, window.rows = cols, rows
-        window.needs_redraw = True
         self._apply_size(entry, self._attached[entry.id])
         entry.terminal.notify()
 

@@ -403,6 +403,53 @@ def test_attach_shows_what_was_printed_before_in_colour_but_no_full_screen_progr
     assert "\x1b[33m123\n" in pane.history(colours=True)
 
 
+@pytest.mark.long
+def test_run_leaves_no_empty_line_above_its_output(windows):
+    shell = windows.shell()
+    shell.line(f"{OURS} run --rm 'echo first'; printf open; {OURS} run --rm 'echo second'")
+    shell.until("second\nhere$")
+    lines = [line.rstrip() for line in shell.history().rstrip().split("\n")]
+    assert lines[-4:] == ["first", "open", "second", "here$"]
+    assert "" not in lines
+
+
+@pytest.mark.long
+def test_resized_window_loses_none_of_the_lines_that_it_arranges_anew(windows):
+    program = "for i in {1..90}; do printf 'n%d %0200d\n' $i 0; done; exec cat"
+    name = windows.daemon.create("bash", "-c", program)
+    pane = windows.attach(name)
+    pane.until("n90 0")
+    for cols, rows in (60, 20), (120, 30), (80, 24):
+        pane.resize(cols, rows)
+        pane.until(lambda size=(cols, rows): windows.daemon.size(name) == size)
+        pane.line(f"echo {cols}")
+        pane.until(f"echo {cols}\necho {cols}")
+    found = re.findall("^n([0-9]+) 0", pane.history(), re.MULTILINE)
+    assert found == [str(number) for number in range(1, 91)]
+
+
+@pytest.mark.parametrize("last", ["detached", "ended"])
+@pytest.mark.long
+def test_lines_printed_while_a_window_shows_frames_are_in_its_scrollback(windows, tmp_path, last):
+    go = tmp_path / "go"
+    program = f"seq 100; until [ -e {go} ]; do sleep .1; done; seq 101 600; read"
+    name = windows.daemon.create("bash", "-c", program)
+    large = windows.attach(name)
+    large.until("\n100")
+    small = windows.attach(name, size=(60, 10))
+    large.until(lambda: "·" in large.text)
+    go.touch()
+    small.until("\n600")
+    if last == "detached":
+        small.keys(DETACH)
+        small.ended()
+        large.until(lambda: "·" not in large.text)
+    else:
+        large.line("")
+        assert large.ended() == 0
+    assert set(numbers(large)) == set(range(1, 601))
+
+
 @pytest.mark.parametrize("command", ["attach", "run"])
 @pytest.mark.long
 def test_lines_printed_without_a_worker_are_in_the_scrollback(windows, tmp_path, command):

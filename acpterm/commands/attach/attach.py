@@ -48,7 +48,7 @@ from acpterm.link.errors import LostError
 from acpterm.link.session import Response
 from acpterm.pty.tracking import marks
 from acpterm.runtime.shutdown_signals import shutdown_signals
-from acpterm.terminal.vt.paint import LEAVE
+from acpterm.terminal.vt.paint import LEAVE, TO_MAIN
 
 # Maximum bytes of input that were sent and that the daemon has not confirmed.
 _UNCONFIRMED_BYTES_MAX: Final = 1024 * 1024
@@ -109,14 +109,13 @@ _QUIET_S: Final = 0.2
 # Maximum seconds, before this command exits, for the window to print the last output, and for the
 # daemon to confirm the last input.
 _FLUSH_TIMEOUT_S: Final = 1.0
+# Seconds after a resize within which a snapshot for the size before may arrive.
+_RESIZE_S: Final = 1.0
 # Push the window's title on its title stack, and pop it (XTWINOPS 22 and 23).
 _PUSH_TITLE: Final = b"\x1b[22;0t"
 _POP_TITLE: Final = b"\x1b[23;0t"
 # On detach, keep the cursor's line and erase everything below.
 _ERASE_BELOW: Final = b"\r\n\x1b[J"
-# Switch from the alternate to the main screen. Reset margins, origin mode, hyperlinks and styles
-# first, so that line feeds scroll the whole main screen.
-_TO_MAIN: Final = b"\x1b\\\x1b]8;;\x1b\\\x1b[?69l\x1b[r\x1b[?6l\x1b[m\x1b[?1049l"
 
 _attached_decoder: Final = msgspec.json.Decoder(AttachedNotification)
 
@@ -193,6 +192,7 @@ class _Attachment:
         # The position in the program's output up to which the window shows it.
         self._position: int | UnsetType = UNSET
         self._last_output_at = -math.inf
+        self._resized_at = -math.inf
         self._is_notice_visible = False
 
     async def run(self, signals: AsyncIterator[int]) -> AttachResponse | None:
@@ -252,13 +252,19 @@ class _Attachment:
         self._printer.put(base64.b64decode(update.data))
         self._has_output.set()
         self._last_output_at = trio.current_time()
+        if update.kind == "screen" and self._last_output_at - self._resized_at < _RESIZE_S:
+            # It may have been painted for the size before.
+            self._resized_at = -math.inf
+            self._repaint()
 
     def _choose_screen(self, *, alternate: bool) -> None:
         if not alternate and not self.has_main:
             self.has_main = True
-            # The window's own content goes to its scrollback, so that it is not overwritten.
-            lines = b"\r\n" * self._terminal.size[1]
-            self._printer.put((_TO_MAIN if self._is_alternate else b"") + lines)
+            # The window's own content goes to its scrollback, so that it is not overwritten. The
+            # spaces end the cursor's line, unless it is empty: that would leave an empty line.
+            cols, rows = self._terminal.size
+            lines = " " * (cols - 1) + "\r\x1b[K" + "\r\n" * (rows - 1)
+            self._printer.put((TO_MAIN if self._is_alternate else b"") + lines.encode())
         self._is_alternate = alternate
 
     async def _print(self, attached: trio.CancelScope) -> None:
@@ -285,9 +291,11 @@ class _Attachment:
         self, signals: AsyncIterator[int], attached: trio.CancelScope
     ) -> None:
         async for number in signals:
-            if number == signal.SIGCONT:
+            if number == signal.SIGWINCH:
+                self._resized_at = trio.current_time()
+            elif number == signal.SIGCONT:
                 self._terminal.make_raw()
-            elif number != signal.SIGWINCH:
+            else:
                 attached.cancel()
                 return
             self._repaint()

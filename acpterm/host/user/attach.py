@@ -48,7 +48,13 @@ from acpterm.host.windows import Window
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError, quote
 from acpterm.terminal.vt.frames import Frames
 from acpterm.terminal.vt.library import EmulatorMissingError
-from acpterm.terminal.vt.paint import NEUTRAL, alternate_snapshot, snapshot, tail_snapshot
+from acpterm.terminal.vt.paint import (
+    NEUTRAL,
+    TO_MAIN,
+    alternate_snapshot,
+    snapshot,
+    tail_snapshot,
+)
 from acpterm.terminal.vt.queries import QueryFilter
 from acpterm.terminal.vt.screen import EmulatorScreen
 
@@ -112,6 +118,11 @@ class _Attachment:
         self._lacks_scrollback = params.scrollback
         # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
+        # Just past the output that the window's main screen and scrollback have.
+        self._main_position: int | None = None
+        # Whether the window may have arranged the lines of its main screen otherwise than the
+        # emulator: after a resize, a window has lines of its scrollback on its screen.
+        self._is_rearranged = False
         self._size = 0, 0
         if params.since is not None:
             self._position = min(params.since, entry.terminal.ring.end)
@@ -146,6 +157,7 @@ class _Attachment:
             if more:
                 continue
             if ended:
+                await self._leave_frames()
                 return
             if self._window.must_ring:
                 self._window.must_ring = False
@@ -202,6 +214,8 @@ class _Attachment:
     async def _paint(self) -> bool:
         """Send a frame with all changes. Return False: nothing more is to be sent now."""
         screen, _ = await current_screen(self._user.sender, self._terminal)
+        self._note_main_position()
+        self._is_rearranged = self._main_position is not None
         window, self._position = self._window, None
         self._hold(self._terminal.ring.end)
         first = self._frames is None or self._size != window.size or window.needs_redraw
@@ -225,21 +239,16 @@ class _Attachment:
                 self._position = None
                 return False
             alternate = screen.is_alternate
-            if not alternate and self._lacks_scrollback:
-                self._lacks_scrollback = False
-                await self._send_scrollback(position)
-            elif not alternate and skipped_from is not None:
-                self._send_skipped(position - skipped_from)
-            elif not alternate and self._position is not None and not self._is_alternate:
-                # The snapshot must not replace output that has yet to scroll off.
-                await self._send_missing(self._position, position)
-                if self._has_scrollback and (grown := screen.rows - self._size[1]) > 0:
-                    # A window that grows takes as many lines from its scrollback: return them.
-                    text = f"{NEUTRAL}\x1b[{screen.rows}H" + "\n" * grown
-                    self._send("output", text.encode(), UNSET)
+            size = screen.cols, screen.rows
+            shows_main = self._position is not None and not self._is_alternate
+            if shows_main and not alternate and self._keeps_lines(size, skipped_from):
+                self._size, self._is_rearranged = size, True
+                return True
+            self._note_main_position()
+            if not alternate:
+                await self._send_above(screen, position, skipped_from)
             painted = alternate_snapshot(screen) if alternate else snapshot(screen)
             painted += queries.feed(screen.held)
-            size = screen.cols, screen.rows
         else:
             await terminal.caught_up()
             position, size = terminal.ring.end, (terminal.cols, terminal.rows)
@@ -255,12 +264,51 @@ class _Attachment:
         self._hold(position)
         return True
 
-    async def _send_scrollback(self, end: int) -> None:
-        data = QueryFilter().feed(retained_main_output(self._terminal, end))
-        self._send("screen", NEUTRAL.encode() + b"\x1b[H", UNSET)
-        for start in range(0, len(data), CHUNK_BYTES):
+    def _keeps_lines(self, size: tuple[int, int], skipped_from: int | None) -> bool:
+        """Return whether a window has only been resized, and arranges its lines anew by itself."""
+        # A snapshot would replace the lines that it has taken from its scrollback.
+        is_resized = size != self._size and not self._window.needs_redraw
+        return self._has_scrollback and is_resized and skipped_from is None
+
+    def _note_main_position(self) -> None:
+        if self._has_scrollback and self._position is not None and not self._is_alternate:
+            self._main_position = self._position
+
+    async def _send_above(self, screen: EmulatorScreen, end: int, skipped_from: int | None) -> None:
+        """Send what a snapshot of the main screen must not replace, so that it scrolls off."""
+        if self._lacks_scrollback:
+            self._lacks_scrollback = False
+            self._send("screen", NEUTRAL.encode() + b"\x1b[H", UNSET)
+            await self._send_main_output(0, end)
+        elif skipped_from is not None:
+            self._send_skipped(end - skipped_from)
+        elif self._position is not None and not self._is_alternate:
+            await self._send_missing(self._position, end)
+        elif self._main_position is not None:
+            self._send("screen", TO_MAIN, UNSET)
+            await self._send_main_output(self._main_position, end)
+        if self._is_rearranged:
+            self._is_rearranged = False
+            text = f"{NEUTRAL}\x1b[{screen.rows}H" + "\n" * screen.rows
+            self._send("output", text.encode(), UNSET)
+
+    async def _leave_frames(self) -> None:
+        """Leave the main screen's last output in a window that was sent frames of it."""
+        if self._frames is None or self._entry.terminal.exit is None or not self._has_scrollback:
+            return
+        end = self._terminal.ring.end
+        start = 0 if self._lacks_scrollback else self._main_position or 0
+        self._send("screen", TO_MAIN, UNSET)
+        await self._send_main_output(start, end)
+
+    async def _send_main_output(self, start: int, end: int) -> None:
+        data, lost = retained_main_output(self._terminal, start, end)
+        if lost and start:
+            self._send_skipped(lost)
+        data = QueryFilter().feed(data)
+        for at in range(0, len(data), CHUNK_BYTES):
             await self._user.sender.drain()
-            self._send("output", data[start : start + CHUNK_BYTES], UNSET)
+            self._send("output", data[at : at + CHUNK_BYTES], UNSET)
 
     async def _send_missing(self, start: int, end: int) -> None:
         while start < end:

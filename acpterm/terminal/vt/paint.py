@@ -57,6 +57,9 @@ LEAVE: Final = (
     f"\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x1b)B\x1b*B\x1b+B\x0f\x1b[m"
     f"{MODES_OFF}\x1b>\x1b[?2031l\x1b[?2048l\x1b[?5W\x1b[?25h\x1b[0 q"
 ).encode()
+# Switch from the alternate to the main screen. Reset margins, origin mode, hyperlinks and styles
+# first, so that line feeds scroll the whole main screen.
+TO_MAIN: Final = b"\x1b\\\x1b]8;;\x1b\\\x1b[?69l\x1b[r\x1b[?6l\x1b[m\x1b[?1049l"
 _DESIGNATIONS: Final = "()*+"
 # The final byte that designates each character set of `dump.Charsets`.
 _SETS: Final = "BBA0"
