@@ -321,7 +321,8 @@ class StatusResponse(Wire):
     `questions` is the number of questions that wait for the user's answer. `http` is the state of
     the HTTP server; null if the host is no daemon. `provider` and `profile` are the settings of
     these names. `sources` says where each setting that is set comes from: a path, an environment
-    variable or the flags of `acpterm serve`.
+    variable or the flags of `acpterm serve`. `audit_dir` is the directory of the audit log; null if
+    there is none.
     """
 
     version: str
@@ -346,3 +347,4 @@ class StatusResponse(Wire):
     provider: str = ""
     profile: str = ""
     sources: dict[str, str] = field(default_factory=dict)
+    audit_dir: str | None = None

@@ -1,5 +1,6 @@
 """`acpterm audit`: print the audit log."""
 
+import os
 import select
 import time
 from collections.abc import Iterable, Iterator
@@ -8,6 +9,7 @@ from typing import Final
 
 import click
 
+from acpterm.acp.user_api import StatusResponse
 from acpterm.audit.entry import EVENTS, time_text
 from acpterm.audit.reader import AuditReader, LogLine
 from acpterm.audit.selection import Selection
@@ -16,8 +18,12 @@ from acpterm.cli._options import config_option, fail, settings
 from acpterm.cli._output import echo, row_line
 from acpterm.cli._params import parse_time
 from acpterm.commands.audit_format import audit_row
+from acpterm.commands.blocking_client import open_blocking_client
 from acpterm.commands.output.blocking_stdout import note
-from acpterm.config import default_audit_dir
+from acpterm.config import Settings, agent_socket, audit_dir
+from acpterm.config.paths import is_usual_socket
+from acpterm.jsonrpc import RpcError
+from acpterm.link.daemon import DaemonError
 from acpterm.runtime.sanitize import escape_json
 
 _POLL_S: Final = 0.25
@@ -68,13 +74,13 @@ def command(
     TIME is a span before now, such as 10m, 2h, 1h30m or 1d, or a point in time: 10:30, 2026-01-31
     or 2026-01-31T10:30, which is local time, unless it ends with Z or an offset such as +02:00.
 
-    The command reads the files itself, and needs no daemon.
+    The command reads the files itself, and needs no daemon; while one runs, its log is read.
 
     Exit status: 0 on success, 1 if the log cannot be read, 130 after Ctrl-C.
     """
     loaded = settings(config)
     note_questions_of(loaded)
-    directory = loaded.audit_dir or default_audit_dir()
+    directory = _directory(loaded)
     selection = Selection(
         since=None if since is None else time_text(since), session=session, agent=agent, event=event
     )
@@ -96,6 +102,18 @@ def command(
         if reader.skipped:
             lines = "line is" if reader.skipped == 1 else "lines are"
             note(f"{reader.skipped} {lines} incomplete or no entry, and left out")
+
+
+def _directory(chosen: Settings) -> str:
+    """Return the directory of the running daemon's log, wherever it was started from."""
+    try:
+        with open_blocking_client(chosen, start=False) as client:
+            found = client.request_no_params("status", StatusResponse).audit_dir
+    except (DaemonError, RpcError):
+        found = None
+    # A daemon that was started on demand does not take XDG_STATE_HOME.
+    is_usual = is_usual_socket(agent_socket(chosen))
+    return found or audit_dir(chosen, {} if is_usual else os.environ)
 
 
 def _print(lines: Iterable[LogLine], *, as_json: bool) -> None:

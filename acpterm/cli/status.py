@@ -76,6 +76,7 @@ def _text(status: StatusResponse) -> str:
         "provider": f"{status.provider}, {source(status, 'provider')}",
         "profile": f"{status.profile}, {source(status, 'profile')}",
         **_settings(status),
+        "audit log": summary_line(status.audit_dir or "none"),
         **_workers(status),
         "memory": f"{used}, output held: {memory(status.output_bytes)}",
         "processes": f"known by {summary_line(status.tracking)}",

@@ -2,7 +2,7 @@
 
 from acpterm.config.paths import (
     agent_socket,
-    default_audit_dir,
+    audit_dir,
     default_dirs,
     default_file,
     default_record_dir,
@@ -28,7 +28,7 @@ __all__ = [
     "Loaded",
     "Settings",
     "agent_socket",
-    "default_audit_dir",
+    "audit_dir",
     "default_dirs",
     "default_file",
     "default_record_dir",

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 
 from acpterm.config.settings import Settings
 
@@ -59,9 +60,9 @@ def default_record_dir() -> str:
     return os.path.join(platformdirs.user_state_dir("acpterm"), "recordings")
 
 
-def default_audit_dir() -> str:
-    """Return the default directory of the audit log."""
-    return os.path.join(_state_dir(), "audit")
+def audit_dir(settings: Settings, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the directory of the audit log of a daemon with this environment."""
+    return settings.audit_dir or os.path.join(_state_dir(environment), "audit")
 
 
 def setup_dir() -> str:
@@ -77,14 +78,14 @@ def web_dir(agents: str) -> str:
     return os.path.join(_state_dir(), "web", name)
 
 
-def _state_dir() -> str:
+def _state_dir(environment: Mapping[str, str] = os.environ) -> str:
     """Return acpterm's directory in the user's state directory."""
     if sys.platform == "darwin":
         import platformdirs  # noqa: PLC0415  slow to import
 
         return platformdirs.user_state_dir("acpterm")
     # As platformdirs, which is slow to import, by the XDG Base Directory Specification.
-    home = os.environ.get("XDG_STATE_HOME", "")
+    home = environment.get("XDG_STATE_HOME", "")
     home = home if os.path.isabs(home) else os.path.expanduser("~/.local/state")
     return os.path.join(home, "acpterm")
 

@@ -11,7 +11,7 @@ import msgspec
 
 from acpterm.audit.entry import EVENTS
 from acpterm.audit.log import AuditLog, LogProgress
-from acpterm.config import Settings, default_audit_dir
+from acpterm.config import Settings, audit_dir
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.state.records import AuditRecord
 from acpterm.host.state.store import AUDIT_KEY
@@ -42,7 +42,7 @@ def open_audit_log(
         writer.changed(AUDIT_KEY, AuditRecord(**progress._asdict()).encode)
 
     return AuditLog(
-        settings.audit_dir or default_audit_dir(),
+        audit_dir(settings),
         file_bytes=settings.audit_file_bytes,
         files=settings.audit_files,
         previous=None if previous is None else LogProgress(**msgspec.structs.asdict(previous)),

@@ -130,8 +130,9 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
 
 
 def _use_own_home(env: dict[str, str], config: str | None) -> None:
-    """Make the daemon of all agents read the settings and rules in the user's own home."""
-    # `env` may be that of one agent, which must not choose the policy of the others.
+    """Make the daemon of all agents use the settings, rules and state in the user's own home."""
+    # `env` may be that of one agent. It must not choose the policy of the others, nor have the
+    # audit log and the logins of the page in a directory that it may write.
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -147,3 +148,4 @@ def _use_own_home(env: dict[str, str], config: str | None) -> None:
         )
     env["HOME"] = home
     env.pop("XDG_CONFIG_HOME", None)
+    env.pop("XDG_STATE_HOME", None)

@@ -414,7 +414,7 @@ def test_run_leaves_no_empty_line_above_its_output(windows):
 
 
 @pytest.mark.long
-def test_resized_window_loses_none_of_the_lines_that_it_arranges_anew(windows):
+def test_resized_window_loses_none_of_the_lines_that_it_arranges_again(windows):
     program = "for i in {1..90}; do printf 'n%d %0200d\n' $i 0; done; exec cat"
     name = windows.daemon.create("bash", "-c", program)
     pane = windows.attach(name)

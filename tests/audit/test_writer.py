@@ -12,7 +12,7 @@ import pytest
 
 from acpterm.audit import writer as writer_module
 from acpterm.audit.writer import AuditWriter, Batch
-from acpterm.config import default_audit_dir
+from acpterm.config import Settings, audit_dir
 
 
 def audit_file(directory, file_bytes=1000, files=3):
@@ -50,7 +50,7 @@ def test_default_directory_is_in_the_state_directory_of_the_user(monkeypatch, ho
         monkeypatch.setenv("XDG_STATE_HOME", home)
     else:
         expected = platformdirs.user_state_dir("acpterm")
-    assert default_audit_dir() == f"{expected}/audit"
+    assert audit_dir(Settings()) == f"{expected}/audit"
 
 
 def test_file_is_rotated_by_size_and_the_oldest_is_removed(tmp_path):

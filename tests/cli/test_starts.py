@@ -67,11 +67,11 @@ print(json.dumps(found))
 def in_empty_places(script, *arguments, home=False):
     """Run a script of Python with empty `/tmp` and `/run/user`; return what it prints as JSON.
 
-    With `home`, the user's `.config` is empty, too.
+    With `home`, the user's `.config` and `.local` are empty, too.
     """
     private = ["--tmpfs", "/run/user", "--tmpfs", "/tmp"]
     if home:
-        private += ["--tmpfs", str(Path.home() / ".config")]
+        private += ["--tmpfs", str(Path.home() / ".config"), "--tmpfs", str(Path.home() / ".local")]
     seen = [word for path in {str(ROOT), sys.prefix} for word in ("--bind", path, path)]
     alone = ["--unshare-pid", "--proc", "/proc", "--die-with-parent", "--chdir", str(ROOT)]
     python = [sys.executable, "-c", script, *arguments]
@@ -166,3 +166,39 @@ def test_environment_of_the_agent_that_starts_the_daemon_chooses_no_settings_fil
     for number, (_, error) in enumerate(found):
         refused = "no daemon is started: the environment's XDG_CONFIG_HOME or HOME has the settings"
         assert (refused in error) == (number != 2), error
+
+
+STATE = """
+import json, os, subprocess, sys
+acpterm = [sys.executable, "-P", "-m", "acpterm"]
+plain = {"PATH": os.environ["PATH"]}
+named = {**plain, "XDG_STATE_HOME": "/tmp/named"}
+
+def run(env, *words):
+    return subprocess.run([*acpterm, *words], env=env, capture_output=True, text=True).stdout
+
+found = []
+for first, then in (named, plain), (plain, named):
+    run(first, "run", "-d", "sleep", "60")
+    found.append([json.loads(run(then, "status", "--json"))["auditDir"]])
+    for env in first, then:
+        found[-1].append("sleep" in run(env, "audit"))
+    run(then, "shutdown")
+    found[-1].append("sleep" in run(named, "audit"))
+found.append(os.path.exists("/tmp/named"))
+serve = subprocess.Popen([*acpterm, "serve"], env=named, stderr=subprocess.PIPE)
+serve.stderr.readline()
+found += [json.loads(run(plain, "status", "--json"))["auditDir"], "sleep" in run(plain, "audit")]
+run(plain, "shutdown")
+serve.wait()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.long
+def test_environment_of_the_first_start_does_not_choose_where_the_audit_log_is():
+    *started, is_named, served, is_mixed = in_empty_places(STATE, home=True)
+    usual = str(Path.home() / ".local/state/acpterm/audit")
+    assert started == 2 * [[usual, True, True, True]]
+    assert not is_named
+    assert (served, is_mixed) == ("/tmp/named/acpterm/audit", False)

@@ -49,6 +49,7 @@ async def test_status_shows_the_state_of_the_daemon(tmp_path):
         assert re.fullmatch("known by (cgroup|subreaper)", fields.pop("processes"))
         assert fields.pop("keeper") == f"pid {process.pid}"
         assert re.fullmatch(r"pid \d+, 0 takeovers", fields.pop("worker"))
+        assert fields.pop("audit log").endswith("/acpterm/audit")
         assert fields == {
             "ends": "by acpterm shutdown",
             "agents' socket": path,

@@ -265,7 +265,7 @@ class _Attachment:
         return True
 
     def _keeps_lines(self, size: tuple[int, int], skipped_from: int | None) -> bool:
-        """Return whether a window has only been resized, and arranges its lines anew by itself."""
+        """Return whether a window has only been resized, and arranges its lines again by itself."""
         # A snapshot would replace the lines that it has taken from its scrollback.
         is_resized = size != self._size and not self._window.needs_redraw
         return self._has_scrollback and is_resized and skipped_from is None

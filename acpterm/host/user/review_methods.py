@@ -24,7 +24,7 @@ from acpterm.acp.user_review import (
 from acpterm.audit.entry import time_text
 from acpterm.audit.newest_first import LogPlace, read_page
 from acpterm.audit.selection import Selection
-from acpterm.config import default_audit_dir, default_record_dir
+from acpterm.config import audit_dir, default_record_dir
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, RpcError, quote
 from acpterm.recording import library
@@ -43,7 +43,7 @@ async def read_audit(user: UserConnection, params: AuditReadRequest) -> AuditRea
     `before` and `after` each identify an entry of the log; they are taken from earlier responses.
     Only entries older than `before` and newer than `after` are returned.
     """
-    directory = user.settings.audit_dir or default_audit_dir()
+    directory = audit_dir(user.settings)
     selection = Selection(
         since=_time(params.since),
         until=_time(params.until),
