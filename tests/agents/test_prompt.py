@@ -89,10 +89,7 @@ async def test_prompt_may_be_any_text(tmp_path):
 @pytest.mark.costly
 @pytest.mark.parametrize("text", [None, "-"])
 async def test_prompt_may_come_from_stdin(tmp_path, text):
-    given = tmp_path / "given"
-    given.write_text("from stdin")
-    with given.open() as stdin:
-        status, run = await prompted(tmp_path, text=text, stdin=stdin)
+    status, run = await prompted(tmp_path, text=text, stdin=b"from stdin")
     assert (status, run.out) == (0, "You said: from stdin\n")
 
 

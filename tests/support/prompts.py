@@ -1,4 +1,4 @@
-"""`acpterm prompt` as a process, with the scripted agent.
+"""`acpterm prompt`, as a process or in this one, with the scripted agent.
 
 Each run writes a wire log, and the messages that it sent are validated against ACP's schema.
 """
@@ -11,12 +11,17 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unittest.mock import patch
 
+import structlog
 import trio
 
+from acpterm.agents.prompt import run as prompt_run
+from acpterm.link.errors import root_error
 from tests.acp.validate import validate_sent
 from tests.support.agent import Agent
+from tests.support.commands import process_of, run_group
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, SCRIPTED
 from tests.support.hosts import agent_here
@@ -189,11 +194,61 @@ async def prompting(
     log.sent()
 
 
-async def prompted(tmp_path: Path, *steps: dict[str, Any], **options: Any) -> tuple[int, Run]:
-    """Run `acpterm prompt` with `steps` to its end; return the exit status and the run."""
-    async with prompting(tmp_path, *steps, **options) as run:
-        status = await run.wait()
-    return status, run
+class Ended(NamedTuple):
+    """A run of `acpterm prompt` that has ended."""
+
+    out: str
+    err: str
+    log: Log
+
+    events = Run.events
+    of = Run.of
+
+
+async def prompted(
+    tmp_path: Path,
+    *steps: dict[str, Any],
+    options: Sequence[str] = (),
+    agent: Sequence[str] = (),
+    text: str | None = "",
+    stdin: bytes = b"",
+) -> tuple[int, Ended]:
+    """Run `acpterm prompt` like `prompting`, but in this process, to its end.
+
+    Return the exit status and the run.
+    """
+    log = Log(tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}")
+    prompt = json.dumps(steps) if text == "" else text
+    words = command_line(prompt, ["--log", str(log.path), *options], agent)[len(ACPTERM) :]
+    runs: list[tuple[Any, ...]] = []
+
+    def run(*arguments: Any, expected: Any) -> int:
+        runs.append((*arguments, expected))
+        return 0
+
+    before, configuration = structlog.configure, structlog.get_config()
+    with (
+        # Loggers that are kept would log like the command from now on.
+        patch.object(
+            structlog,
+            "configure",
+            lambda **how: before(**{**how, "cache_logger_on_first_use": False}),
+        ),
+        patch.object(prompt_run, "raise_open_files"),
+        patch("acpterm.cli.prompt.run", run),
+        process_of(words, prompt_environment(tmp_path), stdin, tmp_path) as output,
+    ):
+        status = run_group(words)
+        for work, settings, chosen, expected in runs:
+            try:
+                status = await work(settings, chosen)
+            except* expected as errors:
+                status = 1
+                print(f"acpterm: {root_error(errors)}", file=sys.stderr)
+        ended = Ended(*output(), log)
+    structlog.configure(**configuration)
+    log.sent()
+    return status, ended
 
 
 class TerminalUser:
