@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from tests.support.commands import run as run_command
-from tests.support.commands import run_with
+from tests.support.commands import run_here
 from tests.support.daemon import daemon
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update, until
 from tests.support.polling import poll
@@ -854,8 +854,8 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
         (["hello", "--unknown", "--", "agent"], "--unknown"),
     ],
 )
-async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
-    done = await run_with(["prompt", *words], cwd=tmp_path, env=prompt_environment(tmp_path))
+def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
+    done = run_here(["prompt", *words], prompt_environment(tmp_path))
     assert (done.status, done.out) == (2, "")
     assert expected in done.err
 

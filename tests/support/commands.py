@@ -84,7 +84,11 @@ def process_of(
 
     Yield a function that returns stdout and stderr so far.
     """
-    with TemporaryFile() as source, TemporaryFile() as out, TemporaryFile() as err:
+    with (
+        TemporaryFile() if stdin else open(os.devnull, "rb+") as source,
+        TemporaryFile() as out,
+        TemporaryFile() as err,
+    ):
 
         def output() -> tuple[str, str]:
             sys.stdout.flush()
@@ -93,8 +97,9 @@ def process_of(
             err.seek(0)
             return out.read().decode(), err.read().decode()
 
-        source.write(stdin)
-        source.seek(0)
+        if stdin:
+            source.write(stdin)
+            source.seek(0)
         with (
             chdir(cwd),
             patch.dict(os.environ, env, clear=True),
