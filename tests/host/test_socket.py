@@ -51,6 +51,13 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
     return message
 
 
+def refusal(path: Path) -> str:
+    """Open the sockets of a daemon that cannot listen at `path`; return the error."""
+    with pytest.raises(ListenError) as caught:
+        open_sockets(Settings(socket=str(path)), {}, {}, os.getpid())
+    return str(caught.value)
+
+
 @pytest.fixture
 def bound(monkeypatch):
     """The path of each socket that was bound, and whether the agents' socket was locked then."""
@@ -218,12 +225,12 @@ async def test_live_socket_is_left_alone(tmp_path):
             assert (await second.run("echo served"))[0] == "served\n"
 
 
-async def test_socket_of_another_program_is_left_alone(tmp_path):
+def test_socket_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
-        assert f"another program already listens on {path}" in await refused(tmp_path, path)
+        assert f"another program already listens on {path}" in refusal(path)
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
     assert path.exists()
@@ -231,7 +238,7 @@ async def test_socket_of_another_program_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["file", "directory", "link"])
-async def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, what):
+def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, what):
     path = tmp_path / "agent.sock"
     (tmp_path / "file").write_text("precious")
     if what == "file":
@@ -240,18 +247,18 @@ async def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, wha
         path.mkdir()
     else:
         path.symlink_to(tmp_path / "file")
-    assert f"{path} is there and is no socket" in await refused(tmp_path, path)
+    assert f"{path} is there and is no socket" in refusal(path)
     assert there(path)
     assert (tmp_path / "file").read_text() == "precious"
     assert not there(f"{path}.lock")
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777])
-async def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
+def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
     directory = tmp_path / "loose"
     directory.mkdir()
     directory.chmod(bits)
-    message = await refused(tmp_path, directory / "agent.sock")
+    message = refusal(directory / "agent.sock")
     assert f"mode {bits:o}" in message
     assert f"chmod 700 {directory}" in message
     assert os.listdir(directory) == []
@@ -263,7 +270,7 @@ async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
     directory.chmod(0o1777)
     # Another user's, in place of the log of a daemon that a command starts: open would block.
     os.mkfifo(directory / "agent.sock.log")
-    message = await refused(tmp_path, directory / "agent.sock")
+    message = refusal(directory / "agent.sock")
     assert "mode 1777" in message
     assert "choose a --socket in a directory of your own" in message
     # So that the mode of /tmp is not changed.
@@ -286,23 +293,23 @@ async def test_fifo_at_the_path_of_the_log_is_an_error(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-async def test_directory_of_another_user_is_refused(tmp_path):
+def test_directory_of_another_user_is_refused(tmp_path):
     directory = tmp_path / "theirs"
     directory.mkdir(mode=0o755)
     os.chown(directory, 65534, 65534)
-    message = await refused(tmp_path, directory / "agent.sock")
+    message = refusal(directory / "agent.sock")
     assert f"{directory} belongs to uid 65534" in message
 
 
-async def test_path_too_long_for_a_socket_is_refused(tmp_path):
-    message = await refused(tmp_path, tmp_path / ("x" * 120))
+def test_path_too_long_for_a_socket_is_refused(tmp_path):
+    message = refusal(tmp_path / ("x" * 120))
     assert "cannot listen on" in message
     assert "too long" in message
 
 
-async def test_path_below_a_file_is_refused(tmp_path):
+def test_path_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    assert "cannot listen on" in await refused(tmp_path, tmp_path / "file" / "agent.sock")
+    assert "cannot listen on" in refusal(tmp_path / "file" / "agent.sock")
 
 
 @pytest.mark.long
