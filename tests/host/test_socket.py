@@ -225,7 +225,7 @@ async def test_live_socket_is_left_alone(tmp_path):
             assert (await second.run("echo served"))[0] == "served\n"
 
 
-def test_socket_of_another_program_is_left_alone(tmp_path):
+async def test_socket_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "agent.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
@@ -238,7 +238,7 @@ def test_socket_of_another_program_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("what", ["file", "directory", "link"])
-def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, what):
+async def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, what):
     path = tmp_path / "agent.sock"
     (tmp_path / "file").write_text("precious")
     if what == "file":
@@ -254,7 +254,7 @@ def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, what):
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o707, 0o777])
-def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
+async def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
     directory = tmp_path / "loose"
     directory.mkdir()
     directory.chmod(bits)
@@ -293,7 +293,7 @@ async def test_fifo_at_the_path_of_the_log_is_an_error(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
-def test_directory_of_another_user_is_refused(tmp_path):
+async def test_directory_of_another_user_is_refused(tmp_path):
     directory = tmp_path / "theirs"
     directory.mkdir(mode=0o755)
     os.chown(directory, 65534, 65534)
@@ -301,13 +301,13 @@ def test_directory_of_another_user_is_refused(tmp_path):
     assert f"{directory} belongs to uid 65534" in message
 
 
-def test_path_too_long_for_a_socket_is_refused(tmp_path):
+async def test_path_too_long_for_a_socket_is_refused(tmp_path):
     message = refusal(tmp_path / ("x" * 120))
     assert "cannot listen on" in message
     assert "too long" in message
 
 
-def test_path_below_a_file_is_refused(tmp_path):
+async def test_path_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     assert "cannot listen on" in refusal(tmp_path / "file" / "agent.sock")
 
