@@ -12,6 +12,7 @@ import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.runtime.command_line import find_shell
+from tests.support.cases import each_case
 from tests.support.hosts import agent_here, agent_on_stdio
 
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
@@ -37,7 +38,7 @@ def variables(**values):
 # Shell text: no `args`.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "expected"),
     [
         pytest.param("printf 'b\\na\\n' | sort", "a\nb\n", id="pipe"),
@@ -75,7 +76,7 @@ async def test_null_args_count_as_absent(agent):
 # Programs: `args` present.
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ["$HOME", "*", "~", "`id`", "$(id)"],
@@ -295,7 +296,7 @@ async def test_shell_does_not_depend_on_the_users(tmp_path, monkeypatch):
 # Missing programs, and files that cannot be executed.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "more"),
     [
         ("no-such-program", {}),
@@ -317,7 +318,7 @@ async def test_missing_program_exits_with_127(agent, command, more):
     assert "not found" in output or "No such file or directory" in output
 
 
-@pytest.mark.parametrize("how", ["{}", "{} one two", "exec {}", "args"])
+@each_case("how", ["{}", "{} one two", "exec {}", "args"])
 async def test_file_that_is_not_executable_exits_with_126(agent, tmp_path, how):
     path = script(tmp_path / "tool", "#!/bin/sh\necho ran\n", 0o644)
     if how == "args":
@@ -351,7 +352,7 @@ async def test_empty_command_is_refused(agent, command, more):
     assert "empty" in message
 
 
-@pytest.mark.parametrize("cwd", ["sub/directory", ".", "~", "~/x", "C:\\x"])
+@each_case("cwd", ["sub/directory", ".", "~", "~/x", "C:\\x"])
 async def test_relative_cwd_is_refused(agent, cwd):
     message = await refused(agent, "pwd", cwd=cwd)
     assert repr(cwd) in message

@@ -7,6 +7,7 @@ import trio
 
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
 from tests.support.agent import agent_of
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
@@ -186,7 +187,7 @@ def kills_itself(name):
     return {"args": ["-S", "-c", f"import os, signal; os.kill(os.getpid(), {number})"]}
 
 
-@pytest.mark.parametrize("name", SIGNALS)
+@each_case("name", SIGNALS)
 async def test_exit_status_has_the_name_of_the_signal(agent, name):
     code = kills_itself(name)["args"][-1].replace("import os, signal;", "")
     reset = "import os, signal; [signal.signal(n, signal.SIG_DFL) for n in (2, 13)];"

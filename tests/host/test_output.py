@@ -8,6 +8,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.daemon import daemon
 from tests.support.hosts import agent_here
 
@@ -41,7 +42,7 @@ def last(text, limit):
 TEXT = "aé→🙂bc"
 
 
-@pytest.mark.parametrize("limit", range(len(TEXT.encode()) + 3))
+@each_case("limit", range(len(TEXT.encode()) + 3))
 async def test_output_limit_cuts_at_a_character(agent, limit):
     size = len(TEXT.encode())
     output, truncated = await read(agent, f"printf '{TEXT}'", outputByteLimit=limit)
@@ -104,7 +105,7 @@ async def test_output_limit_defaults_to_a_mebibyte(agent):
     )
 
 
-@pytest.mark.parametrize("limit", ["x", -1, 1.5, None, [], True])
+@each_case("limit", ["x", -1, 1.5, None, [], True])
 async def test_null_output_limit_counts_as_absent(agent, limit):
     assert await read(agent, "echo x", outputByteLimit=limit) == ("x\n", False)
 
@@ -168,7 +169,7 @@ async def test_invalid_bytes_count_as_their_replacement(agent, limit):
     assert len(output.encode()) <= limit
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "expected"),
     [
         pytest.param("printf '\\200\\201\\202'", "\ufffd\ufffd\ufffd", id="continuation bytes"),
