@@ -18,12 +18,6 @@ from tests.support.hosts import agent_here, agent_on_stdio
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
 
 
-@pytest.fixture
-async def agent():
-    async with agent_here() as agent:
-        yield agent
-
-
 def script(path, text, mode=0o755):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -127,7 +121,7 @@ def decoy(tmp_path):
     assert not (tmp_path / "mistake").exists()
 
 
-@pytest.mark.parametrize("more", [{}, {"args": []}, {"own": {"shell": False}}])
+@each_case("more", [{}, {"args": []}, {"own": {"shell": False}}])
 async def test_path_with_a_space_runs_the_whole_path(agent, decoy, more):
     script(decoy, "#!/bin/sh\necho tool\n")
     assert (await agent.run(str(decoy), **more))[0] == "tool\n"
@@ -146,7 +140,7 @@ async def test_path_with_a_space_fails_when_it_cannot_be_executed(agent, decoy, 
     assert f"{decoy}: cannot be run" in output
 
 
-@pytest.mark.parametrize("more", [{}, {"args": []}, {"args": ["x"]}])
+@each_case("more", [{}, {"args": []}, {"args": ["x"]}])
 async def test_missing_interpreter_is_named_in_the_error(agent, tmp_path, more):
     path = script(tmp_path / "tool", "#!/no/such/python\necho shell text\n")
     output, status = await agent.run(path, **more)
@@ -372,7 +366,7 @@ async def test_cwd_that_is_a_file_is_refused(agent, tmp_path):
     assert "is not a directory" in message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "more"),
     [("a\0b", {}), ("a", {"args": ["b\0c"]}), ("pwd", {"cwd": "/tmp\0x"})],
 )
@@ -456,12 +450,11 @@ def repository(tmp_path, pagers):
     return path
 
 
-async def test_git_log_does_not_wait_in_a_pager(repository):
-    async with agent_here() as agent:
-        output, status = await ended(agent, "git log", cwd=repository)
-        assert status["exitCode"] == 0
-        assert "line 199" in output
-        assert (await ended(agent, "git", args=["show"], cwd=repository))[1]["exitCode"] == 0
+async def test_git_log_does_not_wait_in_a_pager(agent, repository):
+    output, status = await ended(agent, "git log", cwd=repository)
+    assert status["exitCode"] == 0
+    assert "line 199" in output
+    assert (await ended(agent, "git", args=["show"], cwd=repository))[1]["exitCode"] == 0
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")

@@ -15,12 +15,6 @@ from tests.support.hosts import agent_here
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-async def agent():
-    async with agent_here() as agent:
-        yield agent
-
-
 async def read(agent, command, **more):
     """Run a command to its end; return its output, and whether it is truncated."""
     terminal = await agent.create(command, **more)
@@ -160,7 +154,7 @@ async def test_incomplete_character_is_replaced_after_the_exit(agent):
     assert await agent.until_output(terminal, "\ufffd") == "a\ufffd"
 
 
-@pytest.mark.parametrize("limit", range(8, 11))
+@each_case("limit", range(8, 11))
 async def test_invalid_bytes_count_as_their_replacement(agent, limit):
     # Three invalid bytes become three characters of three bytes each.
     output, truncated = await read(agent, "printf '\\377\\377\\377'", outputByteLimit=limit)

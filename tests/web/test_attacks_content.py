@@ -227,7 +227,7 @@ async def test_every_response_has_the_policy_of_the_page(web, path):
             assert reply.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-@pytest.mark.parametrize("path", ["/user", "/ws", "/acp"])
+@each_case("path", ["/user", "/ws", "/acp"])
 async def test_websocket_path_without_an_upgrade_reveals_nothing(web, path):
     for browser, headers in await accesses(web):
         for method in METHODS:

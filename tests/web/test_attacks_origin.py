@@ -160,7 +160,7 @@ async def test_request_without_a_host_is_refused(web):
         assert status in (400, 421), version
 
 
-@pytest.mark.parametrize(
+@each_case(
     "target", ["http://evil.example{path}", "http://127.0.0.1:{port}{path}", "//evil.example{path}"]
 )
 async def test_absolute_request_target_is_refused(web, port, target):

@@ -58,7 +58,7 @@ async def test_login_refuses_another_body(web, body):
     assert (await web.stranger().request("/login", body, method="POST")).status == 400
 
 
-@pytest.mark.parametrize("length", [0, 31, 129])
+@each_case("length", [0, 31, 129])
 async def test_login_refuses_a_key_of_a_wrong_length_and_says_so(web, length):
     link, browser = await web.link(), web.stranger()
     body = {"token": link.partition("#")[2], "key": "k" * length}

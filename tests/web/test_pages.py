@@ -44,7 +44,7 @@ async def test_files_are_compressed_and_checked_for_changes(web):
     assert (reply.status, reply.body) == (304, b"")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path", ["/assets/../secret", "/assets/%2e%2e/secret", "/assets/js/..%2f..%2f..%2fsecret"]
 )
 async def test_no_file_outside_of_the_page_is_served(web, path):
