@@ -37,10 +37,10 @@ def each_case(names: str | Sequence[str], cases: Iterable[Any]) -> Any:
                     await test(**fixtures, **case)
             _raise(errors, len(found))
 
-        chosen: Any = run_async if inspect.iscoroutinefunction(test) else run
+        chosen: Callable[..., Any] = run_async if inspect.iscoroutinefunction(test) else run
         parameters = inspect.signature(test).parameters.values()
         rest = [one for one in parameters if one.name not in wanted]
-        chosen.__signature__ = inspect.Signature(rest)
+        chosen.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
         return chosen
 
     return decorate

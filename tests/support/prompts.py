@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
 import structlog
@@ -82,11 +82,10 @@ class Log:
         return [answers[id_] for id_ in ids if id_ in answers]
 
 
-class Run:
-    """A run of `acpterm prompt`, and its output so far."""
+class Output:
+    """The output of `acpterm prompt`, in files, and its log."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path, log: Log) -> None:
-        self.process = process
+    def __init__(self, directory: Path, log: Log) -> None:
         self.log = log
         self._directory = directory
 
@@ -112,6 +111,14 @@ class Run:
             for one in self.events
             if one["event"] == event
         ]
+
+
+class Run(Output):
+    """A run of `acpterm prompt` as a process, and its output so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path, log: Log) -> None:
+        super().__init__(directory, log)
+        self.process = process
 
     async def until_printed(self, text: str, timeout_s: float = DEADLINE_S) -> None:
         """Wait until the command has printed `text`."""
@@ -194,17 +201,6 @@ async def prompting(
     log.sent()
 
 
-class Ended(NamedTuple):
-    """A run of `acpterm prompt` that has ended."""
-
-    out: str
-    err: str
-    log: Log
-
-    events = Run.events
-    of = Run.of
-
-
 async def prompted(
     tmp_path: Path,
     *steps: dict[str, Any],
@@ -212,12 +208,14 @@ async def prompted(
     agent: Sequence[str] = (),
     text: str | None = "",
     stdin: bytes = b"",
-) -> tuple[int, Ended]:
+) -> tuple[int, Output]:
     """Run `acpterm prompt` like `prompting`, but in this process, to its end.
 
-    Return the exit status and the run.
+    Return the exit status and the output.
     """
-    log = Log(tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}")
+    directory = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}"
+    directory.mkdir()
+    log = Log(directory / "log")
     prompt = json.dumps(steps) if text == "" else text
     words = command_line(prompt, ["--log", str(log.path), *options], agent)[len(ACPTERM) :]
     runs: list[tuple[Any, ...]] = []
@@ -228,6 +226,7 @@ async def prompted(
 
     before, configuration = structlog.configure, structlog.get_config()
     with (
+        ExitStack() as stack,
         # Loggers that are kept would log like the command from now on.
         patch.object(
             structlog,
@@ -238,6 +237,7 @@ async def prompted(
         patch("acpterm.cli.prompt.run", run),
         process_of(words, prompt_environment(tmp_path), stdin, tmp_path) as output,
     ):
+        stack.callback(before, **configuration)
         status = run_group(words)
         for work, settings, chosen, expected in runs:
             try:
@@ -245,9 +245,11 @@ async def prompted(
             except* expected as errors:
                 status = 1
                 print(f"acpterm: {root_error(errors)}", file=sys.stderr)
-        ended = Ended(*output(), log)
-    structlog.configure(**configuration)
+        for name, text in zip(("stdout", "stderr"), output(), strict=True):
+            (directory / name).write_text(text)
     log.sent()
+    ended = Output(directory, log)
+    assert "Traceback" not in ended.err
     return status, ended
 
 
