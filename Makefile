@@ -56,9 +56,12 @@ $(PAGE): packaging/page/package.json packaging/page/package-lock.json packaging/
 
 page: $(PAGE) ## build the page of `acpterm open`; needs npm
 
+# All their tests are long: each of the workers need not import them.
+ALL_LONG := faults guest interop web/browser
+
 # Without npm, the tests leave out the page, and say so.
 test: $(VENV)/.check $(if $(shell command -v npm || true),$(PAGE)) ## run the tests, without long ones; those of the page need npm
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(addprefix --ignore tests/,$(ALL_LONG)) \
 	  -m 'not long and not interop and not cluster'
 
 test-all: $(VENV)/.check $(PAGE) $(AXE)/node_modules/.installed ## run all tests except faults, including long ones; needs Node

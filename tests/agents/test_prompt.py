@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from tests.support.commands import run as run_command
-from tests.support.commands import run_with
+from tests.support.commands import run_here
 from tests.support.daemon import daemon
 from tests.support.editor import create, embed, of, say, shown, tool_call, tool_update, until
 from tests.support.polling import poll
@@ -89,10 +89,7 @@ async def test_prompt_may_be_any_text(tmp_path):
 @pytest.mark.costly
 @pytest.mark.parametrize("text", [None, "-"])
 async def test_prompt_may_come_from_stdin(tmp_path, text):
-    given = tmp_path / "given"
-    given.write_text("from stdin")
-    with given.open() as stdin:
-        status, run = await prompted(tmp_path, text=text, stdin=stdin)
+    status, run = await prompted(tmp_path, text=text, stdin=b"from stdin")
     assert (status, run.out) == (0, "You said: from stdin\n")
 
 
@@ -857,8 +854,8 @@ async def test_all_messages_sent_in_a_busy_turn_are_valid(tmp_path):
         (["hello", "--unknown", "--", "agent"], "--unknown"),
     ],
 )
-async def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
-    done = await run_with(["prompt", *words], cwd=tmp_path, env=prompt_environment(tmp_path))
+def test_error_says_what_is_wrong_with_the_command_line(tmp_path, words, expected):
+    done = run_here(["prompt", *words], prompt_environment(tmp_path))
     assert (done.status, done.out) == (2, "")
     assert expected in done.err
 

@@ -414,8 +414,8 @@ async def test_agents_process_tree_is_gone_at_the_end(tmp_path, agent):
     code = "scripted.Turn.do_pid = lambda turn, _: turn.say(f' {scripted.os.getpid()} ')"
     steps = [{"do": "pid"}, spawn("sh", "-c", TOUGH)]
     agent = [*agent_with(tmp_path, code), *agent]
-    async with prompting(tmp_path, *steps, agent=agent) as run:
-        assert await run.wait() == 0
+    status, run = await prompted(tmp_path, *steps, agent=agent)
+    assert status == 0
     itself, child = map(int, run.out.split())
     assert not alive(itself)
     assert not alive(child)
@@ -464,8 +464,9 @@ async def test_leftover_terminals_are_killed_and_their_exit_is_printed(tmp_path)
 
 async def test_leftover_program_does_not_delay_the_end(tmp_path):
     steps = [create(TOUGH), tool_call(content=[embed()]), sleep(0.3)]
-    async with prompting(tmp_path, *steps) as run:
-        assert await run.wait(8) == 0
+    with trio.fail_after(8):
+        status, _ = await prompted(tmp_path, *steps)
+    assert status == 0
 
 
 async def test_agent_and_terminals_end_when_the_prompt_is_killed(tmp_path):

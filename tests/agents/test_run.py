@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import run_here
 from tests.support.polling import poll_blocking
 from tests.support.processes import alive
 from tests.support.starting import ACPTERM, start
@@ -26,7 +27,13 @@ def started(daemon, *words, **more):
 
 
 def run(daemon, *words, stdin_data=None, **more):
-    """Run `acpterm run` to its end, with `stdin_data`; return its status, output and stderr."""
+    """Run `acpterm run` to its end, with `stdin_data`; return its status, output and stderr.
+
+    It is a process only if it gets a pipe or options of `subprocess.Popen`.
+    """
+    if stdin_data is None and not more:
+        status, out, err = run_here(["run", *map(os.fsdecode, words)], daemon.env)
+        return status, out.encode(), err
     if stdin_data is not None:
         more["stdin"] = subprocess.PIPE
     process = started(daemon, *words, **more)

@@ -12,7 +12,7 @@ from acpterm.cli.main import _ELSEWHERE, ALIASES, GROUPS, SHORT
 from tests.support.cases import each_case
 from tests.support.commands import Result, run_here
 from tests.support.processes import environment
-from tests.support.starting import ACPTERM, start
+from tests.support.starting import ACPTERM
 
 
 def run(*arguments: str, **env: str) -> Result:
@@ -135,14 +135,11 @@ def test_acpterm_prints_its_help_without_a_command():
 
 def error_of_settings(*arguments: str, **env: str) -> str:
     """Check that `acpterm` refuses its settings with a message of one line; return the message."""
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with start([*arguments], env=environment(**env), **pipes) as process:
-        out, err = process.communicate(timeout=30)
-    message = err.decode()
-    assert (process.returncode, out) == (1, b"")
-    assert message.startswith("acpterm: ")
-    assert len(message.splitlines()) == 1
-    return message
+    done = run(*arguments, **env)
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("acpterm: ")
+    assert len(done.err.splitlines()) == 1
+    return done.err
 
 
 @pytest.mark.parametrize("command", ["serve", "stdio"])

@@ -14,6 +14,7 @@ from acpterm.host import background as background_module
 from acpterm.jsonrpc import RpcError
 from tests.host.test_killing import skip_without
 from tests.support.agent import agent_of
+from tests.support.cases import each_case
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
@@ -61,7 +62,7 @@ async def gone(pid):
     await poll(lambda: not alive(pid))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 async def test_background_is_told_with_the_exit(host, form):
     async with agent_of(host) as agent:
         terminal, pid, status = await leave(agent, FORMS[form])
@@ -107,7 +108,7 @@ async def test_server_is_told_with_its_port_as_soon_as_it_listens(host):
         assert info["background"] == [first, second]
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each_case("form", FORMS)
 async def test_background_outlives_the_release_and_ends_with_the_connection(host, form):
     async with user_of(host) as user:
         async with agent_of(host) as agent:

@@ -38,20 +38,19 @@ def place(host, provider):
 @pytest.mark.parametrize(
     "error", [OSError(36, "File name too long"), RecursionError(), RuntimeError("no new thread")]
 )
-async def test_host_continues_and_keeps_the_token_when_a_clean_up_fails(error):
-    async with host_here() as host, agent_of(host) as agent:
-        failing = place(host, Leaving(error))
-        first = await agent.create("true")
-        (entry,) = host.terminals.registry
-        await agent.release(first)
-        await poll(lambda: failing.tokens == ["left"])
-        await trio.testing.wait_all_tasks_blocked()
-        assert entry.record.clean_up_token == "left"
-        place(host, Leaving())
-        second = await agent.create("true")
-        (entry,) = host.terminals.registry
-        await agent.release(second)
-        await poll(lambda: entry.record.clean_up_token is None)
+async def test_host_continues_and_keeps_the_token_when_a_clean_up_fails(host, agent, error):
+    failing = place(host, Leaving(error))
+    first = await agent.create("true")
+    (entry,) = host.terminals.registry
+    await agent.release(first)
+    await poll(lambda: failing.tokens == ["left"])
+    await trio.testing.wait_all_tasks_blocked()
+    assert entry.record.clean_up_token == "left"
+    place(host, Leaving())
+    second = await agent.create("true")
+    (entry,) = host.terminals.registry
+    await agent.release(second)
+    await poll(lambda: entry.record.clean_up_token is None)
 
 
 async def test_failed_background_task_does_not_end_the_host():
@@ -66,13 +65,12 @@ async def test_failed_background_task_does_not_end_the_host():
 
 
 @pytest.mark.long
-async def test_error_of_a_launch_is_reported_when_its_clean_up_fails(tmp_path):
-    async with host_here() as host, agent_of(host) as agent:
-        failing = place(host, Leaving(OSError("failed")))
-        host.terminals.pool.lose_keeper()
-        with pytest.raises(Exception, match="shutting down"):
-            await agent.create("true")
-        assert failing.tokens == ["left"]
+async def test_error_of_a_launch_is_reported_when_its_clean_up_fails(host, agent, tmp_path):
+    failing = place(host, Leaving(OSError("failed")))
+    host.terminals.pool.lose_keeper()
+    with pytest.raises(Exception, match="shutting down"):
+        await agent.create("true")
+    assert failing.tokens == ["left"]
 
 
 @pytest.mark.long

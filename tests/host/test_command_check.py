@@ -19,7 +19,8 @@ from tests.host.test_approvals import (
     start,
 )
 from tests.support.agent import agent_of
-from tests.support.hosts import agent_here, host_here
+from tests.support.cases import each_case
+from tests.support.hosts import agent_here
 from tests.support.user import user_of
 
 METHOD = "_acpterm/command/check"
@@ -113,12 +114,11 @@ async def test_check_is_not_limited_in_number():
         await agent.create("true")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "more", [{"cwd": "src"}, {"command": ""}, {"args": [1]}, {"ask": "yes"}, {"command": "a\0b"}]
 )
-async def test_invalid_params_are_refused(more):
-    async with agent_here() as agent:
-        assert (await refused(agent, **{"command": "ls", **more})).code == INVALID_PARAMS
+async def test_invalid_params_are_refused(agent, more):
+    assert (await refused(agent, **{"command": "ls", **more})).code == INVALID_PARAMS
 
 
 async def test_user_is_asked_only_if_the_request_says_so():
@@ -227,9 +227,6 @@ async def test_checks_are_in_the_audit_log(tmp_path):
     assert "secret-word" not in log
 
 
-async def test_check_in_another_session_has_none_of_its_answers():
-    async with host_here() as host, agent_of(host) as agent:
-        assert (await check(agent, "true"))["level"] == "unknown"
-        assert [one.id for one in host.resumption.connections[0].sessions.values()] == [
-            agent.session
-        ]
+async def test_check_in_another_session_has_none_of_its_answers(host, agent):
+    assert (await check(agent, "true"))["level"] == "unknown"
+    assert [one.id for one in host.resumption.connections[0].sessions.values()] == [agent.session]

@@ -12,15 +12,10 @@ import trio
 
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.runtime.command_line import find_shell
+from tests.support.cases import each_case
 from tests.support.hosts import agent_here, agent_on_stdio
 
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
-
-
-@pytest.fixture
-async def agent():
-    async with agent_here() as agent:
-        yield agent
 
 
 def script(path, text, mode=0o755):
@@ -37,7 +32,7 @@ def variables(**values):
 # Shell text: no `args`.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "expected"),
     [
         pytest.param("printf 'b\\na\\n' | sort", "a\nb\n", id="pipe"),
@@ -75,7 +70,7 @@ async def test_null_args_count_as_absent(agent):
 # Programs: `args` present.
 
 
-@pytest.mark.parametrize(
+@each_case(
     "words",
     [
         ["$HOME", "*", "~", "`id`", "$(id)"],
@@ -126,7 +121,7 @@ def decoy(tmp_path):
     assert not (tmp_path / "mistake").exists()
 
 
-@pytest.mark.parametrize("more", [{}, {"args": []}, {"own": {"shell": False}}])
+@each_case("more", [{}, {"args": []}, {"own": {"shell": False}}])
 async def test_path_with_a_space_runs_the_whole_path(agent, decoy, more):
     script(decoy, "#!/bin/sh\necho tool\n")
     assert (await agent.run(str(decoy), **more))[0] == "tool\n"
@@ -145,7 +140,7 @@ async def test_path_with_a_space_fails_when_it_cannot_be_executed(agent, decoy, 
     assert f"{decoy}: cannot be run" in output
 
 
-@pytest.mark.parametrize("more", [{}, {"args": []}, {"args": ["x"]}])
+@each_case("more", [{}, {"args": []}, {"args": ["x"]}])
 async def test_missing_interpreter_is_named_in_the_error(agent, tmp_path, more):
     path = script(tmp_path / "tool", "#!/no/such/python\necho shell text\n")
     output, status = await agent.run(path, **more)
@@ -295,7 +290,7 @@ async def test_shell_does_not_depend_on_the_users(tmp_path, monkeypatch):
 # Missing programs, and files that cannot be executed.
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "more"),
     [
         ("no-such-program", {}),
@@ -317,7 +312,7 @@ async def test_missing_program_exits_with_127(agent, command, more):
     assert "not found" in output or "No such file or directory" in output
 
 
-@pytest.mark.parametrize("how", ["{}", "{} one two", "exec {}", "args"])
+@each_case("how", ["{}", "{} one two", "exec {}", "args"])
 async def test_file_that_is_not_executable_exits_with_126(agent, tmp_path, how):
     path = script(tmp_path / "tool", "#!/bin/sh\necho ran\n", 0o644)
     if how == "args":
@@ -351,7 +346,7 @@ async def test_empty_command_is_refused(agent, command, more):
     assert "empty" in message
 
 
-@pytest.mark.parametrize("cwd", ["sub/directory", ".", "~", "~/x", "C:\\x"])
+@each_case("cwd", ["sub/directory", ".", "~", "~/x", "C:\\x"])
 async def test_relative_cwd_is_refused(agent, cwd):
     message = await refused(agent, "pwd", cwd=cwd)
     assert repr(cwd) in message
@@ -371,7 +366,7 @@ async def test_cwd_that_is_a_file_is_refused(agent, tmp_path):
     assert "is not a directory" in message
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "more"),
     [("a\0b", {}), ("a", {"args": ["b\0c"]}), ("pwd", {"cwd": "/tmp\0x"})],
 )
@@ -455,12 +450,11 @@ def repository(tmp_path, pagers):
     return path
 
 
-async def test_git_log_does_not_wait_in_a_pager(repository):
-    async with agent_here() as agent:
-        output, status = await ended(agent, "git log", cwd=repository)
-        assert status["exitCode"] == 0
-        assert "line 199" in output
-        assert (await ended(agent, "git", args=["show"], cwd=repository))[1]["exitCode"] == 0
+async def test_git_log_does_not_wait_in_a_pager(agent, repository):
+    output, status = await ended(agent, "git log", cwd=repository)
+    assert status["exitCode"] == 0
+    assert "line 199" in output
+    assert (await ended(agent, "git", args=["show"], cwd=repository))[1]["exitCode"] == 0
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")

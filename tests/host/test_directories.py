@@ -10,6 +10,7 @@ from acpterm.host.launch import validation
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from tests.support.agent import agent_of
 from tests.support.asking import asking_settings
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, host_here
 from tests.support.polling import poll
@@ -170,7 +171,7 @@ async def test_directory_that_is_not_utf8_is_used_and_breaks_no_reply(
             assert (gone["cwd"], gone["cwdGone"]) == (str(tmp_path), shown)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("named", "words"),
     [
         ("###", "cwdBytes"),
@@ -179,11 +180,10 @@ async def test_directory_that_is_not_utf8_is_used_and_breaks_no_reply(
         (as_bytes(b"/no/such/caf\xe9"), "does not exist"),
     ],
 )
-async def test_invalid_bytes_of_a_directory_are_refused(named, words):
-    async with agent_here() as agent:
-        with pytest.raises(RpcError, match=words) as caught:
-            await agent.run("true", _meta={"acpterm": {"cwdBytes": named}})
-        assert caught.value.code == INVALID_PARAMS
+async def test_invalid_bytes_of_a_directory_are_refused(agent, named, words):
+    with pytest.raises(RpcError, match=words) as caught:
+        await agent.run("true", _meta={"acpterm": {"cwdBytes": named}})
+    assert caught.value.code == INVALID_PARAMS
 
 
 async def test_valid_directory_is_not_checked_in_a_thread_again(tmp_path, monkeypatch):

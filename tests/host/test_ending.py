@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from acpterm.jsonrpc import RESOURCE_NOT_FOUND, RpcError
-from tests.support.agent import agent_of
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
-from tests.support.hosts import agent_here, host_here
+from tests.support.hosts import agent_here
 from tests.support.polling import poll
 from tests.support.processes import alive
 
@@ -16,12 +16,6 @@ WAYS = [
     pytest.param({"tracking": "auto"}, id="auto"),
     pytest.param({"tracking": "subreaper"}, id="subreaper"),
 ]
-
-
-@pytest.fixture
-async def agent():
-    async with agent_here() as agent:
-        yield agent
 
 
 @pytest.fixture(params=WAYS)
@@ -186,7 +180,7 @@ def kills_itself(name):
     return {"args": ["-S", "-c", f"import os, signal; os.kill(os.getpid(), {number})"]}
 
 
-@pytest.mark.parametrize("name", SIGNALS)
+@each_case("name", SIGNALS)
 async def test_exit_status_has_the_name_of_the_signal(agent, name):
     code = kills_itself(name)["args"][-1].replace("import os, signal;", "")
     reset = "import os, signal; [signal.signal(n, signal.SIG_DFL) for n in (2, 13)];"
@@ -320,19 +314,18 @@ async def test_kill_after_the_exit_changes_nothing(agent):
     assert await agent.wait(terminal) == before
 
 
-async def test_pending_waits_are_answered_when_the_connection_closes():
-    async with host_here() as host, agent_of(host) as agent:
-        terminal = await agent.create("echo $$; exec sleep 60")
-        pid = int(await agent.until_output(terminal, "\n"))
-        waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
-        await agent.output(terminal)
-        await agent.stream.send_eof()
-        with trio.fail_after(DEADLINE_S):
-            status = await agent.result(waiting)
-            assert (status["signal"], own(status)["endedBy"]) == ("SIGTERM", "disconnect")
-            await agent.closed.wait()
-        await poll(lambda: not alive(pid))
-        await poll(lambda: not host.terminals.pool.terminals)
+async def test_pending_waits_are_answered_when_the_connection_closes(host, agent):
+    terminal = await agent.create("echo $$; exec sleep 60")
+    pid = int(await agent.until_output(terminal, "\n"))
+    waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+    await agent.output(terminal)
+    await agent.stream.send_eof()
+    with trio.fail_after(DEADLINE_S):
+        status = await agent.result(waiting)
+        assert (status["signal"], own(status)["endedBy"]) == ("SIGTERM", "disconnect")
+        await agent.closed.wait()
+    await poll(lambda: not alive(pid))
+    await poll(lambda: not host.terminals.pool.terminals)
 
 
 # The order of requests.

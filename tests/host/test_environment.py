@@ -13,6 +13,7 @@ import trio
 from acpterm import __version__
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from tests.support.agent import agent_at, agent_of
+from tests.support.cases import each_case
 from tests.support.daemon import daemon
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, agent_on_stdio, host_here
@@ -103,26 +104,23 @@ async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
 
 
 @pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
-async def test_less_exits_when_the_text_fits_on_the_screen():
-    async with agent_here() as agent:
-        with trio.fail_after(20):
-            output, status = await agent.run("printf 'one\\ntwo\\n' | less")
+async def test_less_exits_when_the_text_fits_on_the_screen(agent):
+    with trio.fail_after(20):
+        output, status = await agent.run("printf 'one\\ntwo\\n' | less")
     assert (output.strip(), status["exitCode"]) == ("one\ntwo", 0)
 
 
-async def test_agent_cannot_set_the_terminals_id():
-    async with agent_here() as agent:
-        own = variables(ACPTERM_TERMINAL_ID="mine")
-        terminal = await agent.create("env", args=[], env=own)
-        await agent.wait(terminal)
-        env = read_variables((await agent.output(terminal))["output"])
+async def test_agent_cannot_set_the_terminals_id(agent):
+    own = variables(ACPTERM_TERMINAL_ID="mine")
+    terminal = await agent.create("env", args=[], env=own)
+    await agent.wait(terminal)
+    env = read_variables((await agent.output(terminal))["output"])
     assert env["ACPTERM_TERMINAL_ID"] == terminal
 
 
-async def test_last_value_of_a_variable_wins():
-    async with agent_here() as agent:
-        two = variables(A="1") + variables(A="2")
-        assert (await env_of(agent, env=two))["A"] == "2"
+async def test_last_value_of_a_variable_wins(agent):
+    two = variables(A="1") + variables(A="2")
+    assert (await env_of(agent, env=two))["A"] == "2"
 
 
 OF_ANOTHER_TERMINAL = """
@@ -223,9 +221,8 @@ async def test_git_does_not_wait_in_an_editor(tmp_path, monkeypatch, case):
     assert output.strip().splitlines()[-1].strip() == last
 
 
-async def test_editor_that_the_agent_sets_is_also_the_one_of_rebase():
-    async with agent_here() as agent:
-        env = await env_of(agent, env=variables(GIT_EDITOR="vi"))
+async def test_editor_that_the_agent_sets_is_also_the_one_of_rebase(agent):
+    env = await env_of(agent, env=variables(GIT_EDITOR="vi"))
     assert env["GIT_EDITOR"] == "vi"
     assert "GIT_SEQUENCE_EDITOR" not in env
 
@@ -238,11 +235,10 @@ async def test_setting_leaves_editors_alone(monkeypatch):
     assert "GIT_SEQUENCE_EDITOR" not in env
 
 
-@pytest.mark.parametrize(("name", "value"), [("A=B", "x"), ("", "x"), ("A\0", "x"), ("A", "x\0")])
-async def test_invalid_variable_is_refused_with_its_name_and_value(name, value):
-    async with agent_here() as agent:
-        with pytest.raises(RpcError) as caught:
-            await agent.create("true", env=[{"name": name, "value": value}])
+@each_case(("name", "value"), [("A=B", "x"), ("", "x"), ("A\0", "x"), ("A", "x\0")])
+async def test_invalid_variable_is_refused_with_its_name_and_value(agent, name, value):
+    with pytest.raises(RpcError) as caught:
+        await agent.create("true", env=[{"name": name, "value": value}])
     assert caught.value.code == INVALID_PARAMS
     assert repr(name) in caught.value.message
     assert repr(value) in caught.value.message
@@ -474,7 +470,7 @@ async def test_host_without_descriptors_refuses_creates_and_can_end_terminals(tm
         assert (await agent.wait(held[0]))["exitCode"] == 0
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("limit", "words"),
     [
         ([10**20, 10**20], "rlimits.NOFILE has 100000000000000000000: a limit is -1"),
@@ -483,11 +479,10 @@ async def test_host_without_descriptors_refuses_creates_and_can_end_terminals(tm
         ([-1, 100], r"rlimits.NOFILE is \[-1, 100\]: the soft limit"),
     ],
 )
-async def test_invalid_limit_is_refused_by_its_name(limit, words):
-    async with agent_here() as agent:
-        context = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
-        params = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
-        with pytest.raises(RpcError, match=words) as caught:
-            await agent.request("initialize", params)
-        assert caught.value.code == -32602
-        assert (await agent.run("echo works"))[0] == "works\n"
+async def test_invalid_limit_is_refused_by_its_name(agent, limit, words):
+    context = {"rlimits": {"AS": [-1, -1], "NOFILE": limit}}
+    params = {"protocolVersion": 1, "_meta": {"acpterm": {"context": context}}}
+    with pytest.raises(RpcError, match=words) as caught:
+        await agent.request("initialize", params)
+    assert caught.value.code == -32602
+    assert (await agent.run("echo works"))[0] == "works\n"

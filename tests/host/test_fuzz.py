@@ -104,7 +104,9 @@ class Fuzzer:
         for name in PROGRAMS:
             (self.bin / name).symlink_to(shutil.which(name))
         self.terminals: list[str] = ["term_none"]
+        # `screen` may also be a program of this machine.
         self.known = [f'"{path}"'.encode() for path in (self.bin, self.work)]
+        self.known.append(b'"format": "screen"')
         self.others = {
             name.encode()
             for place in os.defpath.split(":") + os.environ["PATH"].split(":")

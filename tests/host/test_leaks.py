@@ -12,9 +12,9 @@ import trio
 
 from acpterm.pty.processes import read_all
 from acpterm.pty.tracking.cgroup import Cgroups
-from tests.support.agent import agent_at, agent_of
+from tests.support.agent import agent_at
 from tests.support.daemon import daemon
-from tests.support.hosts import agent_here, agent_on_stdio, host_here
+from tests.support.hosts import agent_here, agent_on_stdio
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 
@@ -222,34 +222,32 @@ async def test_host_leaves_no_process_and_no_directory(tmp_path, settings, track
 
 
 @pytest.mark.long
-async def test_terminals_leave_no_task():
-    async with host_here() as host, agent_of(host) as agent:
-        await run_many(agent, 5)
-        await poll(lambda: not host.terminals.pool._running)
-        before = trio.lowlevel.current_statistics().tasks_living
-        await run_many(agent, 50)
-        terminals = [await agent.create(LINES[number % 2]) for number in range(20)]
-        requests = [await agent.start("terminal/wait_for_exit", agent.of(one)) for one in terminals]
-        requests += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
-        for id_ in requests:
-            await agent.result(id_)
-        await poll(lambda: not host.terminals.pool._running)
-        assert host.terminals.pool.terminals == {}
-        await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before)
+async def test_terminals_leave_no_task(host, agent):
+    await run_many(agent, 5)
+    await poll(lambda: not host.terminals.pool._running)
+    before = trio.lowlevel.current_statistics().tasks_living
+    await run_many(agent, 50)
+    terminals = [await agent.create(LINES[number % 2]) for number in range(20)]
+    requests = [await agent.start("terminal/wait_for_exit", agent.of(one)) for one in terminals]
+    requests += [await agent.start("terminal/release", agent.of(one)) for one in terminals]
+    for id_ in requests:
+        await agent.result(id_)
+    await poll(lambda: not host.terminals.pool._running)
+    assert host.terminals.pool.terminals == {}
+    await poll(lambda: trio.lowlevel.current_statistics().tasks_living <= before)
 
 
 @pytest.mark.long
-async def test_failed_creates_leave_nothing():
-    async with agent_here() as agent:
-        await run_many(agent, 3)
-        process = psutil.Process()
-        await poll(lambda: not [p for p in process.children(recursive=True) if p.name() == "echo"])
-        before = process.num_fds()
-        for _ in range(20):
-            output, status = await agent.run("no-such-program", args=[])
-            assert status["exitCode"] == 127
-            assert "no-such-program" in output
-        await poll(lambda: process.num_fds() <= before)
+async def test_failed_creates_leave_nothing(agent):
+    await run_many(agent, 3)
+    process = psutil.Process()
+    await poll(lambda: not [p for p in process.children(recursive=True) if p.name() == "echo"])
+    before = process.num_fds()
+    for _ in range(20):
+        output, status = await agent.run("no-such-program", args=[])
+        assert status["exitCode"] == 127
+        assert "no-such-program" in output
+    await poll(lambda: process.num_fds() <= before)
 
 
 @pytest.mark.long

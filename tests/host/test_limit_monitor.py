@@ -93,16 +93,15 @@ async def test_terminal_that_is_over_does_not_expire(monitor, autojump_clock):
 # Real programs
 
 
-async def test_program_without_output_and_input_is_ended_by_the_idle_limit():
-    async with host_here() as host:
-        began = trio.current_time()
-        entry = await start(host, "exec sleep 60", idle=0.3)
-        with trio.fail_after(10):
-            status = await entry.terminal.wait_exited()
-        assert (status.ended_by, status.cause) == (EndedBy.IDLE, Cause("idle", 0.3))
-        assert trio.current_time() - began >= 0.3
-        info = terminal_info(entry, waiting=input_wait(entry)).exit_status
-        assert (info.ended_by, info.limit, info.limit_value) == ("idle", "idle", 0.3)
+async def test_program_without_output_and_input_is_ended_by_the_idle_limit(host):
+    began = trio.current_time()
+    entry = await start(host, "exec sleep 60", idle=0.3)
+    with trio.fail_after(10):
+        status = await entry.terminal.wait_exited()
+    assert (status.ended_by, status.cause) == (EndedBy.IDLE, Cause("idle", 0.3))
+    assert trio.current_time() - began >= 0.3
+    info = terminal_info(entry, waiting=input_wait(entry)).exit_status
+    assert (info.ended_by, info.limit, info.limit_value) == ("idle", "idle", 0.3)
 
 
 async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tmp_path):
@@ -129,16 +128,15 @@ async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tm
         assert status.ended_by is EndedBy.IDLE
 
 
-async def test_promotion_cancels_the_idle_limit_and_the_wall_limit():
-    async with host_here() as host:
-        entry = await start(host, "exec sleep 60", idle=1.0, wall=1.0)
-        host.terminals.registry.promote(entry)
-        # This one is ended after the time at which the limits would have ended the first one.
-        other = await start(host, "exec sleep 60", wall=1.2)
-        with trio.fail_after(10):
-            status = await other.terminal.wait_exited()
-        assert (status.ended_by, status.cause) == (EndedBy.TIMEOUT, Cause("wall", 1.2))
-        assert entry.terminal.exit is None
+async def test_promotion_cancels_the_idle_limit_and_the_wall_limit(host):
+    entry = await start(host, "exec sleep 60", idle=1.0, wall=1.0)
+    host.terminals.registry.promote(entry)
+    # This one is ended after the time at which the limits would have ended the first one.
+    other = await start(host, "exec sleep 60", wall=1.2)
+    with trio.fail_after(10):
+        status = await other.terminal.wait_exited()
+    assert (status.ended_by, status.cause) == (EndedBy.TIMEOUT, Cause("wall", 1.2))
+    assert entry.terminal.exit is None
 
 
 def test_lower_of_wall_limit_and_timeout_ends_the_program():

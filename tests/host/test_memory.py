@@ -18,7 +18,7 @@ from acpterm.pty import linux
 from acpterm.runtime.send_queue import SendQueue
 from tests.support.agent import agent_of
 from tests.support.daemon import daemon, user_socket
-from tests.support.hosts import agent_here, host_here
+from tests.support.hosts import host_here
 from tests.support.polling import poll
 from tests.support.processes import environment
 from tests.support.user import user_at
@@ -152,12 +152,11 @@ async def test_connection_is_freed_without_a_collection(monkeypatch):
             gc.enable()
 
 
-async def test_overlong_id_is_not_retained_and_overlong_path_is_refused():
-    async with agent_here() as agent:
-        with pytest.raises(RpcError, match="4096 is the most"):
-            await agent.request(
-                "_acpterm/session/set", {"sessionId": agent.session, "cwd": "/" + "x" * 4096}
-            )
+async def test_overlong_id_is_not_retained_and_overlong_path_is_refused(agent):
+    with pytest.raises(RpcError, match="4096 is the most"):
+        await agent.request(
+            "_acpterm/session/set", {"sessionId": agent.session, "cwd": "/" + "x" * 4096}
+        )
 
 
 # -- Terminals

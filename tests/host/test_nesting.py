@@ -3,7 +3,6 @@
 import pytest
 
 from acpterm.jsonrpc import RpcError
-from tests.support.hosts import host_here
 from tests.support.user import user_of
 
 SIZE = {"cols": 60, "rows": 20}
@@ -22,17 +21,16 @@ async def move_into(user, terminal):
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-async def test_terminal_is_not_attached_to_itself(read_only):
-    async with host_here() as host, user_of(host) as user:
-        await move_into(user, await create(user, "web"))
-        id_, _ = await user.open("terminal/attach", terminalId="web", readOnly=read_only, **SIZE)
-        with pytest.raises(RpcError, match=r"'web' is the one you are in.*attached to itself"):
-            await user.result(id_)
-        assert (await user.terminal_request("get", "web"))["attached"] == 0
+async def test_terminal_is_not_attached_to_itself(user, read_only):
+    await move_into(user, await create(user, "web"))
+    id_, _ = await user.open("terminal/attach", terminalId="web", readOnly=read_only, **SIZE)
+    with pytest.raises(RpcError, match=r"'web' is the one you are in.*attached to itself"):
+        await user.result(id_)
+    assert (await user.terminal_request("get", "web"))["attached"] == 0
 
 
-async def test_terminal_is_not_attached_to_one_that_shows_it():
-    async with host_here() as host, user_of(host) as user, user_of(host) as other:
+async def test_terminal_is_not_attached_to_one_that_shows_it(host, user):
+    async with user_of(host) as other:
         first = await create(user, "first")
         for name in "second", "third":
             await create(user, name)

@@ -8,16 +8,11 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at
+from tests.support.cases import each_case
 from tests.support.daemon import daemon
 from tests.support.hosts import agent_here
 
 MIB = 1024 * 1024
-
-
-@pytest.fixture
-async def agent():
-    async with agent_here() as agent:
-        yield agent
 
 
 async def read(agent, command, **more):
@@ -41,7 +36,7 @@ def last(text, limit):
 TEXT = "aé→🙂bc"
 
 
-@pytest.mark.parametrize("limit", range(len(TEXT.encode()) + 3))
+@each_case("limit", range(len(TEXT.encode()) + 3))
 async def test_output_limit_cuts_at_a_character(agent, limit):
     size = len(TEXT.encode())
     output, truncated = await read(agent, f"printf '{TEXT}'", outputByteLimit=limit)
@@ -105,7 +100,7 @@ async def test_output_limit_defaults_to_a_mebibyte(agent):
     )
 
 
-@pytest.mark.parametrize("limit", ["x", -1, 1.5, None, [], True])
+@each_case("limit", ["x", -1, 1.5, None, [], True])
 async def test_null_output_limit_counts_as_absent(agent, limit):
     assert await read(agent, "echo x", outputByteLimit=limit) == ("x\n", False)
 
@@ -160,7 +155,7 @@ async def test_incomplete_character_is_replaced_after_the_exit(agent):
     assert await agent.until_output(terminal, "\ufffd") == "a\ufffd"
 
 
-@pytest.mark.parametrize("limit", range(8, 11))
+@each_case("limit", range(8, 11))
 async def test_invalid_bytes_count_as_their_replacement(agent, limit):
     # Three invalid bytes become three characters of three bytes each.
     output, truncated = await read(agent, "printf '\\377\\377\\377'", outputByteLimit=limit)
@@ -169,7 +164,7 @@ async def test_invalid_bytes_count_as_their_replacement(agent, limit):
     assert len(output.encode()) <= limit
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("command", "expected"),
     [
         pytest.param("printf '\\200\\201\\202'", "\ufffd\ufffd\ufffd", id="continuation bytes"),

@@ -10,6 +10,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
+from tests.support.cases import each_case
 from tests.support.daemon import daemon, user_socket
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
@@ -24,96 +25,89 @@ async def pid_in(agent, terminal):
     return int(await agent.until_output(terminal, "\n"))
 
 
-async def test_terminal_is_the_agents_until_it_is_taken_over():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create(WAITS)
-        before = await user.terminal_request("get", terminal)
-        assert before["owner"] == "agent"
-        after = await user.terminal_request("promote", terminal)
-        assert after["owner"] == "user"
-        # A repetition changes nothing, and it cannot be undone.
-        assert (await user.terminal_request("promote", terminal))["owner"] == "user"
+async def test_terminal_is_the_agents_until_it_is_taken_over(agent, user):
+    terminal = await agent.create(WAITS)
+    before = await user.terminal_request("get", terminal)
+    assert before["owner"] == "agent"
+    after = await user.terminal_request("promote", terminal)
+    assert after["owner"] == "user"
+    # A repetition changes nothing, and it cannot be undone.
+    assert (await user.terminal_request("promote", terminal))["owner"] == "user"
 
 
-async def test_users_terminal_is_the_users_and_visible():
-    async with host_here() as host, user_of(host) as user:
-        created = await user.request("terminal/create", {"command": WAITS})
-        assert (created["owner"], created["agent"]) == ("user", None)
+async def test_users_terminal_is_the_users_and_visible(user):
+    created = await user.request("terminal/create", {"command": WAITS})
+    assert (created["owner"], created["agent"]) == ("user", None)
 
 
-async def test_agents_release_does_not_end_a_terminal_that_was_taken_over():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create(WAITS)
-        pid = await pid_in(agent, terminal)
+async def test_agents_release_does_not_end_a_terminal_that_was_taken_over(agent, user):
+    terminal = await agent.create(WAITS)
+    pid = await pid_in(agent, terminal)
+    await user.terminal_request("promote", terminal)
+    assert await agent.release(terminal) == {}
+    with pytest.raises(RpcError, match="has been released"):
+        await agent.output(terminal)
+    assert await agent.release(terminal) == {}
+    assert (await user.terminal_request("get", terminal))["state"] == "running"
+    assert alive(pid)
+    await user.terminal_request("release", terminal)
+    await poll(lambda: not alive(pid))
+
+
+async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime(host, user):
+    async with agent_of(host) as agent:
+        terminal = await agent.create(WAITS, own={"timeoutMs": 1000})
         await user.terminal_request("promote", terminal)
-        assert await agent.release(terminal) == {}
-        with pytest.raises(RpcError, match="has been released"):
-            await agent.output(terminal)
-        assert await agent.release(terminal) == {}
-        assert (await user.terminal_request("get", terminal))["state"] == "running"
-        assert alive(pid)
-        await user.terminal_request("release", terminal)
-        await poll(lambda: not alive(pid))
+        pid = await pid_in(agent, terminal)
+        await agent.notify("session/cancel", {"sessionId": agent.session})
+        # The lifetime of this one ends later than that of the other would.
+        other = await agent.create(WAITS, own={"timeoutMs": 1000})
+        await agent.wait(other)
+    await user.until(lambda: True)
+    await poll(lambda: not host.daemon.agents)
+    info = await user.terminal_request("get", terminal)
+    assert (info["state"], info["owner"]) == ("running", "user")
+    assert alive(pid)
+    await user.terminal_request("kill", terminal)
+    await poll(lambda: not alive(pid))
 
 
-async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime():
-    async with host_here() as host, user_of(host) as user:
-        async with agent_of(host) as agent:
-            terminal = await agent.create(WAITS, own={"timeoutMs": 1000})
-            await user.terminal_request("promote", terminal)
-            pid = await pid_in(agent, terminal)
-            await agent.notify("session/cancel", {"sessionId": agent.session})
-            # The lifetime of this one ends later than that of the other would.
-            other = await agent.create(WAITS, own={"timeoutMs": 1000})
-            await agent.wait(other)
-        await user.until(lambda: True)
-        await poll(lambda: not host.daemon.agents)
-        info = await user.terminal_request("get", terminal)
-        assert (info["state"], info["owner"]) == ("running", "user")
-        assert alive(pid)
-        await user.terminal_request("kill", terminal)
-        await poll(lambda: not alive(pid))
+async def test_released_terminal_cannot_be_taken_over(agent, user):
+    terminal = await agent.create("echo precious")
+    await agent.wait(terminal)
+    content = [{"type": "terminal", "terminalId": terminal}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await agent.release(terminal)
+    with pytest.raises(RpcError, match="nothing left to take over"):
+        await user.terminal_request("promote", terminal)
 
 
-async def test_released_terminal_cannot_be_taken_over():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("echo precious")
-        await agent.wait(terminal)
-        content = [{"type": "terminal", "terminalId": terminal}]
-        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
-        await agent.notify("session/update", {"sessionId": agent.session, "update": update})
-        await agent.release(terminal)
-        with pytest.raises(RpcError, match="nothing left to take over"):
-            await user.terminal_request("promote", terminal)
+async def test_user_can_end_an_agents_terminal_and_the_agent_sees_who_did(agent, user):
+    terminal = await agent.create(WAITS)
+    await user.terminal_request("kill", terminal)
+    status = await agent.wait(terminal)
+    assert status["_meta"]["acpterm"]["endedBy"] == "user"
+    await user.terminal_request("release", terminal)
+    with pytest.raises(RpcError, match="has been released"):
+        await agent.output(terminal)
+    assert await user.list(all=True) == []
 
 
-async def test_user_can_end_an_agents_terminal_and_the_agent_sees_who_did():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create(WAITS)
-        await user.terminal_request("kill", terminal)
-        status = await agent.wait(terminal)
-        assert status["_meta"]["acpterm"]["endedBy"] == "user"
-        await user.terminal_request("release", terminal)
-        with pytest.raises(RpcError, match="has been released"):
-            await agent.output(terminal)
-        assert await user.list(all=True) == []
-
-
-async def test_embedded_terminal_stays_readable_for_the_user_after_release():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("printf '\\033[31mprecious\\033[m'")
-        await agent.wait(terminal)
-        content = [{"type": "terminal", "terminalId": terminal}]
-        update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
-        await agent.notify("session/update", {"sessionId": agent.session, "update": update})
-        await agent.release(terminal)
-        assert await user.list() == []
-        (retained,) = await user.list(all=True)
-        assert (retained["state"], retained["toolCalls"]) == ("released", ["c"])
-        assert (await user.terminal_request("read", terminal))["data"] == "precious"
-        assert (await user.terminal_request("screen", terminal))["rows"][
-            0
-        ] == "\x1b[0;31mprecious\x1b[m"
+async def test_embedded_terminal_stays_readable_for_the_user_after_release(agent, user):
+    terminal = await agent.create("printf '\\033[31mprecious\\033[m'")
+    await agent.wait(terminal)
+    content = [{"type": "terminal", "terminalId": terminal}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
+    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await agent.release(terminal)
+    assert await user.list() == []
+    (retained,) = await user.list(all=True)
+    assert (retained["state"], retained["toolCalls"]) == ("released", ["c"])
+    assert (await user.terminal_request("read", terminal))["data"] == "precious"
+    assert (await user.terminal_request("screen", terminal))["rows"][
+        0
+    ] == "\x1b[0;31mprecious\x1b[m"
 
 
 async def test_retained_terminal_is_forgotten_when_it_is_too_old():
@@ -151,105 +145,95 @@ async def test_users_oldest_exited_terminals_are_forgotten_first():
 # Names
 
 
-async def test_terminal_is_found_by_id_prefix_name_or_last():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        first = (await user.request("terminal/create", {"command": WAITS, "name": "web"}))[
-            "terminalId"
-        ]
-        last = await agent.create(WAITS)
-        for name, terminal in [
-            (first, first),
-            (first[:14], first),
-            (first.removeprefix("term_")[:9], first),
-            ("web", first),
-            ("@last", last),
-        ]:
-            assert (await user.terminal_request("get", name))["terminalId"] == terminal
+async def test_terminal_is_found_by_id_prefix_name_or_last(agent, user):
+    first = (await user.request("terminal/create", {"command": WAITS, "name": "web"}))["terminalId"]
+    last = await agent.create(WAITS)
+    for name, terminal in [
+        (first, first),
+        (first[:14], first),
+        (first.removeprefix("term_")[:9], first),
+        ("web", first),
+        ("@last", last),
+    ]:
+        assert (await user.terminal_request("get", name))["terminalId"] == terminal
 
 
-async def test_unknown_or_ambiguous_name_is_an_error():
-    async with host_here() as host, user_of(host) as user:
-        with pytest.raises(RpcError, match="there is no terminal yet"):
-            await user.terminal_request("get", "@last")
-        for _ in range(2):
-            await user.request("terminal/create", {"command": WAITS})
-        with pytest.raises(RpcError, match="2 terminals begin with 'term_'"):
-            await user.terminal_request("get", "term_")
-        for name in ("nothing", "", "@first"):
-            with pytest.raises(RpcError, match="there is no terminal"):
-                await user.terminal_request("get", name)
+async def test_unknown_or_ambiguous_name_is_an_error(user):
+    with pytest.raises(RpcError, match="there is no terminal yet"):
+        await user.terminal_request("get", "@last")
+    for _ in range(2):
+        await user.request("terminal/create", {"command": WAITS})
+    with pytest.raises(RpcError, match="2 terminals begin with 'term_'"):
+        await user.terminal_request("get", "term_")
+    for name in ("nothing", "", "@first"):
+        with pytest.raises(RpcError, match="there is no terminal"):
+            await user.terminal_request("get", name)
 
 
-async def test_last_is_the_users_for_typing_and_attaching():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        theirs = await agent.create(WAITS)
-        typing = {"data": "x"}, {"token": "t", "cols": 80, "rows": 24}, {"own": True}
-        methods = list(zip(("write", "attach", "get"), typing, strict=True))
-        for method, params in methods:
-            with pytest.raises(RpcError, match="none of the terminals is yours"):
-                await user.terminal_request(method, "@last", **params)
-        own = (await user.request("terminal/create", {"command": "read x; echo $x"}))["terminalId"]
-        await agent.create(WAITS)
-        assert (await user.terminal_request("get", "@last", own=True))["terminalId"] == own
-        await user.terminal_request("write", "@last", data="mine\n")
-        await user.terminal_request("wait", own)
-        assert "mine" in (await user.terminal_request("read", own))["data"]
-        assert await user.terminal_request("write", theirs, data="x") == {"written": 1}
-
-
-async def test_name_of_a_terminal_of_the_user_does_not_mean_an_agents_for_typing():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        create = {"command": "true", "name": "build"}
-        own = (await user.request("terminal/create", create))["terminalId"]
-        await user.terminal_request("wait", own)
-        theirs = await agent.create("read x", own={"name": "build"})
-        assert (await user.terminal_request("get", "build"))["terminalId"] == theirs
-        for given in (False, True):
-            if given:
-                await agent.request("_acpterm/terminal/promote", agent.of(theirs))
-            assert (await user.terminal_request("get", "build", own=True))["terminalId"] == own
-            with pytest.raises(RpcError, match="has ended"):
-                await user.terminal_request("write", "build", data="yes\n")
-        await user.terminal_request("promote", theirs)
-        assert (await user.terminal_request("get", "build", own=True))["terminalId"] == theirs
-
-
-async def test_terminal_that_an_agent_gives_away_is_not_the_last_for_typing():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        theirs = await agent.create("read x")
-        await agent.request("_acpterm/terminal/promote", agent.of(theirs))
+async def test_last_is_the_users_for_typing_and_attaching(agent, user):
+    theirs = await agent.create(WAITS)
+    typing = {"data": "x"}, {"token": "t", "cols": 80, "rows": 24}, {"own": True}
+    methods = list(zip(("write", "attach", "get"), typing, strict=True))
+    for method, params in methods:
         with pytest.raises(RpcError, match="none of the terminals is yours"):
-            await user.terminal_request("write", "@last", data="x")
-        await user.terminal_request("promote", theirs)
-        assert await user.terminal_request("write", "@last", data="x") == {"written": 1}
+            await user.terminal_request(method, "@last", **params)
+    own = (await user.request("terminal/create", {"command": "read x; echo $x"}))["terminalId"]
+    await agent.create(WAITS)
+    assert (await user.terminal_request("get", "@last", own=True))["terminalId"] == own
+    await user.terminal_request("write", "@last", data="mine\n")
+    await user.terminal_request("wait", own)
+    assert "mine" in (await user.terminal_request("read", own))["data"]
+    assert await user.terminal_request("write", theirs, data="x") == {"written": 1}
 
 
-async def test_host_numbers_the_names_of_the_users_terminals():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        await agent.create("true", own={"name": "num-#"})
-        create = {"command": "true", "name": "num-#"}
-        names = [(await user.request("terminal/create", create))["name"] for _ in range(2)]
-        assert names == ["num-2", "num-3"]
+async def test_name_of_a_terminal_of_the_user_does_not_mean_an_agents_for_typing(agent, user):
+    create = {"command": "true", "name": "build"}
+    own = (await user.request("terminal/create", create))["terminalId"]
+    await user.terminal_request("wait", own)
+    theirs = await agent.create("read x", own={"name": "build"})
+    assert (await user.terminal_request("get", "build"))["terminalId"] == theirs
+    for given in (False, True):
+        if given:
+            await agent.request("_acpterm/terminal/promote", agent.of(theirs))
+        assert (await user.terminal_request("get", "build", own=True))["terminalId"] == own
+        with pytest.raises(RpcError, match="has ended"):
+            await user.terminal_request("write", "build", data="yes\n")
+    await user.terminal_request("promote", theirs)
+    assert (await user.terminal_request("get", "build", own=True))["terminalId"] == theirs
 
 
-@pytest.mark.parametrize("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
-async def test_ambiguous_new_name_is_refused(name):
-    async with host_here() as host, user_of(host) as user:
-        with pytest.raises(RpcError, match="a name is not empty"):
-            await user.request("terminal/create", {"command": "true", "name": name})
+async def test_terminal_that_an_agent_gives_away_is_not_the_last_for_typing(agent, user):
+    theirs = await agent.create("read x")
+    await agent.request("_acpterm/terminal/promote", agent.of(theirs))
+    with pytest.raises(RpcError, match="none of the terminals is yours"):
+        await user.terminal_request("write", "@last", data="x")
+    await user.terminal_request("promote", theirs)
+    assert await user.terminal_request("write", "@last", data="x") == {"written": 1}
 
 
-async def test_name_is_free_when_its_terminal_has_exited():
-    async with host_here() as host, user_of(host) as user:
-        create = {"command": "read x", "name": "web"}
-        first = await user.request("terminal/create", create)
-        with pytest.raises(RpcError, match="'web' runs"):
-            await user.request("terminal/create", create)
-        await user.terminal_request("kill", "web")
-        await user.terminal_request("wait", "web")
-        second = await user.request("terminal/create", create)
-        assert first["terminalId"] != second["terminalId"]
-        assert (await user.terminal_request("get", "web"))["terminalId"] == second["terminalId"]
+async def test_host_numbers_the_names_of_the_users_terminals(agent, user):
+    await agent.create("true", own={"name": "num-#"})
+    create = {"command": "true", "name": "num-#"}
+    names = [(await user.request("terminal/create", create))["name"] for _ in range(2)]
+    assert names == ["num-2", "num-3"]
+
+
+@each_case("name", ["", "@last", "-x", "term_1", "a\nb", "\x1b[m"])
+async def test_ambiguous_new_name_is_refused(user, name):
+    with pytest.raises(RpcError, match="a name is not empty"):
+        await user.request("terminal/create", {"command": "true", "name": name})
+
+
+async def test_name_is_free_when_its_terminal_has_exited(user):
+    create = {"command": "read x", "name": "web"}
+    first = await user.request("terminal/create", create)
+    with pytest.raises(RpcError, match="'web' runs"):
+        await user.request("terminal/create", create)
+    await user.terminal_request("kill", "web")
+    await user.terminal_request("wait", "web")
+    second = await user.request("terminal/create", create)
+    assert first["terminalId"] != second["terminalId"]
+    assert (await user.terminal_request("get", "web"))["terminalId"] == second["terminalId"]
 
 
 # Admission
@@ -316,89 +300,83 @@ async def test_users_program_that_connects_before_its_create_has_ended_is_admitt
             nursery.cancel_scope.cancel()
 
 
-async def test_agents_socket_has_no_user_methods(tmp_path):
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = (await user.request("terminal/create", {"command": WAITS}))["terminalId"]
-        for method in ("terminal/attach", "terminal/kill", "session/list", "approval/list"):
-            with pytest.raises(RpcError, match="there is no method"):
-                await agent.request(f"_acpterm/{method}", {"terminalId": terminal})
-        for method in ("get", "read", "screen", "promote", "signal"):
-            params = agent.of(terminal, signal="SIGINT")
-            with pytest.raises(RpcError, match="there is no terminal"):
-                await agent.request(f"_acpterm/terminal/{method}", params)
+async def test_agents_socket_has_no_user_methods(agent, user, tmp_path):
+    terminal = (await user.request("terminal/create", {"command": WAITS}))["terminalId"]
+    for method in ("terminal/attach", "terminal/kill", "session/list", "approval/list"):
+        with pytest.raises(RpcError, match="there is no method"):
+            await agent.request(f"_acpterm/{method}", {"terminalId": terminal})
+    for method in ("get", "read", "screen", "promote", "signal"):
+        params = agent.of(terminal, signal="SIGINT")
         with pytest.raises(RpcError, match="there is no terminal"):
-            await agent.output(terminal)
+            await agent.request(f"_acpterm/terminal/{method}", params)
+    with pytest.raises(RpcError, match="there is no terminal"):
+        await agent.output(terminal)
 
 
 # Waiting for input
 
 
-async def test_prompt_is_distinguished_from_a_slow_program():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        asks = await agent.create("printf 'name? '; read x; exec sleep 60")
-        works = await agent.create("printf working; exec sleep 60")
-        with trio.fail_after(10):
-            while not (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
-                await trio.sleep(0.02)
+async def test_prompt_is_distinguished_from_a_slow_program(agent, user):
+    asks = await agent.create("printf 'name? '; read x; exec sleep 60")
+    works = await agent.create("printf working; exec sleep 60")
+    with trio.fail_after(10):
+        while not (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
+            await trio.sleep(0.02)
 
-        async def seen():
-            return {one["terminalId"]: one["waitingForInput"] for one in await user.list()}
+    async def seen():
+        return {one["terminalId"]: one["waitingForInput"] for one in await user.list()}
 
-        with trio.fail_after(10):
-            while await seen() != {asks: True, works: False}:
-                await trio.sleep(0.02)
-        assert (await agent.output(works))["_meta"]["acpterm"]["waitingForInput"] is False
-        await agent.type(asks, "me\n")
-        with trio.fail_after(10):
-            while (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
-                await trio.sleep(0.02)
-
-
-async def test_waiting_for_input_is_an_event():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        _, token = await user.open("events")
-        await poll(lambda: host.terminals.events.has_subscribers)
-        terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
-
-        def event_names():
-            events = [message["params"] for message in user.by_token[token]]
-            return [
-                e["event"] for e in events if (e["terminal"] or {}).get("terminalId") == terminal
-            ]
-
-        await user.until(lambda: "waiting" in event_names())
-        await agent.type(terminal, "me\n")
-        await user.until(lambda: "resumed" in event_names())
-        assert event_names() == ["created", "waiting", "resumed"]
+    with trio.fail_after(10):
+        while await seen() != {asks: True, works: False}:
+            await trio.sleep(0.02)
+    assert (await agent.output(works))["_meta"]["acpterm"]["waitingForInput"] is False
+    await agent.type(asks, "me\n")
+    with trio.fail_after(10):
+        while (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
+            await trio.sleep(0.02)
 
 
-async def test_stopped_program_is_told_to_agent_and_user_and_is_an_event():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        _, token = await user.open("events")
-        await poll(lambda: host.terminals.events.has_subscribers)
-        terminal = await agent.create("timeout 100 sh -c 'printf name?; read x'; echo code $?")
+async def test_waiting_for_input_is_an_event(host, agent, user):
+    _, token = await user.open("events")
+    await poll(lambda: host.terminals.events.has_subscribers)
+    terminal = await agent.create("printf 'name? '; read x; exec sleep 60")
 
-        def events():
-            events = [message["params"] for message in user.by_token[token]]
-            return [e for e in events if (e["terminal"] or {}).get("terminalId") == terminal]
+    def event_names():
+        events = [message["params"] for message in user.by_token[token]]
+        return [e["event"] for e in events if (e["terminal"] or {}).get("terminalId") == terminal]
 
-        await user.until(lambda: "stopped" in [event["event"] for event in events()])
-        stopped = events()[-1]["terminal"]["stopped"]
-        assert stopped == {
-            "pid": stopped["pid"],
-            "command": "sh",
-            "why": "wants to read the terminal in the background",
-            "hint": "use timeout --foreground",
-        }
-        own = {"waitingForInput": False, "stopped": stopped}
-        read = await agent.read_from(terminal, since=5, untilInput=True, waitMs=60_000)
-        assert {name: read[name] for name in own} == own
-        assert (await agent.output(terminal))["_meta"]["acpterm"] == own
-        (info,) = await user.list()
-        assert (info["state"], info["stopped"]) == ("running", stopped)
-        os.kill(stopped["pid"], signal.SIGKILL)
-        assert (await agent.wait(terminal))["exitCode"] == 0
-        assert "stopped" not in (await agent.output(terminal)).get("_meta", {})
+    await user.until(lambda: "waiting" in event_names())
+    await agent.type(terminal, "me\n")
+    await user.until(lambda: "resumed" in event_names())
+    assert event_names() == ["created", "waiting", "resumed"]
+
+
+async def test_stopped_program_is_told_to_agent_and_user_and_is_an_event(host, agent, user):
+    _, token = await user.open("events")
+    await poll(lambda: host.terminals.events.has_subscribers)
+    terminal = await agent.create("timeout 100 sh -c 'printf name?; read x'; echo code $?")
+
+    def events():
+        events = [message["params"] for message in user.by_token[token]]
+        return [e for e in events if (e["terminal"] or {}).get("terminalId") == terminal]
+
+    await user.until(lambda: "stopped" in [event["event"] for event in events()])
+    stopped = events()[-1]["terminal"]["stopped"]
+    assert stopped == {
+        "pid": stopped["pid"],
+        "command": "sh",
+        "why": "wants to read the terminal in the background",
+        "hint": "use timeout --foreground",
+    }
+    own = {"waitingForInput": False, "stopped": stopped}
+    read = await agent.read_from(terminal, since=5, untilInput=True, waitMs=60_000)
+    assert {name: read[name] for name in own} == own
+    assert (await agent.output(terminal))["_meta"]["acpterm"] == own
+    (info,) = await user.list()
+    assert (info["state"], info["stopped"]) == ("running", stopped)
+    os.kill(stopped["pid"], signal.SIGKILL)
+    assert (await agent.wait(terminal))["exitCode"] == 0
+    assert "stopped" not in (await agent.output(terminal)).get("_meta", {})
 
 
 # Retention
@@ -483,23 +461,22 @@ async def test_agents_recordings_never_replace_the_users(tmp_path):
     assert len(retained) <= 4
 
 
-async def test_released_id_is_stored_before_the_terminal_is_forgotten(monkeypatch):
-    async with host_here() as host, agent_of(host) as agent:
-        terminal = await agent.create("true")
-        await agent.wait(terminal)
-        sent = []
-        keeper = host.keeper
-        put, forget = keeper.put, keeper.forget
-        monkeypatch.setattr(
-            keeper,
-            "put",
-            lambda key, value, fds=(): (sent.append((key, value)), put(key, value, fds)),
-        )
-        monkeypatch.setattr(keeper, "forget", lambda name: (sent.append((name, b"")), forget(name)))
-        await agent.release(terminal)
-        session = next(
-            i for i, (key, value) in enumerate(sent) if key[0] == "s" and terminal.encode() in value
-        )
-        assert session < next(i for i, (key, _) in enumerate(sent) if key == f"t/{terminal}")
-        await poll(lambda: (terminal, b"") in sent)
-        assert session < sent.index((terminal, b""))
+async def test_released_id_is_stored_before_the_terminal_is_forgotten(host, agent, monkeypatch):
+    terminal = await agent.create("true")
+    await agent.wait(terminal)
+    sent = []
+    keeper = host.keeper
+    put, forget = keeper.put, keeper.forget
+    monkeypatch.setattr(
+        keeper,
+        "put",
+        lambda key, value, fds=(): (sent.append((key, value)), put(key, value, fds)),
+    )
+    monkeypatch.setattr(keeper, "forget", lambda name: (sent.append((name, b"")), forget(name)))
+    await agent.release(terminal)
+    session = next(
+        i for i, (key, value) in enumerate(sent) if key[0] == "s" and terminal.encode() in value
+    )
+    assert session < next(i for i, (key, _) in enumerate(sent) if key == f"t/{terminal}")
+    await poll(lambda: (terminal, b"") in sent)
+    assert session < sent.index((terminal, b""))

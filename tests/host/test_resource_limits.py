@@ -34,12 +34,11 @@ async def test_limit_that_cannot_be_enforced_is_in_the_description_if_it_need_no
         assert stored.resources == {"memory": 1 << 20, "open_files": 64}
 
 
-async def test_exit_status_names_the_limit_that_ended_the_program(tmp_path):
-    async with host_here() as host:
-        line = f"exec dd if=/dev/zero of={tmp_path}/file bs=1024 count=64"
-        entry = await start(host, line, file_size=16384)
-        with trio.fail_after(10):
-            await entry.terminal.wait_exited()
-        info = terminal_info(entry, waiting=input_wait(entry)).exit_status
-        assert (info.signal, info.ended_by) == ("SIGXFSZ", "limit")
-        assert (info.limit, info.limit_value) == ("file_size", 16384)
+async def test_exit_status_names_the_limit_that_ended_the_program(host, tmp_path):
+    line = f"exec dd if=/dev/zero of={tmp_path}/file bs=1024 count=64"
+    entry = await start(host, line, file_size=16384)
+    with trio.fail_after(10):
+        await entry.terminal.wait_exited()
+    info = terminal_info(entry, waiting=input_wait(entry)).exit_status
+    assert (info.signal, info.ended_by) == ("SIGXFSZ", "limit")
+    assert (info.limit, info.limit_value) == ("file_size", 16384)

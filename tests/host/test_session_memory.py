@@ -163,12 +163,11 @@ async def test_total_is_limited_when_each_of_many_connections_has_one_session(mo
         assert (await agents[-1].run("pwd"))[0] == "/usr\n"
 
 
-async def test_memory_of_a_closed_connection_is_not_counted():
-    async with host_here() as host:
-        async with agent_of(host) as agent:
-            await agent.notify(*tell("s"))
-            await agent.run("true")
-            assert host.resumption.session_memory.total > 8_000
-        async with agent_of(host) as agent:
-            await agent.run("true")
-            assert host.resumption.session_memory.total < 8_000
+async def test_memory_of_a_closed_connection_is_not_counted(host):
+    async with agent_of(host) as agent:
+        await agent.notify(*tell("s"))
+        await agent.run("true")
+        assert host.resumption.session_memory.total > 8_000
+    async with agent_of(host) as agent:
+        await agent.run("true")
+        assert host.resumption.session_memory.total < 8_000

@@ -13,8 +13,9 @@ from acpterm.host.sessions.session import _RELEASED_MAX
 from acpterm.host.sessions.tool_calls import CALLS_MAX, TERMINALS_MAX
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
+from tests.support.cases import each_case
 from tests.support.daemon import daemon
-from tests.support.hosts import agent_here, host_here
+from tests.support.hosts import host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
 from tests.support.processes import alive
@@ -60,22 +61,21 @@ WAITS = "read line; echo got $line $(stty size)"
 
 @pytest.mark.costly
 @pytest.mark.parametrize("method", NAMING_A_TERMINAL)
-async def test_terminal_of_another_session_does_not_exist(method):
-    async with agent_here() as agent:
-        terminal = await agent.create(WAITS)
-        await agent.create("sleep 60", sessionId="session-2")
-        never = await answer_to(agent, "session-2", NEVER_WAS, method)
-        assert never[0] == -32002
-        assert await answer_to(agent, "session-2", terminal, method) == never
-        # An unknown session gets the same error.
-        assert await answer_to(agent, "session-3", terminal, method) == never
-        assert await is_untouched(agent, terminal)
+async def test_terminal_of_another_session_does_not_exist(agent, method):
+    terminal = await agent.create(WAITS)
+    await agent.create("sleep 60", sessionId="session-2")
+    never = await answer_to(agent, "session-2", NEVER_WAS, method)
+    assert never[0] == -32002
+    assert await answer_to(agent, "session-2", terminal, method) == never
+    # An unknown session gets the same error.
+    assert await answer_to(agent, "session-3", terminal, method) == never
+    assert await is_untouched(agent, terminal)
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize("method", NAMING_A_TERMINAL)
-async def test_terminal_of_another_connection_does_not_exist(method):
-    async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
+async def test_terminal_of_another_connection_does_not_exist(host, method):
+    async with agent_of(host) as owner, agent_of(host) as other:
         terminal = await owner.create(WAITS)
         await other.create("sleep 60")
         assert owner.session == other.session
@@ -98,8 +98,8 @@ async def test_terminal_of_another_connection_does_not_exist_at_a_daemon(tmp_pat
         assert await is_untouched(owner, terminal)
 
 
-async def test_terminal_released_by_another_session_does_not_exist():
-    async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
+async def test_terminal_released_by_another_session_does_not_exist(host):
+    async with agent_of(host) as owner, agent_of(host) as other:
         terminal = await owner.create("true")
         await owner.release(terminal)
         for agent, session in ((other, "session-1"), (owner, "session-2")):
@@ -108,8 +108,8 @@ async def test_terminal_released_by_another_session_does_not_exist():
                 assert await answer_to(agent, session, terminal, method) == never
 
 
-async def test_tool_call_with_another_sessions_terminal_reveals_nothing():
-    async with host_here() as host, agent_of(host) as owner, agent_of(host) as other:
+async def test_tool_call_with_another_sessions_terminal_reveals_nothing(host):
+    async with agent_of(host) as owner, agent_of(host) as other:
         terminal = await owner.create(WAITS)
         await other.notify("session/update", tool_call(terminal))
         never = await answer_to(other, "session-1", NEVER_WAS, "terminal/output")
@@ -120,8 +120,8 @@ async def test_tool_call_with_another_sessions_terminal_reveals_nothing():
 
 
 @pytest.mark.long
-async def test_ids_are_long_random_and_unique():
-    async with host_here() as host, agent_of(host) as one, agent_of(host) as two:
+async def test_ids_are_long_random_and_unique(host):
+    async with agent_of(host) as one, agent_of(host) as two:
         ids = []
         for _ in range(20):
             for agent in (one, two):
@@ -138,32 +138,30 @@ async def test_ids_are_long_random_and_unique():
 # Released
 
 
-async def test_released_id_is_distinguished_from_an_unknown_one():
-    async with agent_here() as agent:
-        terminal = await agent.create("sleep 60")
-        await agent.release(terminal)
-        assert await agent.release(terminal) == {}
-        for method, params in NAMING_A_TERMINAL.items():
-            if method == "terminal/release":
-                continue
-            with pytest.raises(RpcError, match=f"'{terminal}' has been released") as caught:
-                await agent.request(method, agent.of(terminal, **params))
-            assert caught.value.code == -32002
+async def test_released_id_is_distinguished_from_an_unknown_one(agent):
+    terminal = await agent.create("sleep 60")
+    await agent.release(terminal)
+    assert await agent.release(terminal) == {}
+    for method, params in NAMING_A_TERMINAL.items():
+        if method == "terminal/release":
+            continue
+        with pytest.raises(RpcError, match=f"'{terminal}' has been released") as caught:
+            await agent.request(method, agent.of(terminal, **params))
+        assert caught.value.code == -32002
 
 
-async def test_number_of_remembered_released_ids_is_limited():
-    async with host_here() as host, agent_of(host) as agent:
-        first = await agent.create("true")
+async def test_number_of_remembered_released_ids_is_limited(host, agent):
+    first = await agent.create("true")
+    await agent.release(first)
+    (session,) = (c._context.sessions["session-1"] for c in host._connections)
+    for number in range(_RELEASED_MAX):
+        session._released[f"term_{number}"] = None
+    last = await agent.create("true")
+    await agent.release(last)
+    assert len(session._released) == _RELEASED_MAX
+    assert await agent.release(last) == {}
+    with pytest.raises(RpcError, match="there is no terminal"):
         await agent.release(first)
-        (session,) = (c._context.sessions["session-1"] for c in host._connections)
-        for number in range(_RELEASED_MAX):
-            session._released[f"term_{number}"] = None
-        last = await agent.create("true")
-        await agent.release(last)
-        assert len(session._released) == _RELEASED_MAX
-        assert await agent.release(last) == {}
-        with pytest.raises(RpcError, match="there is no terminal"):
-            await agent.release(first)
 
 
 # Tool calls and retained terminals
@@ -188,62 +186,57 @@ async def retained_text(host, agent, *updates, command="printf precious") -> str
 
 
 @pytest.mark.parametrize("update", ["tool_call", "tool_call_update"])
-async def test_terminal_in_a_tool_call_is_retained_after_release(update):
-    async with host_here() as host, agent_of(host) as agent:
-        assert await retained_text(host, agent, lambda t: tool_call(t, update=update)) == "precious"
-        assert await retained_text(host, agent) is None
-        assert len(host.terminals.registry) == 1
+async def test_terminal_in_a_tool_call_is_retained_after_release(host, agent, update):
+    assert await retained_text(host, agent, lambda t: tool_call(t, update=update)) == "precious"
+    assert await retained_text(host, agent) is None
+    assert len(host.terminals.registry) == 1
 
 
-async def test_retained_terminal_is_unknown_to_its_agent():
-    async with host_here() as host, agent_of(host) as agent:
-        terminal = await agent.create("printf precious")
+async def test_retained_terminal_is_unknown_to_its_agent(host, agent):
+    terminal = await agent.create("printf precious")
+    await agent.notify("session/update", tool_call(terminal))
+    await agent.release(terminal)
+    assert host.terminals.registry.get(terminal) is not None
+    with pytest.raises(RpcError, match="has been released"):
+        await agent.output(terminal)
+
+
+async def test_retained_terminal_is_ended_and_keeps_its_output(host, agent):
+    terminal = await agent.create("trap 'echo bye; exit' TERM; echo $$; read line")
+    pid = int(await agent.until_output(terminal, "\n"))
+    await agent.notify("session/update", tool_call(terminal))
+    await agent.release(terminal)
+    await poll(lambda: not alive(pid))
+    entry = host.terminals.registry.get(terminal)
+    await entry.terminal.wait_closed()
+    assert entry.terminal.text.text() == f"{pid}\nbye\n"
+    assert terminal not in host.terminals.pool.terminals
+
+
+async def test_retained_terminal_drops_its_text_view(host, agent):
+    terminal = await agent.create("head -c 500000 /dev/zero | tr '\\0' x")
+    await agent.notify("session/update", tool_call(terminal))
+    await agent.wait(terminal)
+    assert len((await agent.output(terminal))["output"]) == 500_000
+    held = host.terminals.pool.terminals[terminal].text.text()
+    before = sys.getrefcount(held)
+    await agent.release(terminal)
+    assert sys.getrefcount(held) < before
+    assert host.terminals.registry.get(terminal).terminal.text.text() == held
+
+
+async def test_retained_terminal_outlives_its_connection(host):
+    async with agent_of(host) as agent:
+        terminal = await agent.create("printf precious; sleep 60")
+        await agent.until_output(terminal, "precious")
         await agent.notify("session/update", tool_call(terminal))
-        await agent.release(terminal)
-        assert host.terminals.registry.get(terminal) is not None
-        with pytest.raises(RpcError, match="has been released"):
-            await agent.output(terminal)
+        await agent.request("initialize", {"protocolVersion": 1})
+    await poll(lambda: host.terminals.registry.get(terminal).released_at)
+    assert host.terminals.registry.get(terminal).terminal.text.text() == "precious"
+    await poll(lambda: not host.terminals.pool.terminals)
 
 
-async def test_retained_terminal_is_ended_and_keeps_its_output():
-    async with host_here() as host, agent_of(host) as agent:
-        terminal = await agent.create("trap 'echo bye; exit' TERM; echo $$; read line")
-        pid = int(await agent.until_output(terminal, "\n"))
-        await agent.notify("session/update", tool_call(terminal))
-        await agent.release(terminal)
-        await poll(lambda: not alive(pid))
-        entry = host.terminals.registry.get(terminal)
-        await entry.terminal.wait_closed()
-        assert entry.terminal.text.text() == f"{pid}\nbye\n"
-        assert terminal not in host.terminals.pool.terminals
-
-
-async def test_retained_terminal_drops_its_text_view():
-    async with host_here() as host, agent_of(host) as agent:
-        terminal = await agent.create("head -c 500000 /dev/zero | tr '\\0' x")
-        await agent.notify("session/update", tool_call(terminal))
-        await agent.wait(terminal)
-        assert len((await agent.output(terminal))["output"]) == 500_000
-        held = host.terminals.pool.terminals[terminal].text.text()
-        before = sys.getrefcount(held)
-        await agent.release(terminal)
-        assert sys.getrefcount(held) < before
-        assert host.terminals.registry.get(terminal).terminal.text.text() == held
-
-
-async def test_retained_terminal_outlives_its_connection():
-    async with host_here() as host:
-        async with agent_of(host) as agent:
-            terminal = await agent.create("printf precious; sleep 60")
-            await agent.until_output(terminal, "precious")
-            await agent.notify("session/update", tool_call(terminal))
-            await agent.request("initialize", {"protocolVersion": 1})
-        await poll(lambda: host.terminals.registry.get(terminal).released_at)
-        assert host.terminals.registry.get(terminal).terminal.text.text() == "precious"
-        await poll(lambda: not host.terminals.pool.terminals)
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("updates", "stays"),
     [
         ([lambda t: tool_call(t, "other", update="tool_call_update")], True),
@@ -263,9 +256,8 @@ async def test_retained_terminal_outlives_its_connection():
         ([lambda t: tool_call(t, update="plan")], False),
     ],
 )
-async def test_new_content_replaces_the_terminals_of_a_tool_call(updates, stays):
-    async with host_here() as host, agent_of(host) as agent:
-        assert await retained_text(host, agent, *updates) == ("precious" if stays else None)
+async def test_new_content_replaces_the_terminals_of_a_tool_call(host, agent, updates, stays):
+    assert await retained_text(host, agent, *updates) == ("precious" if stays else None)
 
 
 def without_content(update):
@@ -302,30 +294,28 @@ async def test_no_terminal_is_retained_when_the_limit_is_zero():
         assert await retained_text(host, agent, tool_call) is None
 
 
-async def test_number_of_retained_tool_calls_is_limited():
-    async with host_here() as host, agent_of(host) as agent:
-        terminal = await agent.create("true")
-        await agent.notify("session/update", tool_call(terminal, call="oldest"))
-        lines = [
-            json.dumps(
-                {
-                    "jsonrpc": "2.0",
-                    "method": "session/update",
-                    "params": tool_call("other", call=f"call-{number}"),
-                }
-            )
-            for number in range(CALLS_MAX)
-        ]
-        await agent.send("\n".join([*lines, ""]).encode())
-        await agent.release(terminal)
-        assert host.terminals.registry.get(terminal) is None
+async def test_number_of_retained_tool_calls_is_limited(host, agent):
+    terminal = await agent.create("true")
+    await agent.notify("session/update", tool_call(terminal, call="oldest"))
+    lines = [
+        json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "method": "session/update",
+                "params": tool_call("other", call=f"call-{number}"),
+            }
+        )
+        for number in range(CALLS_MAX)
+    ]
+    await agent.send("\n".join([*lines, ""]).encode())
+    await agent.release(terminal)
+    assert host.terminals.registry.get(terminal) is None
 
 
-async def test_number_of_terminals_per_tool_call_is_limited():
-    async with host_here() as host, agent_of(host) as agent:
-        others = ["other"] * (TERMINALS_MAX - 1)
-        assert await retained_text(host, agent, lambda t: tool_call(*others, t)) == "precious"
-        assert await retained_text(host, agent, lambda t: tool_call(*others, "one more", t)) is None
+async def test_number_of_terminals_per_tool_call_is_limited(host, agent):
+    others = ["other"] * (TERMINALS_MAX - 1)
+    assert await retained_text(host, agent, lambda t: tool_call(*others, t)) == "precious"
+    assert await retained_text(host, agent, lambda t: tool_call(*others, "one more", t)) is None
 
 
 async def test_oldest_session_is_forgotten_beyond_the_maximum(monkeypatch):
@@ -384,107 +374,101 @@ async def test_session_is_forgotten_again_once_no_terminal_is_being_created(monk
         assert list(connection._context.sessions) == ["other"]
 
 
-async def test_session_without_state_is_not_retained():
-    async with host_here() as host, agent_of(host) as agent:
-        for number in range(50):
-            session = f"session-{number}"
-            with pytest.raises(RpcError):
-                await agent.request("terminal/output", {"sessionId": session, "terminalId": "x"})
-            await agent.notify("session/cancel", {"sessionId": session})
-        await agent.request("initialize", {"protocolVersion": 1})
-        (connection,) = host._connections
-        assert connection._context.sessions == {}
+async def test_session_without_state_is_not_retained(host, agent):
+    for number in range(50):
+        session = f"session-{number}"
+        with pytest.raises(RpcError):
+            await agent.request("terminal/output", {"sessionId": session, "terminalId": "x"})
+        await agent.notify("session/cancel", {"sessionId": session})
+    await agent.request("initialize", {"protocolVersion": 1})
+    (connection,) = host._connections
+    assert connection._context.sessions == {}
 
 
-async def test_request_in_an_unknown_session_stores_nothing(monkeypatch):
-    async with host_here() as host, agent_of(host) as agent:
-        await agent.initialize()
-        stored = []
-        monkeypatch.setattr(host.keeper, "put", lambda key, *_: stored.append(key))
-        for method, params in NAMING_A_TERMINAL.items():
-            with pytest.raises(RpcError, match="there is no terminal"):
-                await agent.request(method, agent.of(NEVER_WAS, **params))
-        assert stored == []
+async def test_request_in_an_unknown_session_stores_nothing(host, agent, monkeypatch):
+    await agent.initialize()
+    stored = []
+    monkeypatch.setattr(host.keeper, "put", lambda key, *_: stored.append(key))
+    for method, params in NAMING_A_TERMINAL.items():
+        with pytest.raises(RpcError, match="there is no terminal"):
+            await agent.request(method, agent.of(NEVER_WAS, **params))
+    assert stored == []
 
 
 # A cancelled turn
 
 
 @pytest.mark.long
-async def test_cancelled_turn_kills_its_terminals_and_then_releases_them():
-    async with agent_here() as agent:
-        agent.session = "other"
-        other = await agent.create(WAITS)
-        agent.session = "session-1"
-        running = await agent.create("echo $$; exec sleep 60")
-        pid = int(await agent.until_output(running, "\n"))
-        done = await agent.create("echo done")
-        await agent.wait(done)
-        wait = await agent.start("terminal/wait_for_exit", agent.of(running))
-        await agent.notify("session/cancel", {"sessionId": "session-1"})
-        status = await agent.result(wait)
-        assert status["signal"] == "SIGTERM"
-        assert status["_meta"]["acpterm"]["endedBy"] == "agent"
-        assert not alive(pid)
-        # The agent gets time to read and release them itself.
-        assert (await agent.output(done))["output"] == "done\n"
-        assert (await agent.output(running))["output"] == f"{pid}\n"
-        await agent.release(done)
-        assert await agent.release(done) == {}
-        later = await agent.create("read line")
-        await released(agent, running)
-        assert "exitStatus" not in await agent.output(later), "the next turn's is left alone"
-        agent.session = "other"
-        assert await is_untouched(agent, other)
+async def test_cancelled_turn_kills_its_terminals_and_then_releases_them(agent):
+    agent.session = "other"
+    other = await agent.create(WAITS)
+    agent.session = "session-1"
+    running = await agent.create("echo $$; exec sleep 60")
+    pid = int(await agent.until_output(running, "\n"))
+    done = await agent.create("echo done")
+    await agent.wait(done)
+    wait = await agent.start("terminal/wait_for_exit", agent.of(running))
+    await agent.notify("session/cancel", {"sessionId": "session-1"})
+    status = await agent.result(wait)
+    assert status["signal"] == "SIGTERM"
+    assert status["_meta"]["acpterm"]["endedBy"] == "agent"
+    assert not alive(pid)
+    # The agent gets time to read and release them itself.
+    assert (await agent.output(done))["output"] == "done\n"
+    assert (await agent.output(running))["output"] == f"{pid}\n"
+    await agent.release(done)
+    assert await agent.release(done) == {}
+    later = await agent.create("read line")
+    await released(agent, running)
+    assert "exitStatus" not in await agent.output(later), "the next turn's is left alone"
+    agent.session = "other"
+    assert await is_untouched(agent, other)
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize("known", [False, True])
-async def test_requested_terminal_is_not_created_after_a_cancelled_turn(known):
-    async with host_here() as host, agent_of(host) as agent:
-        if known:
-            await agent.run("true")
-        params = {"sessionId": "session-1", "command": "sleep 60"}
-        cancel = {
-            "jsonrpc": "2.0",
-            "method": "session/cancel",
-            "params": {"sessionId": "session-1"},
-        }
-        created, one = agent.prepare("terminal/create", params)
-        after, another = agent.prepare("terminal/create", params)
-        # In one write, so that the cancel arrives before the terminal exists.
-        await agent.send(one + json.dumps(cancel).encode() + b"\n" + another)
-        with pytest.raises(RpcError, match="cancelled with the turn") as caught:
-            await agent.result(created)
-        assert caught.value.code == -32800
-        # Only the next turn's terminal is left.
-        terminal = (await agent.result(after))["terminalId"]
-        assert "exitStatus" not in await agent.output(terminal)
-        await poll(lambda: [running.id for running in host.terminals.pool._running] == [terminal])
-
-
-async def test_terminal_being_created_is_released_with_the_cancelled_turn():
-    async with host_here() as host, agent_of(host) as agent:
-        host.terminals.pool._keeper = slow = SlowKeeper(host.terminals.pool._keeper)
-        params = {"sessionId": "session-1", "command": "sleep 60"}
-        created = await agent.start("terminal/create", params)
-        with trio.fail_after(10):
-            await slow.requested.wait()
-        (connection,) = host._connections
-        session = CancelNotification(session_id="session-1")
-        session_methods.cancel(connection._context, session)
-        slow.may_respond.set()
-        with pytest.raises(RpcError, match="cancelled with the turn"):
-            await agent.result(created)
-        await poll(lambda: not host.terminals.pool._running)
-        assert not host.terminals.pool.terminals
-
-
-async def test_cancel_of_an_idle_turn_starts_no_task():
-    async with host_here() as host, agent_of(host) as agent:
+async def test_requested_terminal_is_not_created_after_a_cancelled_turn(host, agent, known):
+    if known:
         await agent.run("true")
-        await cancel_turn(agent)
-        assert not host.terminals._nursery.child_tasks
+    params = {"sessionId": "session-1", "command": "sleep 60"}
+    cancel = {
+        "jsonrpc": "2.0",
+        "method": "session/cancel",
+        "params": {"sessionId": "session-1"},
+    }
+    created, one = agent.prepare("terminal/create", params)
+    after, another = agent.prepare("terminal/create", params)
+    # In one write, so that the cancel arrives before the terminal exists.
+    await agent.send(one + json.dumps(cancel).encode() + b"\n" + another)
+    with pytest.raises(RpcError, match="cancelled with the turn") as caught:
+        await agent.result(created)
+    assert caught.value.code == -32800
+    # Only the next turn's terminal is left.
+    terminal = (await agent.result(after))["terminalId"]
+    assert "exitStatus" not in await agent.output(terminal)
+    await poll(lambda: [running.id for running in host.terminals.pool._running] == [terminal])
+
+
+async def test_terminal_being_created_is_released_with_the_cancelled_turn(host, agent):
+    host.terminals.pool._keeper = slow = SlowKeeper(host.terminals.pool._keeper)
+    params = {"sessionId": "session-1", "command": "sleep 60"}
+    created = await agent.start("terminal/create", params)
+    with trio.fail_after(10):
+        await slow.requested.wait()
+    (connection,) = host._connections
+    session = CancelNotification(session_id="session-1")
+    session_methods.cancel(connection._context, session)
+    slow.may_respond.set()
+    with pytest.raises(RpcError, match="cancelled with the turn"):
+        await agent.result(created)
+    await poll(lambda: not host.terminals.pool._running)
+    assert not host.terminals.pool.terminals
+
+
+async def test_cancel_of_an_idle_turn_starts_no_task(host, agent):
+    await agent.run("true")
+    await cancel_turn(agent)
+    assert not host.terminals._nursery.child_tasks
 
 
 @pytest.mark.long

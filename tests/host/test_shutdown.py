@@ -202,8 +202,8 @@ async def test_daemon_ends_while_agents_connect_and_disconnect(tmp_path):
                 stream.close()
 
 
-async def test_connection_made_while_the_host_ends_is_closed():
-    async with host_here() as host, trio.open_nursery() as nursery, agent_of(host) as early:
+async def test_connection_made_while_the_host_ends_is_closed(host):
+    async with trio.open_nursery() as nursery, agent_of(host) as early:
         await early.request("initialize", {"protocolVersion": 1})
         nursery.start_soon(host.close)
         await early.closed.wait()
@@ -243,8 +243,8 @@ def command_line(pid: str) -> bytes:
 
 
 @pytest.mark.long
-async def test_disconnected_agents_terminals_are_ended_and_no_others(tmp_path):
-    async with host_here() as host, agent_of(host) as stays:
+async def test_disconnected_agents_terminals_are_ended_and_no_others(host, tmp_path):
+    async with agent_of(host) as stays:
         terminal = await stays.create("read line; echo got $line")
         async with agent_of(host) as leaves:
             _, pids = await stubborn(leaves, tmp_path)
@@ -284,8 +284,8 @@ async def test_idle_daemon_ends_when_no_client_is_connected(
         assert not listens(path)
 
 
-async def test_idle_daemon_waits_for_the_first_connection():
-    async with host_here() as host, trio.open_nursery() as nursery:
+async def test_idle_daemon_waits_for_the_first_connection(host):
+    async with trio.open_nursery() as nursery:
         shutdown = trio.Event()
         nursery.start_soon(_end_when_idle, host, lambda: False, 0, shutdown)
         await wait_all_tasks_blocked(0.05)

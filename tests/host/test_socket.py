@@ -51,6 +51,13 @@ async def refused(tmp_path: Path, path: str | Path) -> str:
     return message
 
 
+def refusal(path: Path) -> str:
+    """Open the sockets of a daemon that cannot listen at `path`; return the error."""
+    with pytest.raises(ListenError) as caught:
+        open_sockets(Settings(socket=str(path)), {}, {}, os.getpid())
+    return str(caught.value)
+
+
 @pytest.fixture
 def bound(monkeypatch):
     """The path of each socket that was bound, and whether the agents' socket was locked then."""
@@ -223,7 +230,7 @@ async def test_socket_of_another_program_is_left_alone(tmp_path):
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
         other.listen()
-        assert f"another program already listens on {path}" in await refused(tmp_path, path)
+        assert f"another program already listens on {path}" in refusal(path)
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
     assert path.exists()
@@ -240,7 +247,7 @@ async def test_path_that_is_not_a_socket_is_refused_and_left_alone(tmp_path, wha
         path.mkdir()
     else:
         path.symlink_to(tmp_path / "file")
-    assert f"{path} is there and is no socket" in await refused(tmp_path, path)
+    assert f"{path} is there and is no socket" in refusal(path)
     assert there(path)
     assert (tmp_path / "file").read_text() == "precious"
     assert not there(f"{path}.lock")
@@ -251,7 +258,7 @@ async def test_directory_that_others_may_write_to_is_refused(tmp_path, bits):
     directory = tmp_path / "loose"
     directory.mkdir()
     directory.chmod(bits)
-    message = await refused(tmp_path, directory / "agent.sock")
+    message = refusal(directory / "agent.sock")
     assert f"mode {bits:o}" in message
     assert f"chmod 700 {directory}" in message
     assert os.listdir(directory) == []
@@ -263,7 +270,7 @@ async def test_sticky_directory_that_others_may_write_to_is_refused(tmp_path):
     directory.chmod(0o1777)
     # Another user's, in place of the log of a daemon that a command starts: open would block.
     os.mkfifo(directory / "agent.sock.log")
-    message = await refused(tmp_path, directory / "agent.sock")
+    message = refusal(directory / "agent.sock")
     assert "mode 1777" in message
     assert "choose a --socket in a directory of your own" in message
     # So that the mode of /tmp is not changed.
@@ -290,19 +297,19 @@ async def test_directory_of_another_user_is_refused(tmp_path):
     directory = tmp_path / "theirs"
     directory.mkdir(mode=0o755)
     os.chown(directory, 65534, 65534)
-    message = await refused(tmp_path, directory / "agent.sock")
+    message = refusal(directory / "agent.sock")
     assert f"{directory} belongs to uid 65534" in message
 
 
 async def test_path_too_long_for_a_socket_is_refused(tmp_path):
-    message = await refused(tmp_path, tmp_path / ("x" * 120))
+    message = refusal(tmp_path / ("x" * 120))
     assert "cannot listen on" in message
     assert "too long" in message
 
 
 async def test_path_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    assert "cannot listen on" in await refused(tmp_path, tmp_path / "file" / "agent.sock")
+    assert "cannot listen on" in refusal(tmp_path / "file" / "agent.sock")
 
 
 @pytest.mark.long

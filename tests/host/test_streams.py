@@ -238,8 +238,8 @@ async def leave_abruptly(host, data: bytes) -> None:
         b"[" * 100_000,
     ],
 )
-async def test_peer_that_disconnects_at_any_time_leaves_nothing(data):
-    async with host_here() as host, agent_of(host) as other:
+async def test_peer_that_disconnects_at_any_time_leaves_nothing(host, data):
+    async with agent_of(host) as other:
         terminal = await other.create("read line; echo got $line")
         with trio.fail_after(10):
             await leave_abruptly(host, data)
@@ -286,20 +286,19 @@ def running(command: str) -> list[str]:
     return found
 
 
-async def test_peer_that_ended_its_stream_is_still_answered():
-    async with host_here() as host:
-        ours, theirs = trio.socket.socketpair()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
-            async with agent_on(trio.SocketStream(ours)) as agent:
-                terminal = await agent.create("sleep 60")
-                wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
-                missing = await agent.start("terminal/output", agent.of("none"))
-                ours.shutdown(socket.SHUT_WR)
-                status = await agent.result(wait)
-                assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
-                await agent.closed.wait()
-                assert agent.has_response(missing)
+async def test_peer_that_ended_its_stream_is_still_answered(host):
+    ours, theirs = trio.socket.socketpair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.serve, trio.SocketStream(theirs), host.context)
+        async with agent_on(trio.SocketStream(ours)) as agent:
+            terminal = await agent.create("sleep 60")
+            wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
+            missing = await agent.start("terminal/output", agent.of("none"))
+            ours.shutdown(socket.SHUT_WR)
+            status = await agent.result(wait)
+            assert status["_meta"]["acpterm"]["endedBy"] == "disconnect"
+            await agent.closed.wait()
+            assert agent.has_response(missing)
 
 
 @pytest.mark.long
@@ -348,8 +347,8 @@ class Faulty(trio.abc.Stream):
         await self._stream.aclose()
 
 
-async def test_connection_that_fails_unexpectedly_ends_no_other():
-    async with host_here() as host, agent_of(host) as other, trio.open_nursery() as nursery:
+async def test_connection_that_fails_unexpectedly_ends_no_other(host):
+    async with agent_of(host) as other, trio.open_nursery() as nursery:
         ours, theirs = trio.socket.socketpair()
         with capture_logs() as logs:
             nursery.start_soon(host.serve_agent_socket, Faulty(theirs))

@@ -86,27 +86,26 @@ def printed(host, terminal) -> bytes:
 
 @pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
-async def test_call_and_its_terminal_are_sent_as_they_come(form):
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("printf 'é one\\n'; read line; echo $line; exit 3")
-        await send_updates(agent, tool_call(update="tool_call", title="Run", status="pending"))
-        _, token = await follow(user, form)
-        await user.until(lambda: user.by_token[token])
-        await send_updates(agent, tool_call(terminals=[terminal], status="in_progress"))
-        await user.until(lambda: b"one" in _output(user, token, form, terminal))
-        await agent.type(terminal, "two\n")
-        await agent.wait(terminal)
-        await send_updates(agent, tool_call(status="completed"))
-        await user.until(lambda: status_of(user, token, form) == "completed")
-        model = displayed(user, token, form)
-        assert model.terminals[terminal].output == printed(host, terminal)
-        assert model.terminals[terminal].exit == (3, None)
-        assert model.calls["call-1"]["title"] == "Run"
-        # The end comes after all output, and what says that it is completed after that.
-        assert model.log[-1] == ("call", "call-1", "completed")
-        assert model.log[-2] == ("exit", terminal)
-        if form == "v2":
-            assert "read line" in model.terminals[terminal].command
+async def test_call_and_its_terminal_are_sent_as_they_come(host, agent, user, form):
+    terminal = await agent.create("printf 'é one\\n'; read line; echo $line; exit 3")
+    await send_updates(agent, tool_call(update="tool_call", title="Run", status="pending"))
+    _, token = await follow(user, form)
+    await user.until(lambda: user.by_token[token])
+    await send_updates(agent, tool_call(terminals=[terminal], status="in_progress"))
+    await user.until(lambda: b"one" in _output(user, token, form, terminal))
+    await agent.type(terminal, "two\n")
+    await agent.wait(terminal)
+    await send_updates(agent, tool_call(status="completed"))
+    await user.until(lambda: status_of(user, token, form) == "completed")
+    model = displayed(user, token, form)
+    assert model.terminals[terminal].output == printed(host, terminal)
+    assert model.terminals[terminal].exit == (3, None)
+    assert model.calls["call-1"]["title"] == "Run"
+    # The end comes after all output, and what says that it is completed after that.
+    assert model.log[-1] == ("call", "call-1", "completed")
+    assert model.log[-2] == ("exit", terminal)
+    if form == "v2":
+        assert "read line" in model.terminals[terminal].command
 
 
 def _output(user, token, form, terminal, foreign=()):
@@ -116,34 +115,32 @@ def _output(user, token, form, terminal, foreign=()):
 
 @pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
-async def test_each_update_of_a_call_is_sent_to_a_reading_client(form):
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        await send_updates(agent, tool_call(update="tool_call", title="Run"))
-        _, token = await follow(user, form)
-        await user.until(lambda: user.by_token[token])
-        # At once: nothing is merged.
-        await send_updates(agent, *(tool_call(title=f"title {n}") for n in range(50)))
-        await user.until(lambda: len(user.by_token[token]) == 51)
-        titles = [m["params"]["update"]["title"] for m in user.by_token[token]]
-        assert titles == ["Run", *(f"title {n}" for n in range(50))]
+async def test_each_update_of_a_call_is_sent_to_a_reading_client(agent, user, form):
+    await send_updates(agent, tool_call(update="tool_call", title="Run"))
+    _, token = await follow(user, form)
+    await user.until(lambda: user.by_token[token])
+    # At once: nothing is merged.
+    await send_updates(agent, *(tool_call(title=f"title {n}") for n in range(50)))
+    await user.until(lambda: len(user.by_token[token]) == 51)
+    titles = [m["params"]["update"]["title"] for m in user.by_token[token]]
+    assert titles == ["Run", *(f"title {n}" for n in range(50))]
 
 
-async def test_terminal_in_several_calls_is_sent_once_and_shown_by_each_call():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("printf once")
-        _, token = await subscribed(agent, user)
-        await send_updates(
-            agent, tool_call("a", terminals=[terminal]), tool_call("b", terminals=[terminal])
-        )
-        await agent.wait(terminal)
-        await send_updates(
-            agent, tool_call("b", status="completed"), tool_call("a", status="completed")
-        )
-        await user.until(lambda: displayed(user, token).calls.get("a", {}).get("status"))
-        model = displayed(user, token)
-        assert model.terminals[terminal].output == b"once"
-        for call in "ab":
-            assert model.calls[call]["content"] == [{"type": "terminal", "terminalId": terminal}]
+async def test_terminal_in_several_calls_is_sent_once_and_shown_by_each_call(agent, user):
+    terminal = await agent.create("printf once")
+    _, token = await subscribed(agent, user)
+    await send_updates(
+        agent, tool_call("a", terminals=[terminal]), tool_call("b", terminals=[terminal])
+    )
+    await agent.wait(terminal)
+    await send_updates(
+        agent, tool_call("b", status="completed"), tool_call("a", status="completed")
+    )
+    await user.until(lambda: displayed(user, token).calls.get("a", {}).get("status"))
+    model = displayed(user, token)
+    assert model.terminals[terminal].output == b"once"
+    for call in "ab":
+        assert model.calls[call]["content"] == [{"type": "terminal", "terminalId": terminal}]
 
 
 def _exit(user, token, terminal, form="meta"):
@@ -161,13 +158,8 @@ async def subscribed(agent, user, form="meta"):
 
 @pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
-async def test_terminal_of_another_session_is_not_sent(form):
-    async with (
-        host_here() as host,
-        agent_of(host) as agent,
-        agent_of(host, "session-2") as other,
-        user_of(host) as user,
-    ):
+async def test_terminal_of_another_session_is_not_sent(host, agent, form):
+    async with agent_of(host, "session-2") as other, user_of(host) as user:
         other_terminal = await other.create("echo secret")
         also = await agent.create("echo secret", sessionId="session-3")
         await other.wait(other_terminal)
@@ -249,50 +241,48 @@ async def act(agent, names, step):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.long
-async def test_late_subscriber_gets_the_same_state(form):
-    async with host_here() as host, user_of(host) as user:
-        followed = []
-        async with agent_of(host) as agent:
-            names = {}
-            for number, step in enumerate(SCRIPT):
-                await act(agent, names, step)
-                followed.append(await follow(user, form))
-                if number % 3 == 0:
-                    await trio.sleep(0.03)
-            last = await follow(user, form)
-        for id_, _ in [*followed, last]:
-            assert await user.result(id_) == {}
-        models = [displayed(user, token, form) for _, token in [*followed, last]]
-        for model in models:
-            assert model.state == models[0].state
-            for name in ("t1", "t2"):
-                assert model.terminals[names[name]].output == printed(host, names[name])
-            assert model.terminals["own"].output == "shown é".encode()
-            assert model.terminals["own"].exit == (4, None)
-            assert list(model.calls) == ["a", "b", "c"]
-            status = [model.calls[call]["status"] for call in "abc"]
-            assert status == ["completed", "failed", "completed"]
-        assert models[0].calls["b"]["_meta"] == {"k": 2, "m": {"n": 2}}
+async def test_late_subscriber_gets_the_same_state(host, user, form):
+    followed = []
+    async with agent_of(host) as agent:
+        names = {}
+        for number, step in enumerate(SCRIPT):
+            await act(agent, names, step)
+            followed.append(await follow(user, form))
+            if number % 3 == 0:
+                await trio.sleep(0.03)
+        last = await follow(user, form)
+    for id_, _ in [*followed, last]:
+        assert await user.result(id_) == {}
+    models = [displayed(user, token, form) for _, token in [*followed, last]]
+    for model in models:
+        assert model.state == models[0].state
+        for name in ("t1", "t2"):
+            assert model.terminals[names[name]].output == printed(host, names[name])
+        assert model.terminals["own"].output == "shown é".encode()
+        assert model.terminals["own"].exit == (4, None)
+        assert list(model.calls) == ["a", "b", "c"]
+        status = [model.calls[call]["status"] for call in "abc"]
+        assert status == ["completed", "failed", "completed"]
+    assert models[0].calls["b"]["_meta"] == {"k": 2, "m": {"n": 2}}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
-async def test_completion_is_sent_to_a_late_subscriber_after_the_output(form):
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("seq 100000")
-        await send_updates(agent, tool_call(update="tool_call", title="Run", terminals=[terminal]))
-        await agent.wait(terminal)
-        await send_updates(agent, tool_call(status="completed"))
-        await agent.release(terminal)
-        id_, token = await follow(user, form)
-        await user.until(lambda: status_of(user, token, form))
-        model = displayed(user, token, form)
-        assert model.log[-2:] == [("exit", terminal), ("call", "call-1", "completed")]
-        assert model.terminals[terminal].output == printed(host, terminal)
-        await user.cancel(id_)
-        with pytest.raises(RpcError) as caught:
-            await user.result(id_)
-        assert caught.value.code == -32800
+async def test_completion_is_sent_to_a_late_subscriber_after_the_output(host, agent, user, form):
+    terminal = await agent.create("seq 100000")
+    await send_updates(agent, tool_call(update="tool_call", title="Run", terminals=[terminal]))
+    await agent.wait(terminal)
+    await send_updates(agent, tool_call(status="completed"))
+    await agent.release(terminal)
+    id_, token = await follow(user, form)
+    await user.until(lambda: status_of(user, token, form))
+    model = displayed(user, token, form)
+    assert model.log[-2:] == [("exit", terminal), ("call", "call-1", "completed")]
+    assert model.terminals[terminal].output == printed(host, terminal)
+    await user.cancel(id_)
+    with pytest.raises(RpcError) as caught:
+        await user.result(id_)
+    assert caught.value.code == -32800
 
 
 # Property: any agent, any readers. Terminals are the agent's own: so no process is needed.
@@ -593,116 +583,109 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
 
 @pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
-async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(form):
-    async with host_here() as host, user_of(host) as user:
-        async with agent_of(host) as agent:
-            terminal = await agent.create("trap 'sleep 0.2; echo bye; exit 5' TERM; echo up; cat")
-            id_, token = await subscribed(agent, user, form)
-            await send_updates(agent, tool_call(terminals=[terminal]))
-            await user.until(lambda: b"up" in _output(user, token, form, terminal))
-        assert not user.has_response(id_)
-        assert await user.result(id_) == {}
-        seen = displayed(user, token, form).terminals[terminal]
-        assert seen.output.endswith(b"bye\r\n")
-        assert seen.exit == (5, None)
+async def test_subscription_ends_when_the_agent_has_gone_and_all_is_sent(host, user, form):
+    async with agent_of(host) as agent:
+        terminal = await agent.create("trap 'sleep 0.2; echo bye; exit 5' TERM; echo up; cat")
+        id_, token = await subscribed(agent, user, form)
+        await send_updates(agent, tool_call(terminals=[terminal]))
+        await user.until(lambda: b"up" in _output(user, token, form, terminal))
+    assert not user.has_response(id_)
+    assert await user.result(id_) == {}
+    seen = displayed(user, token, form).terminals[terminal]
+    assert seen.output.endswith(b"bye\r\n")
+    assert seen.exit == (5, None)
 
 
 @pytest.mark.parametrize("command", ["yes", "echo calm; sleep 60"])
 @pytest.mark.long
-async def test_promoted_terminal_is_still_sent_and_outlives_the_session(command):
-    async with host_here() as host, user_of(host) as user:
-        async with agent_of(host) as agent:
-            terminal = await agent.create(command)
-            id_, token = await subscribed(agent, user)
-            await send_updates(agent, tool_call(terminals=[terminal]))
-            await user.until(lambda: _output(user, token, "meta", terminal))
-            await user.terminal_request("promote", terminal)
-            await agent.release(terminal)
-            before = len(user.by_token[token])
-            await send_updates(agent, tool_call("another", terminals=[terminal]))
-            await user.until(lambda: len(user.by_token[token]) > before)
-        assert await user.result(id_) == {}
-        assert displayed(user, token).terminals[terminal].exit is None
-        await user.terminal_request("kill", terminal)
+async def test_promoted_terminal_is_still_sent_and_outlives_the_session(host, user, command):
+    async with agent_of(host) as agent:
+        terminal = await agent.create(command)
+        id_, token = await subscribed(agent, user)
+        await send_updates(agent, tool_call(terminals=[terminal]))
+        await user.until(lambda: _output(user, token, "meta", terminal))
+        await user.terminal_request("promote", terminal)
+        await agent.release(terminal)
+        before = len(user.by_token[token])
+        await send_updates(agent, tool_call("another", terminals=[terminal]))
+        await user.until(lambda: len(user.by_token[token]) > before)
+    assert await user.result(id_) == {}
+    assert displayed(user, token).terminals[terminal].exit is None
+    await user.terminal_request("kill", terminal)
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize("form", FORMS)
-async def test_removed_terminal_is_sent_to_its_end(form):
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("echo up; sleep 60")
-        _, token = await subscribed(agent, user, form)
-        await send_updates(agent, tool_call(terminals=[terminal]))
-        await user.until(lambda: b"up" in _output(user, token, form, terminal))
-        await user.terminal_request("release", terminal)
-        assert host.terminals.registry.get(terminal) is None
-        await user.until(lambda: _exit(user, token, terminal, form))
-        await send_updates(agent, tool_call("late", terminals=[terminal], title="still sent"))
-        await user.until(lambda: "late" in displayed(user, token, form).calls)
+async def test_removed_terminal_is_sent_to_its_end(host, agent, user, form):
+    terminal = await agent.create("echo up; sleep 60")
+    _, token = await subscribed(agent, user, form)
+    await send_updates(agent, tool_call(terminals=[terminal]))
+    await user.until(lambda: b"up" in _output(user, token, form, terminal))
+    await user.terminal_request("release", terminal)
+    assert host.terminals.registry.get(terminal) is None
+    await user.until(lambda: _exit(user, token, terminal, form))
+    await send_updates(agent, tool_call("late", terminals=[terminal], title="still sent"))
+    await user.until(lambda: "late" in displayed(user, token, form).calls)
 
 
 @pytest.mark.long
-async def test_output_of_background_processes_is_sent_after_the_exit():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        command = "(trap '' HUP; sleep 0.5; echo after) & sleep 0.1; echo before"
-        terminal = await agent.create(command)
-        _, token = await subscribed(agent, user)
-        await send_updates(agent, tool_call(terminals=[terminal]))
-        await user.until(lambda: _exit(user, token, terminal))
-        with trio.move_on_after(2):
-            await user.until(lambda: b"after" in _output(user, token, "meta", terminal))
-        # It may have been hung up: then nothing came.
-        await user.until(lambda: _output(user, token, "meta", terminal) == printed(host, terminal))
+async def test_output_of_background_processes_is_sent_after_the_exit(host, agent, user):
+    command = "(trap '' HUP; sleep 0.5; echo after) & sleep 0.1; echo before"
+    terminal = await agent.create(command)
+    _, token = await subscribed(agent, user)
+    await send_updates(agent, tool_call(terminals=[terminal]))
+    await user.until(lambda: _exit(user, token, terminal))
+    with trio.move_on_after(2):
+        await user.until(lambda: b"after" in _output(user, token, "meta", terminal))
+    # It may have been hung up: then nothing came.
+    await user.until(lambda: _output(user, token, "meta", terminal) == printed(host, terminal))
 
 
-async def test_disconnected_client_leaves_nothing():
-    async with host_here() as host, agent_of(host) as agent:
-        terminal = await agent.create("yes")
-        await send_updates(agent, tool_call(terminals=[terminal]))
-        async with user_of(host) as user:
-            _, token = await follow(user)
-            await user.until(lambda: user.by_token[token])
-        (caller,) = host.resumption.connections
-        await poll(lambda: not caller.sessions["session-1"]._observers)
+async def test_disconnected_client_leaves_nothing(host, agent):
+    terminal = await agent.create("yes")
+    await send_updates(agent, tool_call(terminals=[terminal]))
+    async with user_of(host) as user:
+        _, token = await follow(user)
+        await user.until(lambda: user.by_token[token])
+    (caller,) = host.resumption.connections
+    await poll(lambda: not caller.sessions["session-1"]._observers)
 
 
-async def test_token_can_be_used_again_after_a_cancel():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        await send_updates(agent, tool_call(update="tool_call", title="Run"))
-        for _ in range(2):
-            id_, _ = await follow(user, token="same")
-            before = len(user.by_token["same"])
-            await user.until(lambda: len(user.by_token["same"]) > before - 1)  # noqa: B023
-            twice, _ = await follow(user, token="same")
-            with pytest.raises(RpcError, match="'same' is in use"):
-                await user.result(twice)
-            await user.cancel(id_)
-            with pytest.raises(RpcError, match="cancelled"):
-                await user.result(id_)
+async def test_token_can_be_used_again_after_a_cancel(agent, user):
+    await send_updates(agent, tool_call(update="tool_call", title="Run"))
+    for _ in range(2):
+        id_, _ = await follow(user, token="same")
+        before = len(user.by_token["same"])
+        await user.until(lambda: len(user.by_token["same"]) > before - 1)  # noqa: B023
+        twice, _ = await follow(user, token="same")
+        with pytest.raises(RpcError, match="'same' is in use"):
+            await user.result(twice)
+        await user.cancel(id_)
+        with pytest.raises(RpcError, match="cancelled"):
+            await user.result(id_)
 
 
 # Which session
 
 
-async def test_session_is_found_or_the_error_says_what_there_is():
-    async with host_here() as host, user_of(host) as user:
-        with pytest.raises(RpcError, match="there is none yet") as caught:
+async def test_session_is_found_or_the_error_says_what_there_is(host, user):
+    with pytest.raises(RpcError, match="there is none yet") as caught:
+        await user.result((await follow(user))[0])
+    assert caught.value.code == -32002
+    async with agent_of(host) as one, agent_of(host) as two:
+        for agent in (one, two):
+            await send_updates(agent, tool_call(update="tool_call", title="Run"))
+        with pytest.raises(RpcError, match=r"one of c\d, c\d") as caught:
             await user.result((await follow(user))[0])
+        assert caught.value.code == -32602
+        with pytest.raises(RpcError, match=r"no session 'other'.*'session-1' of c") as caught:
+            await user.result((await follow(user, session="other"))[0])
         assert caught.value.code == -32002
-        async with agent_of(host) as one, agent_of(host) as two:
-            for agent in (one, two):
-                await send_updates(agent, tool_call(update="tool_call", title="Run"))
-            with pytest.raises(RpcError, match=r"one of c\d, c\d") as caught:
-                await user.result((await follow(user))[0])
-            assert caught.value.code == -32602
-            with pytest.raises(RpcError, match=r"no session 'other'.*'session-1' of c") as caught:
-                await user.result((await follow(user, session="other"))[0])
-            assert caught.value.code == -32002
-            with pytest.raises(RpcError, match="of connection 'c9'"):
-                await user.result((await follow(user, connection="c9"))[0])
-            (name, _) = {caller.agent.connection_id for caller in host.resumption.connections}
-            _, token = await follow(user, connection=name)
-            await user.until(lambda: user.by_token[token])
+        with pytest.raises(RpcError, match="of connection 'c9'"):
+            await user.result((await follow(user, connection="c9"))[0])
+        (name, _) = {caller.agent.connection_id for caller in host.resumption.connections}
+        _, token = await follow(user, connection=name)
+        await user.until(lambda: user.by_token[token])
 
 
 async def test_subscription_works_over_a_daemons_socket(tmp_path):

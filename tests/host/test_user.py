@@ -22,66 +22,60 @@ from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring_file import STALLED
 from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S
 from acpterm.terminal.terminal import Terminal
-from tests.support.agent import agent_of
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.polling import poll, poll_blocking
 from tests.support.user import user_of
 
 
-async def test_painted_window_ends_when_the_program_ends():
-    async with host_here() as host, user_of(host) as user:
-        for pause in ("", "sleep 0.02", "sleep 0.05"):
-            created = await user.request(
-                "terminal/create", {"command": f"seq 30000; {pause}", "cols": 100, "rows": 30}
-            )
-            terminal = created["terminalId"]
-            window = {"cols": 60, "rows": 20, "readOnly": True}
-            id_, _ = await user.open("terminal/attach", terminalId=terminal, **window)
-            assert (await user.result(id_))["reason"] == "exited"
+async def test_painted_window_ends_when_the_program_ends(user):
+    for pause in ("", "sleep 0.02", "sleep 0.05"):
+        created = await user.request(
+            "terminal/create", {"command": f"seq 30000; {pause}", "cols": 100, "rows": 30}
+        )
+        terminal = created["terminalId"]
+        window = {"cols": 60, "rows": 20, "readOnly": True}
+        id_, _ = await user.open("terminal/attach", terminalId=terminal, **window)
+        assert (await user.result(id_))["reason"] == "exited"
 
 
-async def test_name_is_given_once_when_requests_race():
-    async with host_here() as host, user_of(host) as user:
-        order = {"command": "sleep 60", "name": "web"}
-        requests = [await user.start("terminal/create", order) for _ in range(3)]
-        assert (await user.result(requests[0]))["name"] == "web"
-        for id_ in requests[1:]:
-            with pytest.raises(RpcError, match="'web' runs"):
-                await user.result(id_)
-
-
-@pytest.mark.long
-async def test_agents_terminal_cannot_be_held():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        terminal = await agent.create("seq 1000000")
-        id_, _ = await user.open("terminal/follow", terminalId=terminal, hold=True)
-        with pytest.raises(RpcError, match="is an agent's"):
+async def test_name_is_given_once_when_requests_race(user):
+    order = {"command": "sleep 60", "name": "web"}
+    requests = [await user.start("terminal/create", order) for _ in range(3)]
+    assert (await user.result(requests[0]))["name"] == "web"
+    for id_ in requests[1:]:
+        with pytest.raises(RpcError, match="'web' runs"):
             await user.result(id_)
-        assert (await agent.wait(terminal))["exitCode"] == 0
 
 
 @pytest.mark.long
-async def test_held_program_blocks_until_its_reader_disconnects():
-    async with host_here() as host:
-        async with user_of(host) as user:
-            created = await user.request(
-                "terminal/create", {"command": "seq 1000000", "hold": True}
-            )
-            entry = host.terminals.registry.find(created["terminalId"])
-            ring = entry.terminal.ring
-            # The keeper writes no further than there is room for all that was not read.
-            await poll(lambda: ring._header[STALLED] == 1 and not ring.unread)
-            end = ring.end
-            assert entry.terminal.exit is None
-            await user.request("status")
-            assert (ring.start, ring.end) == (0, end)
-        await entry.terminal.wait_exited()
+async def test_agents_terminal_cannot_be_held(agent, user):
+    terminal = await agent.create("seq 1000000")
+    id_, _ = await user.open("terminal/follow", terminalId=terminal, hold=True)
+    with pytest.raises(RpcError, match="is an agent's"):
+        await user.result(id_)
+    assert (await agent.wait(terminal))["exitCode"] == 0
 
 
 @pytest.mark.long
-async def test_later_reader_with_the_same_holder_replaces_one_that_does_not_read():
-    async with host_here() as host, user_of(host) as stuck, user_of(host) as user:
+async def test_held_program_blocks_until_its_reader_disconnects(host):
+    async with user_of(host) as user:
+        created = await user.request("terminal/create", {"command": "seq 1000000", "hold": True})
+        entry = host.terminals.registry.find(created["terminalId"])
+        ring = entry.terminal.ring
+        # The keeper writes no further than there is room for all that was not read.
+        await poll(lambda: ring._header[STALLED] == 1 and not ring.unread)
+        end = ring.end
+        assert entry.terminal.exit is None
+        await user.request("status")
+        assert (ring.start, ring.end) == (0, end)
+    await entry.terminal.wait_exited()
+
+
+@pytest.mark.long
+async def test_later_reader_with_the_same_holder_replaces_one_that_does_not_read(host):
+    async with user_of(host) as stuck, user_of(host) as user:
         command = {"command": "seq 1000000", "hold": True}
         terminal = (await stuck.request("terminal/create", command))["terminalId"]
         reading = {"terminalId": terminal, "hold": True, "holder": "reader"}
@@ -93,8 +87,8 @@ async def test_later_reader_with_the_same_holder_replaces_one_that_does_not_read
         assert (await user.result(id_))["exitStatus"]["exitCode"] == 0
 
 
-async def test_repeated_write_with_the_same_token_is_not_typed_again():
-    async with host_here() as host, user_of(host) as user, user_of(host) as again:
+async def test_repeated_write_with_the_same_token_is_not_typed_again(host, user):
+    async with user_of(host) as again:
         line = "stty -echo; echo ready; read a; read b; echo $a; echo $b"
         created = await user.request("terminal/create", {"command": line})
         terminal = created["terminalId"]
@@ -123,28 +117,27 @@ async def test_removing_a_terminal_does_not_evict_retained_ones():
 
 
 @pytest.mark.long
-async def test_event_queue_is_bounded_when_the_client_does_not_read():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        await user.open("events")
-        await poll(lambda: host.terminals.events.has_subscribers)
-        user.pause()
-        update = {
-            "sessionUpdate": "tool_call",
-            "toolCallId": "c",
-            "title": "x" * 4 * UPDATE_BYTES_MAX,
-        }
-        for _ in range(50):
-            await agent.notify("session/update", {"sessionId": "s", "update": update})
-        update["title"] = "short"
-        for _ in range(2 * QUEUE_MAX):
-            await agent.notify("session/update", {"sessionId": "s", "update": update})
-        await agent.request("initialize", {"protocolVersion": 1})
-        (listener,) = host.terminals.events._subscriptions
-        assert len(listener._queue) <= QUEUE_MAX
-        assert all(
-            one.update is UNSET or len(bytes(one.update)) <= UPDATE_BYTES_MAX
-            for one, _ in listener._queue
-        )
+async def test_event_queue_is_bounded_when_the_client_does_not_read(host, agent, user):
+    await user.open("events")
+    await poll(lambda: host.terminals.events.has_subscribers)
+    user.pause()
+    update = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "c",
+        "title": "x" * 4 * UPDATE_BYTES_MAX,
+    }
+    for _ in range(50):
+        await agent.notify("session/update", {"sessionId": "s", "update": update})
+    update["title"] = "short"
+    for _ in range(2 * QUEUE_MAX):
+        await agent.notify("session/update", {"sessionId": "s", "update": update})
+    await agent.request("initialize", {"protocolVersion": 1})
+    (listener,) = host.terminals.events._subscriptions
+    assert len(listener._queue) <= QUEUE_MAX
+    assert all(
+        one.update is UNSET or len(bytes(one.update)) <= UPDATE_BYTES_MAX
+        for one, _ in listener._queue
+    )
 
 
 async def test_event_queue_is_bounded_in_bytes():
@@ -180,15 +173,14 @@ async def test_name_of_a_terminal_is_taken_while_it_is_restarted():
         assert (await user.result(restart))["name"] == "web"
 
 
-async def test_restart_is_refused_when_another_terminal_has_the_name():
-    async with host_here() as host, user_of(host) as user:
-        params = {"command": "true", "name": "web"}
-        old = (await user.request("terminal/create", params))["terminalId"]
-        await user.terminal_request("wait", old)
-        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
-        with pytest.raises(RpcError, match="a terminal of the name 'web' runs"):
-            await user.terminal_request("restart", old)
-        assert len(await user.list()) == 2
+async def test_restart_is_refused_when_another_terminal_has_the_name(user):
+    params = {"command": "true", "name": "web"}
+    old = (await user.request("terminal/create", params))["terminalId"]
+    await user.terminal_request("wait", old)
+    await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+    with pytest.raises(RpcError, match="a terminal of the name 'web' runs"):
+        await user.terminal_request("restart", old)
+    assert len(await user.list()) == 2
 
 
 async def test_read_beyond_the_pending_maximum_leaves_no_coroutine(monkeypatch):
@@ -202,50 +194,46 @@ async def test_read_beyond_the_pending_maximum_leaves_no_coroutine(monkeypatch):
         # A coroutine that was not awaited causes a warning, which is an error.
 
 
-async def test_pending_requests_do_not_delay_the_shutdown():
-    async with host_here() as host, user_of(host) as user:
-        await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
-        waiting = await user.start("terminal/wait", {"terminalId": "web"})
-        reading = await user.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
-        await wait_all_tasks_blocked(0.05)
-        before = trio.current_time()
-        await host.close()
-        assert trio.current_time() - before < CLOSE_TIMEOUT_S
-        # Requests that the timeout cancels have no response.
-        for id_ in (waiting, reading):
-            with pytest.raises(RpcError, match="connection is closing"):
-                await user.result(id_)
+async def test_pending_requests_do_not_delay_the_shutdown(host, user):
+    await user.request("terminal/create", {"command": "sleep 60", "name": "web"})
+    waiting = await user.start("terminal/wait", {"terminalId": "web"})
+    reading = await user.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
+    await wait_all_tasks_blocked(0.05)
+    before = trio.current_time()
+    await host.close()
+    assert trio.current_time() - before < CLOSE_TIMEOUT_S
+    # Requests that the timeout cancels have no response.
+    for id_ in (waiting, reading):
+        with pytest.raises(RpcError, match="connection is closing"):
+            await user.result(id_)
 
 
-async def test_request_is_cancelled_at_once_after_the_connection_closed():
-    async with host_here() as host:
-        user = host.new_user(host.context)
-        user.close()
-        closing = pytest.raises(RpcError, match="connection is closing")
-        with trio.fail_after(10), closing, user.cancel_on_close():
-            await trio.sleep_forever()
+async def test_request_is_cancelled_at_once_after_the_connection_closed(host):
+    user = host.new_user(host.context)
+    user.close()
+    closing = pytest.raises(RpcError, match="connection is closing")
+    with trio.fail_after(10), closing, user.cancel_on_close():
+        await trio.sleep_forever()
 
 
-async def test_events_are_subscribed_to_before_the_requests_task_runs():
-    async with host_here() as host:
-        user = host.new_user(host.context)
-        pending = events(user, EventsRequest("t"))
-        assert host.terminals.events.has_subscribers
-        with trio.move_on_after(0):
-            await pending
-        assert not host.terminals.events.has_subscribers
+async def test_events_are_subscribed_to_before_the_requests_task_runs(host):
+    user = host.new_user(host.context)
+    pending = events(user, EventsRequest("t"))
+    assert host.terminals.events.has_subscribers
+    with trio.move_on_after(0):
+        await pending
+    assert not host.terminals.events.has_subscribers
 
 
-async def test_refused_request_for_events_leaves_no_subscription():
-    async with host_here() as host:
-        user = host.new_user(host.context)
-        with user.ongoing_request("t"), pytest.raises(RpcError, match="token 't' is in use"):
-            await events(user, EventsRequest("t"))
-        assert not host.terminals.events.has_subscribers
+async def test_refused_request_for_events_leaves_no_subscription(host):
+    user = host.new_user(host.context)
+    with user.ongoing_request("t"), pytest.raises(RpcError, match="token 't' is in use"):
+        await events(user, EventsRequest("t"))
+    assert not host.terminals.events.has_subscribers
 
 
-async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
-    async with host_here() as host, user_of(host) as other:
+async def test_no_window_is_opened_after_the_connection_closed(host, monkeypatch):
+    async with user_of(host) as other:
         created = await other.request("terminal/create", {"command": "sleep 60"})
         entry = host.terminals.registry.find(created["terminalId"])
         user = host.new_user(host.context)
@@ -258,25 +246,24 @@ async def test_no_window_is_opened_after_the_connection_closed(monkeypatch):
         assert opened == []
 
 
-async def test_read_only_window_survives_a_size_that_cannot_be_shown():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        size = {"cols": 40, "rows": 10}
-        terminal = await agent.create("while read line; do echo seen $line; done", own=size)
-        id_, token = await user.open("terminal/attach", terminalId=terminal, readOnly=True, **size)
-        await user.until(lambda: user.by_token[token])
-        for cols, rows in ((10_000, 10_000), (30, 10)):
-            params = {**agent.of(terminal), "cols": cols, "rows": rows}
-            await agent.request("_acpterm/terminal/resize", params)
-            with trio.fail_after(DEADLINE_S):
-                await wait_all_tasks_blocked(0.1)
-        await agent.type(terminal, "it\n")
+async def test_read_only_window_survives_a_size_that_cannot_be_shown(agent, user):
+    size = {"cols": 40, "rows": 10}
+    terminal = await agent.create("while read line; do echo seen $line; done", own=size)
+    id_, token = await user.open("terminal/attach", terminalId=terminal, readOnly=True, **size)
+    await user.until(lambda: user.by_token[token])
+    for cols, rows in ((10_000, 10_000), (30, 10)):
+        params = {**agent.of(terminal), "cols": cols, "rows": rows}
+        await agent.request("_acpterm/terminal/resize", params)
+        with trio.fail_after(DEADLINE_S):
+            await wait_all_tasks_blocked(0.1)
+    await agent.type(terminal, "it\n")
 
-        def shown():
-            parts = [one["params"]["data"] for one in user.by_token[token]]
-            return b"".join(map(base64.b64decode, parts))
+    def shown():
+        parts = [one["params"]["data"] for one in user.by_token[token]]
+        return b"".join(map(base64.b64decode, parts))
 
-        await user.until(lambda: b"seen it" in shown())
-        assert not user.has_response(id_)
+    await user.until(lambda: b"seen it" in shown())
+    assert not user.has_response(id_)
 
 
 async def test_follow_without_stay_sends_output_that_is_not_consumed_yet(tmp_path):
@@ -293,16 +280,15 @@ async def test_follow_without_stay_sends_output_that_is_not_consumed_yet(tmp_pat
         assert (await follow_output(user, entry, params)).position == len(b"last\r\n")
 
 
-async def test_tool_calls_of_an_agent_do_not_make_the_list_long():
-    async with host_here() as host, agent_of(host) as agent, user_of(host) as user:
-        await agent.create("true", args=["x" * 100_000])
-        await agent.create("true", args=["y"] * 30_000)
-        await agent.create("echo " + "z" * 50_000)
-        for info in await user.list():
-            assert len(info["command"]) == 4096
-            assert info["command"].endswith("…")
-        with pytest.raises(RpcError, match="4096 at most"):
-            await agent.request("terminal/create", {"sessionId": "s" * 5000, "command": "true"})
+async def test_tool_calls_of_an_agent_do_not_make_the_list_long(agent, user):
+    await agent.create("true", args=["x" * 100_000])
+    await agent.create("true", args=["y"] * 30_000)
+    await agent.create("echo " + "z" * 50_000)
+    for info in await user.list():
+        assert len(info["command"]) == 4096
+        assert info["command"].endswith("…")
+    with pytest.raises(RpcError, match="4096 at most"):
+        await agent.request("terminal/create", {"sessionId": "s" * 5000, "command": "true"})
 
 
 async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(tmp_path):
@@ -316,55 +302,53 @@ async def test_directory_whose_name_is_not_utf_8_is_reported_with_replacements(t
             assert [info["cwd"] for info in await user.list()] == [created["cwd"]]
 
 
-async def test_input_monitor_publishes_each_change_once(monkeypatch):
-    async with host_here() as host, user_of(host) as user:
-        created = await user.request("terminal/create", {"command": "sleep 60"})
-        entry = host.terminals.registry.find(created["terminalId"])
-        answers, published = iter([1, 1, 0, 1]), []
-        bus = EventBus(AuditTrail(None))
-        bus.publish_terminal = lambda event, *_: published.append(event)
-        monitor = InputMonitor(host.terminals.registry, bus)
-        monkeypatch.setattr(Terminal, "waiting_process", lambda _: next(answers))
-        entry.terminal.timeline.last = None
-        for _ in range(4):
-            monitor.check(entry)
-        assert published == ["waiting", "resumed", "waiting"]
-        assert entry.waiting.is_waiting is True
-
-
-async def test_second_prompt_that_follows_at_once_is_an_event():
-    async with host_here() as host, user_of(host) as user:
-        script = "read -p 'one? ' x; read -p 'two? ' x; exec bash --norc -i"
-        created = await user.request("terminal/create", {"command": script})
-        entry, published = host.terminals.registry.find(created["terminalId"]), []
-        bus = EventBus(AuditTrail(None))
-        bus.publish_terminal = lambda event, *_: published.append(event)
-        monitor = InputMonitor(host.terminals.registry, bus)
-
-        async def settled(program):
-            await poll(lambda: input_wait(entry).program == program)
-            monitor.check(entry)
-
-        await settled("bash waits for input")
+async def test_input_monitor_publishes_each_change_once(host, user, monkeypatch):
+    created = await user.request("terminal/create", {"command": "sleep 60"})
+    entry = host.terminals.registry.find(created["terminalId"])
+    answers, published = iter([1, 1, 0, 1]), []
+    bus = EventBus(AuditTrail(None))
+    bus.publish_terminal = lambda event, *_: published.append(event)
+    monitor = InputMonitor(host.terminals.registry, bus)
+    monkeypatch.setattr(Terminal, "waiting_process", lambda _: next(answers))
+    entry.terminal.timeline.last = None
+    for _ in range(4):
         monitor.check(entry)
-        assert published == ["waiting"]
-        await user.terminal_request("write", created["terminalId"], data="a\r")
-        await poll(lambda: b"two?" in bytes(entry.terminal.ring.read(0, 1000).data))
-        await settled("bash waits for input")
+    assert published == ["waiting", "resumed", "waiting"]
+    assert entry.waiting.is_waiting is True
+
+
+async def test_second_prompt_that_follows_at_once_is_an_event(host, user):
+    script = "read -p 'one? ' x; read -p 'two? ' x; exec bash --norc -i"
+    created = await user.request("terminal/create", {"command": script})
+    entry, published = host.terminals.registry.find(created["terminalId"]), []
+    bus = EventBus(AuditTrail(None))
+    bus.publish_terminal = lambda event, *_: published.append(event)
+    monitor = InputMonitor(host.terminals.registry, bus)
+
+    async def settled(program):
+        await poll(lambda: input_wait(entry).program == program)
         monitor.check(entry)
-        assert published == ["waiting", "resumed", "waiting"]
-        await user.terminal_request("write", created["terminalId"], data="b\r")
-        await settled("bash is at its prompt")
-        assert published == ["waiting", "resumed", "waiting", "resumed"]
-        assert terminal_info(entry, waiting=input_wait(entry)).waiting_for_input is False
-        # The same process asks by `read`.
-        await user.terminal_request("write", created["terminalId"], data="read -p 'three? ' x\r")
-        await settled("bash waits for input")
-        assert terminal_info(entry, waiting=input_wait(entry)).waiting_for_input is True
+
+    await settled("bash waits for input")
+    monitor.check(entry)
+    assert published == ["waiting"]
+    await user.terminal_request("write", created["terminalId"], data="a\r")
+    await poll(lambda: b"two?" in bytes(entry.terminal.ring.read(0, 1000).data))
+    await settled("bash waits for input")
+    monitor.check(entry)
+    assert published == ["waiting", "resumed", "waiting"]
+    await user.terminal_request("write", created["terminalId"], data="b\r")
+    await settled("bash is at its prompt")
+    assert published == ["waiting", "resumed", "waiting", "resumed"]
+    assert terminal_info(entry, waiting=input_wait(entry)).waiting_for_input is False
+    # The same process asks by `read`.
+    await user.terminal_request("write", created["terminalId"], data="read -p 'three? ' x\r")
+    await settled("bash waits for input")
+    assert terminal_info(entry, waiting=input_wait(entry)).waiting_for_input is True
 
 
-async def test_program_is_not_held_after_its_reader_disconnected():
-    async with host_here() as host, user_of(host) as other:
+async def test_program_is_not_held_after_its_reader_disconnected(host):
+    async with user_of(host) as other:
         flood = "head -c 3000000 /dev/zero | tr '\\0' x"
         created = await other.request("terminal/create", {"command": flood})
         entry = host.terminals.registry.find(created["terminalId"])
@@ -395,17 +379,16 @@ ENGLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007
 PERSIAN = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name", ["build 2", "e\u0301t\u00e9", "\u65e5\u672c", FAMILY, ENGLAND, PERSIAN, "1\ufe0f\u20e3"]
 )
-async def test_name_may_be_any_printable_characters(name):
-    async with host_here() as host, user_of(host) as user:
-        info = await user.request("terminal/create", {"command": "true", "name": name})
-        assert info["name"] == name
-        assert (await user.terminal_request("get", name))["terminalId"] == info["terminalId"]
+async def test_name_may_be_any_printable_characters(user, name):
+    info = await user.request("terminal/create", {"command": "true", "name": name})
+    assert info["name"] == name
+    assert (await user.terminal_request("get", name))["terminalId"] == info["terminalId"]
 
 
-@pytest.mark.parametrize(
+@each_case(
     "name",
     [
         "",
@@ -420,8 +403,7 @@ async def test_name_may_be_any_printable_characters(name):
         "-x",
     ],
 )
-async def test_name_with_invisible_characters_is_refused(name):
-    async with host_here() as host, user_of(host) as user:
-        with pytest.raises(RpcError) as caught:
-            await user.request("terminal/create", {"command": "true", "name": name})
+async def test_name_with_invisible_characters_is_refused(user, name):
+    with pytest.raises(RpcError) as caught:
+        await user.request("terminal/create", {"command": "true", "name": name})
     assert "a name is not empty, is printable" in caught.value.message

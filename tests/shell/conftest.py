@@ -14,9 +14,9 @@ def pytest_collection_modifyitems(items):
 
     bash is enough to test both event loops.
     """
-    here = Path(__file__).parent
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if not item.path.is_relative_to(here):  # pytest passes the tests of all directories
+        if not str(item.path).startswith(here):  # pytest passes the tests of all directories
             continue
         params = item.callspec.params if hasattr(item, "callspec") else {}
         if params.get("backend") == "asyncio" and params.get("kind") in ("zsh", "fish"):

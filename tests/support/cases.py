@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,31 +17,49 @@ def each_case(names: str | Sequence[str], cases: Iterable[Any]) -> Any:
     are shared by all cases.
     """
     wanted = names.replace(" ", "").split(",") if isinstance(names, str) else list(names)
-    found = [_values(case, len(wanted)) for case in cases]
+    found = [dict(zip(wanted, _values(case, len(wanted)), strict=True)) for case in cases]
+    assert found, "there are no cases"
 
-    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
-            errors = []
-            for values in found:
-                case = dict(zip(wanted, values, strict=True))
-                try:
+            errors: list[Exception] = []
+            for case in found:
+                with _kept(errors, case):
                     test(**fixtures, **case)
-                except Exception as error:  # noqa: BLE001  raised below
-                    error.add_note("case: " + ", ".join(f"{n}={v!r}" for n, v in case.items()))
-                    errors.append(error)
-            if len(errors) == 1:
-                raise errors[0]
-            if errors:
-                raise ExceptionGroup(f"{len(errors)} of {len(found)} cases", errors)
+            _raise(errors, len(found))
 
+        @functools.wraps(test)
+        async def run_async(**fixtures: Any) -> None:
+            errors: list[Exception] = []
+            for case in found:
+                with _kept(errors, case):
+                    await test(**fixtures, **case)
+            _raise(errors, len(found))
+
+        chosen: Callable[..., Any] = run_async if inspect.iscoroutinefunction(test) else run
         parameters = inspect.signature(test).parameters.values()
         rest = [one for one in parameters if one.name not in wanted]
-        run.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
-        assert found, "there are no cases"
-        return run
+        chosen.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
+        return chosen
 
     return decorate
+
+
+@contextmanager
+def _kept(errors: list[Exception], case: dict[str, Any]) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  raised by `_raise`
+        error.add_note("case: " + ", ".join(f"{n}={v!r}" for n, v in case.items()))
+        errors.append(error)
+
+
+def _raise(errors: list[Exception], count: int) -> None:
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup(f"{len(errors)} of {count} cases", errors)
 
 
 def _values(case: Any, count: int) -> tuple[Any, ...]:

@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, chdir, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -62,28 +62,52 @@ _one_at_a_time = threading.Lock()
 
 def run_here(words: list[str], env: dict[str, str], stdin: bytes = b"") -> Result:
     """Run a command to its end in this thread."""
+    with _one_at_a_time, process_of(words, env, stdin) as output:
+        status = run_group(words)
+        return Result(status, *output())
+
+
+def run_group(words: list[str]) -> int:
+    """Run a command; return its exit status."""
+    try:
+        group(list(words), prog_name="acpterm")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    return 0
+
+
+@contextmanager
+def process_of(
+    words: list[str], env: dict[str, str], stdin: bytes = b"", cwd: str | Path = "."
+) -> Iterator[Callable[[], tuple[str, str]]]:
+    """Make this process look like that of a command for the duration of the block.
+
+    Yield a function that returns stdout and stderr so far.
+    """
     with (
-        _one_at_a_time,
-        TemporaryFile() as source,
+        TemporaryFile() if stdin else open(os.devnull, "rb+") as source,
         TemporaryFile() as out,
         TemporaryFile() as err,
     ):
-        source.write(stdin)
-        source.seek(0)
-        status = 0
+
+        def output() -> tuple[str, str]:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            out.seek(0)
+            err.seek(0)
+            return out.read().decode(), err.read().decode()
+
+        if stdin:
+            source.write(stdin)
+            source.seek(0)
         with (
+            chdir(cwd),
             patch.dict(os.environ, env, clear=True),
             patch.object(linux, "forbid_inspection"),
             patch.object(sys, "argv", [_MAIN, *words]),
             _standard_streams(source, out, err),
         ):
-            try:
-                group(list(words), prog_name="acpterm")
-            except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else 0
-        out.seek(0)
-        err.seek(0)
-        return Result(status, out.read().decode(), err.read().decode())
+            yield output
 
 
 def completions(path: str, *words: str, **env: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`acpterm prompt` as a process, with the scripted agent.
+"""`acpterm prompt`, as a process or in this one, with the scripted agent.
 
 Each run writes a wire log, and the messages that it sent are validated against ACP's schema.
 """
@@ -9,14 +9,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import structlog
 import trio
 
+from acpterm.agents.prompt import run as prompt_run
+from acpterm.link.errors import root_error
 from tests.acp.validate import validate_sent
 from tests.support.agent import Agent
+from tests.support.commands import process_of, run_group
 from tests.support.depth import DEADLINE_S
 from tests.support.editor import AGENT, SCRIPTED
 from tests.support.hosts import agent_here
@@ -77,11 +82,10 @@ class Log:
         return [answers[id_] for id_ in ids if id_ in answers]
 
 
-class Run:
-    """A run of `acpterm prompt`, and its output so far."""
+class Output:
+    """The output of `acpterm prompt`, in files, and its log."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path, log: Log) -> None:
-        self.process = process
+    def __init__(self, directory: Path, log: Log) -> None:
         self.log = log
         self._directory = directory
 
@@ -107,6 +111,14 @@ class Run:
             for one in self.events
             if one["event"] == event
         ]
+
+
+class Run(Output):
+    """A run of `acpterm prompt` as a process, and its output so far."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", directory: Path, log: Log) -> None:
+        super().__init__(directory, log)
+        self.process = process
 
     async def until_printed(self, text: str, timeout_s: float = DEADLINE_S) -> None:
         """Wait until the command has printed `text`."""
@@ -189,11 +201,56 @@ async def prompting(
     log.sent()
 
 
-async def prompted(tmp_path: Path, *steps: dict[str, Any], **options: Any) -> tuple[int, Run]:
-    """Run `acpterm prompt` with `steps` to its end; return the exit status and the run."""
-    async with prompting(tmp_path, *steps, **options) as run:
-        status = await run.wait()
-    return status, run
+async def prompted(
+    tmp_path: Path,
+    *steps: dict[str, Any],
+    options: Sequence[str] = (),
+    agent: Sequence[str] = (),
+    text: str | None = "",
+    stdin: bytes = b"",
+) -> tuple[int, Output]:
+    """Run `acpterm prompt` like `prompting`, but in this process, to its end.
+
+    Return the exit status and the output.
+    """
+    directory = tmp_path.parent / f"{tmp_path.name}-{os.urandom(4).hex()}"
+    directory.mkdir()
+    log = Log(directory / "log")
+    prompt = json.dumps(steps) if text == "" else text
+    words = command_line(prompt, ["--log", str(log.path), *options], agent)[len(ACPTERM) :]
+    runs: list[tuple[Any, ...]] = []
+
+    def run(*arguments: Any, expected: Any) -> int:
+        runs.append((*arguments, expected))
+        return 0
+
+    before, configuration = structlog.configure, structlog.get_config()
+    with (
+        ExitStack() as stack,
+        # Loggers that are kept would log like the command from now on.
+        patch.object(
+            structlog,
+            "configure",
+            lambda **how: before(**{**how, "cache_logger_on_first_use": False}),
+        ),
+        patch.object(prompt_run, "raise_open_files"),
+        patch("acpterm.cli.prompt.run", run),
+        process_of(words, prompt_environment(tmp_path), stdin, tmp_path) as output,
+    ):
+        stack.callback(before, **configuration)
+        status = run_group(words)
+        for work, settings, chosen, expected in runs:
+            try:
+                status = await work(settings, chosen)
+            except* expected as errors:
+                status = 1
+                print(f"acpterm: {root_error(errors)}", file=sys.stderr)
+        for name, text in zip(("stdout", "stderr"), output(), strict=True):
+            (directory / name).write_text(text)
+    log.sent()
+    ended = Output(directory, log)
+    assert "Traceback" not in ended.err
+    return status, ended
 
 
 class TerminalUser:

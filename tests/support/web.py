@@ -27,9 +27,11 @@ from acpterm.web.app import make_app
 from acpterm.web.endpoint import HttpEndpoint, bind
 from acpterm.web.pages import DIRECTORY as PAGE_DIRECTORY
 from acpterm.web.server import HttpServer
-from tests.support.daemon import Daemon, daemon
+from tests.support.daemon import BlockingDaemon, Daemon, daemon
 from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
+from tests.support.polling import poll_blocking
+from tests.support.processes import Process
 from tests.support.rpc import running
 from tests.support.user import User, user_at
 
@@ -351,6 +353,14 @@ async def web_daemon(directory: Path, *arguments: str, **options: Any) -> AsyncI
         async with user_at(running.user_path) as user:
             made = await user.request("token/create", {"name": "agent"})
         yield WebDaemon(running, status, made["token"])
+
+
+def shared_web(shared: BlockingDaemon) -> WebDaemon:
+    """Return the HTTP server of a daemon that was started with `ACPTERM_HTTP`."""
+    poll_blocking(lambda: shared.request("web/status")["address"])
+    token = shared.request("token/create", name=f"agent-{secrets.token_hex(4)}")["token"]
+    running = Daemon(Process(shared.process, shared.directory / "log"), shared.socket)
+    return WebDaemon(running, shared.request("web/status"), token)
 
 
 async def web_listens(running: Daemon) -> Any:

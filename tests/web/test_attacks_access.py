@@ -20,6 +20,7 @@ from tests.support.attacks import (
     with_key,
     without,
 )
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
 from tests.support.user import User, UserTerminals
 from tests.support.web import Browser, WebDaemon, refused_status, web_here
@@ -82,7 +83,7 @@ async def test_token_of_another_daemon_is_refused(web, other_web):
     assert await statuses(client, wrong) == dict.fromkeys(ALL, 401)
 
 
-@pytest.mark.parametrize(
+@each_case(
     "value",
     [
         "Bearer",
@@ -358,7 +359,7 @@ async def test_share_learns_nothing_but_the_terminal(web, owner):
         assert secret not in text
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("method", "params"),
     [
         ("shutdown", {}),

@@ -24,6 +24,7 @@ from tests.support.attacks import (
     raw_status,
     replaced,
 )
+from tests.support.cases import each_case
 from tests.support.web import RefusedError
 
 HTML = "<img src=x onerror=alert(1)>"
@@ -155,7 +156,7 @@ async def test_no_response_repeats_markup_of_a_request(web):
             assert "html" not in reply.headers["content-type"]
 
 
-@pytest.mark.parametrize("name", [f"build{BIDI}gnp.exe", "a\u200bb", "a\x1b[31m", "a\nb", BIDI])
+@each_case("name", [f"build{BIDI}gnp.exe", "a\u200bb", "a\x1b[31m", "a\nb", BIDI])
 async def test_name_with_invisible_characters_is_refused(web, owner, name):
     terminal = await create(owner, "cat")
     browser = await web.browser()
@@ -226,7 +227,7 @@ async def test_every_response_has_the_policy_of_the_page(web, path):
             assert reply.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-@pytest.mark.parametrize("path", ["/user", "/ws", "/acp"])
+@each_case("path", ["/user", "/ws", "/acp"])
 async def test_websocket_path_without_an_upgrade_reveals_nothing(web, path):
     for browser, headers in await accesses(web):
         for method in METHODS:
@@ -254,7 +255,7 @@ TRAVERSALS = [
 ]
 
 
-@pytest.mark.parametrize("path", TRAVERSALS)
+@each_case("path", TRAVERSALS)
 async def test_no_file_outside_of_the_page_is_served(web, path):
     target = Path(DIRECTORY).parent / "app.py"
     assert target.exists()

@@ -15,6 +15,7 @@ from tests.support.attacks import (
     with_key,
     without,
 )
+from tests.support.cases import each_case
 
 ALL = (*WEBSOCKETS, *POSTS)
 
@@ -118,7 +119,7 @@ HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@each_case("host", HOSTS)
 async def test_wrong_host_is_refused_on_every_path_with_every_access(web, port, host):
     host = host.format(port=port)
     for browser, headers in await accesses(web):
@@ -126,7 +127,7 @@ async def test_wrong_host_is_refused_on_every_path_with_every_access(web, port, 
         assert found == dict.fromkeys(ALL, 421)
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@each_case("host", HOSTS)
 async def test_page_is_not_served_under_a_wrong_host(web, port, host):
     for path in (*PAGES, "/assets/js/main.js", "/nothing"):
         reply = await web.stranger().request(path, headers=[("Host", host.format(port=port))])
@@ -159,7 +160,7 @@ async def test_request_without_a_host_is_refused(web):
         assert status in (400, 421), version
 
 
-@pytest.mark.parametrize(
+@each_case(
     "target", ["http://evil.example{path}", "http://127.0.0.1:{port}{path}", "//evil.example{path}"]
 )
 async def test_absolute_request_target_is_refused(web, port, target):

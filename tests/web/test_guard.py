@@ -5,6 +5,7 @@ import pytest
 import trio
 
 from acpterm.web import http_connection
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
 from tests.support.web import refused_status, web_here
 
@@ -34,7 +35,7 @@ async def test_page_is_served_under_each_name_of_a_loopback_address(web):
         assert reply.status == 404, host
 
 
-@pytest.mark.parametrize(
+@each_case(
     "host",
     [
         "evil.example",
@@ -59,7 +60,7 @@ async def test_request_with_another_host_is_refused_on_each_path(web, host):
     assert await status_of_websocket(client, replaced(client.headers, "Host", host)) == 421
 
 
-@pytest.mark.parametrize(
+@each_case(
     "origin",
     [
         "http://evil.example",
@@ -108,9 +109,7 @@ async def test_query_is_refused_even_with_an_access(web):
             assert (await one.request(f"/?{query}")).status == 400
 
 
-@pytest.mark.parametrize(
-    "value", ["Bearer", "Bearer wrong", "Basic {token}", "{token}", "Bearer {token}x"]
-)
+@each_case("value", ["Bearer", "Bearer wrong", "Basic {token}", "{token}", "Bearer {token}x"])
 async def test_wrong_authorization_is_refused_even_with_a_cookie(web, value):
     browser = await web.browser()
     value = value.format(token=web.token_file.read_text().strip())

@@ -10,6 +10,7 @@ from starlette.routing import Route, WebSocketRoute
 from wsproto import events
 
 from acpterm.web import http_connection, server
+from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.web import send_request, web_here
@@ -205,7 +206,7 @@ async def test_headers_over_the_limit_are_refused_in_one_piece_too(web, size):
         assert (await send_request(stream, "GET", "/", headers)).status == 200
 
 
-@pytest.mark.parametrize(
+@each_case(
     "request_line",
     [
         b"nonsense\r\n\r\n",

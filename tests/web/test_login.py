@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.cases import each_case
 from tests.support.web import refused_status, web_here
 
 
@@ -52,12 +53,12 @@ async def test_login_without_an_origin_is_refused_and_keeps_the_link(web):
     assert (await browser.log_in(link)).status == 200
 
 
-@pytest.mark.parametrize("body", [None, [], {}, {"token": "x"}, {"token": 1, "key": 2}, "x" * 9999])
+@each_case("body", [None, [], {}, {"token": "x"}, {"token": 1, "key": 2}, "x" * 9999])
 async def test_login_refuses_another_body(web, body):
     assert (await web.stranger().request("/login", body, method="POST")).status == 400
 
 
-@pytest.mark.parametrize("length", [0, 31, 129])
+@each_case("length", [0, 31, 129])
 async def test_login_refuses_a_key_of_a_wrong_length_and_says_so(web, length):
     link, browser = await web.link(), web.stranger()
     body = {"token": link.partition("#")[2], "key": "k" * length}

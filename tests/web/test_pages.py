@@ -6,6 +6,7 @@ import pytest
 from starlette.routing import Mount
 
 from acpterm.web.pages import page_routes
+from tests.support.cases import each_case
 from tests.support.web import web_here
 
 
@@ -43,7 +44,7 @@ async def test_files_are_compressed_and_checked_for_changes(web):
     assert (reply.status, reply.body) == (304, b"")
 
 
-@pytest.mark.parametrize(
+@each_case(
     "path", ["/assets/../secret", "/assets/%2e%2e/secret", "/assets/js/..%2f..%2f..%2fsecret"]
 )
 async def test_no_file_outside_of_the_page_is_served(web, path):
@@ -51,7 +52,7 @@ async def test_no_file_outside_of_the_page_is_served(web, path):
     assert (reply.status, b"secret" in reply.body) == (404, False)
 
 
-@pytest.mark.parametrize("path", ["/", "/assets/js/main.js", "/nothing", "/?x", "/logout"])
+@each_case("path", ["/", "/assets/js/main.js", "/nothing", "/?x", "/logout"])
 async def test_each_response_has_the_headers_that_protect_the_page(web, path):
     reply = await web.stranger().request(path, headers=host(web))
     policy = dict(

@@ -105,18 +105,17 @@ async def test_server_that_was_opened_survives_the_worker_and_the_daemon(tmp_pat
             assert await user.list() == []
 
 
-async def test_open_returns_new_links_to_the_same_server(tmp_path):
-    async with web_daemon(tmp_path) as web:
-        one, two = await open_link(web.daemon), await open_link(web.daemon)
-        assert one["url"] != two["url"]
-        assert one["address"] == two["address"]
-        again = await open_link(web.daemon, address=one["address"])
-        assert again["address"] == one["address"]
-        async with web.daemon.user() as user:
-            with pytest.raises(RpcError, match=r"listens on 127\.0\.0\.1:\d+ already"):
-                await user.request("web/open", {"address": "127.0.0.1:1"})
-            with pytest.raises(RpcError, match="is not ADDRESS:PORT"):
-                await user.request("web/open", {"address": "example.org:80"})
+async def test_open_returns_new_links_to_the_same_server(tmp_path, web):
+    one, two = await open_link(web.daemon), await open_link(web.daemon)
+    assert one["url"] != two["url"]
+    assert one["address"] == two["address"]
+    again = await open_link(web.daemon, address=one["address"])
+    assert again["address"] == one["address"]
+    async with web.daemon.user() as user:
+        with pytest.raises(RpcError, match=r"listens on 127\.0\.0\.1:\d+ already"):
+            await user.request("web/open", {"address": "127.0.0.1:1"})
+        with pytest.raises(RpcError, match="is not ADDRESS:PORT"):
+            await user.request("web/open", {"address": "example.org:80"})
 
 
 async def test_open_refuses_an_address_that_other_machines_can_reach(tmp_path):

@@ -6,6 +6,7 @@ from acpterm.jsonrpc import RpcError
 from acpterm.web.json_rpc_websockets import PAGE_METHODS
 from tests.support.agent import Agent, agent_of, agent_on
 from tests.support.asking import asking_settings
+from tests.support.cases import each_case
 from tests.support.polling import poll
 from tests.support.web import web_here
 
@@ -42,7 +43,7 @@ async def test_user_socket_streams_output_live(web):
         await poll(lambda: len(user.by_token[token]) > 1)
 
 
-@pytest.mark.parametrize("method", ["shutdown", "restart", "approver", "web/open"])
+@each_case("method", ["shutdown", "restart", "approver", "web/open"])
 async def test_user_socket_does_not_have_methods_that_a_page_must_not_call(web, method):
     async with (await web.browser()).user() as user:
         with pytest.raises(RpcError, match="there is no method"):

@@ -327,6 +327,8 @@ def open_sockets(
         if isinstance(agent, UnixListener):
             agent.lock()
         user = _listen("user", prepare("user", user_socket(settings, agent.path), users))
+        for listener in user.listeners:
+            stack.callback(listener.socket.close)
         agent = _listen("agent", agent)
         stack.pop_all()
     return Sockets(agent, user)

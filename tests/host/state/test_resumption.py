@@ -8,6 +8,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_of
+from tests.support.cases import each_case
 from tests.support.hosts import host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
@@ -15,8 +16,8 @@ from tests.support.processes import alive
 from tests.support.user import user_of
 
 
-async def test_resumed_connection_closes_the_old_transport():
-    async with host_here() as host, user_of(host) as user, agent_of(host) as old:
+async def test_resumed_connection_closes_the_old_transport(host, user):
+    async with agent_of(host) as old:
         secret = (await old.initialize())["resume"]
         terminal = await old.create("echo $$; read line; exit 4")
         pid = int(await old.until_output(terminal, "\n"))
@@ -35,37 +36,34 @@ async def test_resumed_connection_closes_the_old_transport():
         assert await user.list(all=True) == []
 
 
-async def test_unknown_secret_begins_a_connection_with_a_new_secret():
-    async with host_here() as host, agent_of(host) as agent:
-        own = await agent.initialize("0" * 64)
-        assert own["resumed"] is False
-        assert len(own["resume"]) == 64
-        assert own["resume"] != "0" * 64
-        assert await agent.initialize() == {"resume": own["resume"]}
-        assert (await agent.initialize(own["resume"]))["resumed"] is True
+async def test_unknown_secret_begins_a_connection_with_a_new_secret(agent):
+    own = await agent.initialize("0" * 64)
+    assert own["resumed"] is False
+    assert len(own["resume"]) == 64
+    assert own["resume"] != "0" * 64
+    assert await agent.initialize() == {"resume": own["resume"]}
+    assert (await agent.initialize(own["resume"]))["resumed"] is True
 
 
-async def test_secret_of_an_ended_connection_is_unknown():
-    async with host_here() as host:
-        async with agent_of(host) as agent:
-            secret = (await agent.initialize())["resume"]
-        await poll(lambda: not host.daemon.agents)
-        async with agent_of(host) as agent:
-            assert (await agent.initialize(secret))["resumed"] is False
+async def test_secret_of_an_ended_connection_is_unknown(host):
+    async with agent_of(host) as agent:
+        secret = (await agent.initialize())["resume"]
+    await poll(lambda: not host.daemon.agents)
+    async with agent_of(host) as agent:
+        assert (await agent.initialize(secret))["resumed"] is False
 
 
-@pytest.mark.parametrize("secret", [1, [], {}, ""])
-async def test_invalid_secret_is_refused_or_unknown(secret):
-    async with host_here() as host, agent_of(host) as agent:
-        if secret == "":
-            assert (await agent.initialize(secret))["resumed"] is False
-        else:
-            with pytest.raises(RpcError, match="resume"):
-                await agent.initialize(secret)
+@each_case("secret", [1, [], {}, ""])
+async def test_invalid_secret_is_refused_or_unknown(agent, secret):
+    if secret == "":
+        assert (await agent.initialize(secret))["resumed"] is False
+    else:
+        with pytest.raises(RpcError, match="resume"):
+            await agent.initialize(secret)
 
 
-async def test_initialize_with_an_invalid_context_resumes_nothing():
-    async with host_here() as host, agent_of(host) as old, agent_of(host) as fresh:
+async def test_initialize_with_an_invalid_context_resumes_nothing(host):
+    async with agent_of(host) as old, agent_of(host) as fresh:
         secret = (await old.initialize())["resume"]
         own = {"resume": secret, "context": {"cwd": "relative"}}
         with pytest.raises(RpcError, match="'relative' is not absolute"):
@@ -74,17 +72,16 @@ async def test_initialize_with_an_invalid_context_resumes_nothing():
         assert (await fresh.initialize(secret))["resumed"] is True
 
 
-async def test_connection_with_terminals_cannot_resume_another():
-    async with host_here() as host, agent_of(host) as one, agent_of(host) as other:
+async def test_connection_with_terminals_cannot_resume_another(host):
+    async with agent_of(host) as one, agent_of(host) as other:
         secret = (await one.initialize())["resume"]
         await other.create("sleep 60")
         with pytest.raises(RpcError, match="comes before every other request"):
             await other.initialize(secret)
 
 
-async def test_agent_without_initialize_never_notices():
-    async with host_here() as host, agent_of(host) as agent:
-        assert (await agent.run("echo it"))[0] == "it\n"
+async def test_agent_without_initialize_never_notices(agent):
+    assert (await agent.run("echo it"))[0] == "it\n"
 
 
 async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_path):
@@ -160,8 +157,8 @@ async def test_create_that_is_repeated_after_each_of_two_losses_is_executed_once
             assert [entry.id for entry in host.terminals.registry] == [terminal]
 
 
-async def test_create_with_a_null_or_long_id_is_never_a_repetition():
-    async with host_here() as host, agent_of(host) as old:
+async def test_create_with_a_null_or_long_id_is_never_a_repetition(host):
+    async with agent_of(host) as old:
         secret = (await old.initialize())["resume"]
         params = {"sessionId": "session-1", "command": "sleep 60"}
         long = "x" * 300
@@ -176,23 +173,22 @@ async def _create_as(agent, id_, params):
     return (await agent.repeat(id_, "terminal/create", params))["terminalId"]
 
 
-async def test_events_name_connected_and_disconnected_connections():
-    async with host_here() as host, user_of(host) as user:
-        _, token = await user.open("events")
-        await poll(lambda: host.terminals.events.has_subscribers)
-        async with agent_of(host) as old:
-            secret = (await old.initialize())["resume"]
-            async with agent_of(host) as new:
-                await new.initialize(secret)
-        events = await user.until(lambda: _changes(user, token, 6))
-        assert events == [
-            ("connected", "c1"),
-            ("connected", "c2"),
-            ("disconnected", "c1"),
-            ("disconnected", "c2"),
-            ("connected", "c1"),
-            ("disconnected", "c1"),
-        ]
+async def test_events_name_connected_and_disconnected_connections(host, user):
+    _, token = await user.open("events")
+    await poll(lambda: host.terminals.events.has_subscribers)
+    async with agent_of(host) as old:
+        secret = (await old.initialize())["resume"]
+        async with agent_of(host) as new:
+            await new.initialize(secret)
+    events = await user.until(lambda: _changes(user, token, 6))
+    assert events == [
+        ("connected", "c1"),
+        ("connected", "c2"),
+        ("disconnected", "c1"),
+        ("disconnected", "c2"),
+        ("connected", "c1"),
+        ("disconnected", "c1"),
+    ]
 
 
 def _changes(user, token, count):
@@ -234,29 +230,28 @@ class Spy:
 
 
 @pytest.mark.long
-async def test_records_of_ended_connections_are_deleted(monkeypatch):
-    async with host_here() as host:
-        spy = Spy(host.keeper, monkeypatch)
-        async with agent_of(host) as agent:
-            await agent.initialize()
-            for number in range(5):
-                agent.session = f"session-{number % 2}"
-                shown = await agent.create("echo shown")
-                await agent.wait(shown)
-                update = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "title": "t"}
-                update["content"] = [{"type": "terminal", "terminalId": shown}]
-                params = {"sessionId": agent.session, "update": update}
-                await agent.notify("session/update", params)
-                await agent.release(shown)
-                await agent.run("echo gone")
-                left = await agent.create("sleep 60")
-            kinds = {key.partition("/")[0] for key in spy.keys}
-            assert kinds == {"host", "audit", "c", "s", "k", "t"}
-        await poll(lambda: not host.daemon.agents)
-        async with user_of(host) as user:
-            retained = {entry["terminalId"] for entry in await user.list(all=True)}
-            await poll(lambda: spy.keys - {"host", "audit"} == {f"t/{id_}" for id_ in retained})
-            assert left not in retained
-            for id_ in retained:
-                await user.terminal_request("release", id_)
-            await poll(lambda: not spy.keys - {"host", "audit"})
+async def test_records_of_ended_connections_are_deleted(host, monkeypatch):
+    spy = Spy(host.keeper, monkeypatch)
+    async with agent_of(host) as agent:
+        await agent.initialize()
+        for number in range(5):
+            agent.session = f"session-{number % 2}"
+            shown = await agent.create("echo shown")
+            await agent.wait(shown)
+            update = {"sessionUpdate": "tool_call", "toolCallId": f"c{number}", "title": "t"}
+            update["content"] = [{"type": "terminal", "terminalId": shown}]
+            params = {"sessionId": agent.session, "update": update}
+            await agent.notify("session/update", params)
+            await agent.release(shown)
+            await agent.run("echo gone")
+            left = await agent.create("sleep 60")
+        kinds = {key.partition("/")[0] for key in spy.keys}
+        assert kinds == {"host", "audit", "c", "s", "k", "t"}
+    await poll(lambda: not host.daemon.agents)
+    async with user_of(host) as user:
+        retained = {entry["terminalId"] for entry in await user.list(all=True)}
+        await poll(lambda: spy.keys - {"host", "audit"} == {f"t/{id_}" for id_ in retained})
+        assert left not in retained
+        for id_ in retained:
+            await user.terminal_request("release", id_)
+        await poll(lambda: not spy.keys - {"host", "audit"})

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 
 from tests.support.blocking_agent import BlockingAgent, blocking_agent
 from tests.support.browser import CHROMIUM, chromium
-from tests.support.daemon import BlockingDaemon, blocking_daemon
+from tests.support.daemon import BlockingDaemon
 from tests.web.browser.page import WebPage, open_page
 
 
@@ -26,10 +26,10 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[BlockingDaemon]:
-    """Run a daemon with a state directory of its own, on which logins depend."""
-    with blocking_daemon(tmp_path / "daemon", XDG_STATE_HOME=str(tmp_path / "state")) as running:
-        yield running
+def daemon(shared: BlockingDaemon) -> Iterator[BlockingDaemon]:
+    """The shared daemon, which has no terminals."""
+    yield shared
+    shared.clear()
 
 
 @pytest.fixture
@@ -79,7 +79,8 @@ def page(visit: Callable[..., WebPage]) -> WebPage:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark all tests of this directory as long, with a time limit for a busy machine."""
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):  # pytest passes the tests of all directories
             item.add_marker(pytest.mark.long)
             item.add_marker(pytest.mark.timeout(180))

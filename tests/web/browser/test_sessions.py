@@ -12,12 +12,10 @@ def test_tool_calls_have_their_terminals_in_order_also_after_release(page, agent
     for terminal in (first, second):
         agent.terminal("release", terminal)
     page.page.get_by_role("link", name="Tool calls").click()
-    page.until(lambda: "third output" in page.view.inner_text())
-    text = page.view.inner_text()
-    places = [
-        text.index(part)
-        for part in ("Build it", "first output", "Try it twice", "second output", "third output")
-    ]
+    parts = "Build it", "first output", "Try it twice", "second output", "third output"
+    # Each output comes by itself.
+    page.until(lambda: all(part in page.view.inner_text() for part in parts))
+    places = [page.view.inner_text().index(part) for part in parts]
     assert places == sorted(places)
 
 

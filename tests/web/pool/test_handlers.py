@@ -42,48 +42,44 @@ async def test_browser_spawns_a_terminal_attaches_and_types(tmp_path):
     assert exited == {"type": "pty:exit", "id": "pty-1", "exitCode": 3}
 
 
-async def test_api_client_uses_the_socket_with_the_bearer_token(tmp_path):
-    async with web_daemon(tmp_path) as web, web.api_client().websocket("/ws") as socket:
+async def test_api_client_uses_the_socket_with_the_bearer_token(web):
+    async with web.api_client().websocket("/ws") as socket:
         assert (await web.api_client().request("/pty/spawn", {}, method="POST")).status == 200
         created = await socket.receive_json()
     assert (created["type"], created["event"]) == ("terminal", "created")
 
 
-async def test_paths_of_the_pool_need_an_access(tmp_path):
-    async with web_daemon(tmp_path) as web:
-        stranger = web.stranger()
-        assert (await stranger.request("/pty/spawn", {})).status == 401
-        with pytest.raises(RefusedError) as refused:
-            async with stranger.websocket("/ws"):
-                pass
+async def test_paths_of_the_pool_need_an_access(web):
+    stranger = web.stranger()
+    assert (await stranger.request("/pty/spawn", {})).status == 401
+    with pytest.raises(RefusedError) as refused:
+        async with stranger.websocket("/ws"):
+            pass
     assert refused.value.status == 401
 
 
 @pytest.mark.costly
 @pytest.mark.parametrize("body", [{"cwd": "/nowhere"}, {"command": "ls"}, []])
-async def test_spawn_of_what_cannot_be_says_why(tmp_path, body):
-    async with web_daemon(tmp_path) as web:
-        reply = await (await web.browser()).request("/pty/spawn", body)
+async def test_spawn_of_what_cannot_be_says_why(web, body):
+    reply = await (await web.browser()).request("/pty/spawn", body)
     assert reply.status == 400
     assert list(reply.json()) == ["error"]
 
 
-async def test_spawn_with_a_body_that_is_too_large_is_refused(tmp_path):
-    async with web_daemon(tmp_path) as web:
-        reply = await (await web.browser()).request("/pty/spawn", {"command": ["x" * 5_000_000]})
+async def test_spawn_with_a_body_that_is_too_large_is_refused(web):
+    reply = await (await web.browser()).request("/pty/spawn", {"command": ["x" * 5_000_000]})
     assert reply.status == 400
 
 
-async def test_pool_socket_is_closed_when_the_browser_logs_out(tmp_path):
-    async with web_daemon(tmp_path) as web:
-        browser = await web.browser()
-        async with browser.websocket("/ws") as socket:
-            assert (await browser.request("/logout", {})).status == 204
-            assert await socket.wait_closed() == 1008
+async def test_pool_socket_is_closed_when_the_browser_logs_out(web):
+    browser = await web.browser()
+    async with browser.websocket("/ws") as socket:
+        assert (await browser.request("/logout", {})).status == 204
+        assert await socket.wait_closed() == 1008
 
 
-async def test_pool_socket_lives_on_after_messages_that_are_not_valid(tmp_path):
-    async with web_daemon(tmp_path) as web, web.api_client().websocket("/ws") as socket:
+async def test_pool_socket_lives_on_after_messages_that_are_not_valid(web):
+    async with web.api_client().websocket("/ws") as socket:
         for text in ("", "{", "[]", '{"type":"pty:attach","id":"none"}', "x" * 1_000_000):
             await socket.send_frame(text)
             assert (await socket.receive_json())["type"] == "pty:error"
