@@ -88,8 +88,7 @@ def start(settings: Settings, config: str | None, log: str) -> DaemonProcess:
     if ignored := sorted(os.environ.keys() - env.keys()):
         sys.stderr.write(
             f"acpterm: the daemon serves all agents and does not take {', '.join(ignored)} from "
-            "this environment: use the settings file or --config, or start the daemon by acpterm "
-            "serve\n"
+            "this environment: use the settings file, or start the daemon by acpterm serve\n"
         )
     env = {name: value for name, value in env.items() if name not in _NOT_PASSED_ON}
     if is_usual_socket(path):
@@ -137,14 +136,18 @@ def _use_own_home(env: dict[str, str], config: str | None) -> None:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return
-    own, named = file_in_home(home), default_file()
-    # A symbolic link to the same directory is fine.
+    own, named = file_in_home(home), os.path.abspath(config or default_file())
+    # A symbolic link to the same file or directory is fine.
     is_same = os.path.realpath(own) == os.path.realpath(named)
-    if config is None and os.path.exists(named) and not is_same:
+    if os.path.exists(named) and not is_same:
+        if config:
+            whose, advice = "--config names", "copy it there"
+        else:
+            whose = "the environment's XDG_CONFIG_HOME or HOME has"
+            advice = "link its directory there (ln -s)"
         raise StartError(
-            "no daemon is started: the environment's XDG_CONFIG_HOME or HOME has the settings file "
-            f"{named}, and a daemon for all your agents reads {own}: link its directory there "
-            f"(ln -s), or say --config {named}, or start acpterm serve"
+            f"no daemon is started: {whose} the settings file {named}, and a daemon for all your "
+            f"agents reads {own}: {advice}, or start acpterm serve --config {named}"
         )
     env["HOME"] = home
     env.pop("XDG_CONFIG_HOME", None)

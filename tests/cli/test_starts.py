@@ -147,12 +147,14 @@ attacks = [
     {**plain, "XDG_CONFIG_HOME": "/tmp/evil/.config"},
     {**plain, "XDG_CONFIG_HOME": "/tmp/evil/later"},
 ]
+named = ["run", "--config", "/tmp/evil/.config/acpterm/config.toml", "-d", "true"]
 found = []
 for has_own in False, True:
     if has_own:
         put(f"{home}/.config", "confirm")
     for env in attacks:
         tried = run(env, "run", "-d", "true")
+        tried = tried if env is not attacks[0] or has_own else run(plain, *named)
         if env is attacks[2] and not has_own:
             # The file is made after the daemon has started.
             put("/tmp/evil/later", "open")
@@ -170,8 +172,8 @@ def test_environment_of_the_agent_that_starts_the_daemon_chooses_no_settings_fil
     found = in_empty_places(ATTACK, home=True)
     assert [profile for profile, _ in found] == 3 * ["guarded"] + 3 * ["confirm"]
     for number, (_, error) in enumerate(found):
-        refused = "no daemon is started: the environment's XDG_CONFIG_HOME or HOME has the settings"
-        assert (refused in error) == (number != 2), error
+        whose = "the environment's XDG_CONFIG_HOME or HOME has" if number else "--config names"
+        assert (f"no daemon is started: {whose} the settings" in error) == (number != 2), error
 
 
 STATE = """
