@@ -65,9 +65,10 @@ ACPTERM_ROWS=50 acpterm serve
 A daemon that another command starts serves all agents, so it does not take settings from the
 environment of that command, which may be one agent's: only `socket`, `user_socket`, `log_level`,
 `log_format` and `idle_exit`. `ACPTERM_CONFIG` does not count either: such a daemon reads your own
-file, and is not started if `--config` names another. Your own file is that in your home directory by
-the user database, unless the daemon has a socket of its own (`ACPTERM_SOCKET`, `XDG_RUNTIME_DIR`). If your
-`XDG_CONFIG_HOME` has a settings file elsewhere, link its directory to `~/.config/acpterm`.
+file, and is not started if `--config` names another. Your own file is that in your home directory
+by the user database, unless the daemon has a socket of its own (`ACPTERM_SOCKET`,
+`XDG_RUNTIME_DIR`). If your `XDG_CONFIG_HOME` has a settings file elsewhere, link its directory to
+`~/.config/acpterm`.
 `ACPTERM_PROFILE` is read by `acpterm serve`, and by `acpterm mcp`, which adds it to the daemon's
 profile. Other settings belong in the file, or into the
 environment of your own `acpterm serve`. `acpterm status` says what the daemon uses, and what has

@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 # Maximum characters of an error message, since it may quote an argument of any length.
 _MESSAGE_MAX: Final = 2000
+# For a command that needs no daemon: one that hangs must not stop it.
+SHORT_ANSWER_TIMEOUT_S: Final = 1.0
 _SHOWS_QUESTIONS: Final = ("approvals", "approve", "deny", "status")
 
 
@@ -123,7 +125,9 @@ def note_questions_of(loaded: Settings) -> None:
     if os.isatty(2):
         with (
             suppress(DaemonError, RpcError),
-            open_blocking_client(loaded, start=False) as client,
+            open_blocking_client(
+                loaded, start=False, answer_timeout_s=SHORT_ANSWER_TIMEOUT_S
+            ) as client,
         ):
             note_questions(client.questions)
 

@@ -13,7 +13,7 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.audit.entry import EVENTS, time_text
 from acpterm.audit.reader import AuditReader, LogLine
 from acpterm.audit.selection import Selection
-from acpterm.cli._daemon import note_questions_of
+from acpterm.cli._daemon import SHORT_ANSWER_TIMEOUT_S, note_questions
 from acpterm.cli._options import config_option, fail, settings
 from acpterm.cli._output import echo, row_line
 from acpterm.cli._params import parse_time
@@ -21,8 +21,9 @@ from acpterm.commands.audit_format import audit_row
 from acpterm.commands.blocking_client import open_blocking_client
 from acpterm.commands.output.blocking_stdout import note
 from acpterm.config import Settings, agent_socket, audit_dir
-from acpterm.config.paths import is_usual_socket
+from acpterm.config.paths import account_home, is_usual_socket
 from acpterm.jsonrpc import RpcError
+from acpterm.link.blocking import DeadlineError
 from acpterm.link.daemon import DaemonError
 from acpterm.runtime.sanitize import escape_json
 
@@ -79,7 +80,6 @@ def command(
     Exit status: 0 on success, 1 if the log cannot be read, 130 after Ctrl-C.
     """
     loaded = settings(config)
-    note_questions_of(loaded)
     directory = _directory(loaded)
     selection = Selection(
         since=None if since is None else time_text(since), session=session, agent=agent, event=event
@@ -105,15 +105,29 @@ def command(
 
 
 def _directory(chosen: Settings) -> str:
-    """Return the directory of the running daemon's log, wherever it was started from."""
+    """Return the directory of the chosen log, else of the running daemon's, else of the usual one.
+
+    Note the questions of the daemon.
+    """
+    found = None
     try:
-        with open_blocking_client(chosen, start=False) as client:
+        with open_blocking_client(
+            chosen, start=False, answer_timeout_s=SHORT_ANSWER_TIMEOUT_S
+        ) as client:
+            note_questions(client.questions)
+            client.deadline = time.monotonic() + SHORT_ANSWER_TIMEOUT_S
             found = client.request_no_params("status", StatusResponse).audit_dir
-    except (DaemonError, RpcError):
-        found = None
-    # A daemon that was started on demand does not take XDG_STATE_HOME.
-    is_usual = is_usual_socket(agent_socket(chosen))
-    return found or audit_dir(chosen, {} if is_usual else os.environ)
+    except (DaemonError, DeadlineError, RpcError):
+        pass
+    named = audit_dir(chosen)
+    if chosen.audit_dir is not None or not is_usual_socket(agent_socket(chosen)):
+        return chosen.audit_dir or found or named
+    # A daemon that was started on demand takes neither HOME nor XDG_STATE_HOME.
+    home = account_home()
+    directory = found or (named if home is None else audit_dir(chosen, {"HOME": home}))
+    if os.path.realpath(directory) != os.path.realpath(named) and os.path.exists(named):
+        note(f"this log is in {directory}; for another: ACPTERM_AUDIT_DIR={named} acpterm audit")
+    return directory
 
 
 def _print(lines: Iterable[LogLine], *, as_json: bool) -> None:

@@ -1,6 +1,7 @@
 """The paths of the sockets, of the settings file, of the recordings and of the audit log."""
 
 import os
+import pwd
 import sys
 from collections.abc import Mapping
 
@@ -85,9 +86,18 @@ def _state_dir(environment: Mapping[str, str] = os.environ) -> str:
 
         return platformdirs.user_state_dir("acpterm")
     # As platformdirs, which is slow to import, by the XDG Base Directory Specification.
-    home = environment.get("XDG_STATE_HOME", "")
-    home = home if os.path.isabs(home) else os.path.expanduser("~/.local/state")
-    return os.path.join(home, "acpterm")
+    if os.path.isabs(named := environment.get("XDG_STATE_HOME", "")):
+        return os.path.join(named, "acpterm")
+    home = environment.get("HOME") or os.path.expanduser("~")
+    return os.path.join(home, ".local", "state", "acpterm")
+
+
+def account_home() -> str | None:
+    """Return the user's home directory by the user database, whatever `HOME` is."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return None
 
 
 def agent_socket(settings: Settings) -> str:

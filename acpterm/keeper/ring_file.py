@@ -32,8 +32,8 @@ versions.
 | `SESSION` | keeper, once | the pid of the leader of the terminal's session; 0 if the child is it |
 | `WRITTEN_AT` | keeper | time of the last write in microseconds of `time.monotonic`, or 0 |
 | `ENCODING` | keeper | the encoding of the program's output (`encodings`); 0 for UTF-8 |
-| `TYPED` | worker | how many bytes of keyboard input the PTY has taken, or were dropped |
-| `WRITE_TOKEN`, `WRITE_END` | worker | the last write with a token; the `TYPED` at its end |
+| `WRITE_TOKEN` | worker | the token of the last write that has one; 0 if there was none |
+| `WRITE_LEFT` | worker | how many bytes of it are not typed yet; or `INTERRUPTED` |
 
 If a worker crashed, the keeper leaves `EMULATOR` as it is; after any other end, the keeper clears
 it. But if a worker was killed while `EMULATOR` was set, the keeper first increments
@@ -90,12 +90,13 @@ _MAGIC = int.from_bytes(b"acprng\x00\x01", "little")
     SESSION,
     WRITTEN_AT,
     ENCODING,
-    TYPED,
     WRITE_TOKEN,
-    WRITE_END,
-) = range(26)
+    WRITE_LEFT,
+) = range(25)
 
 EXITED_UNKNOWN = 1 << 32
+# In `WRITE_LEFT`: the rest was dropped for a character that sends a signal.
+INTERRUPTED = (1 << 64) - 1
 # Python 3.13 can map a file without keeping a duplicate of its descriptor.
 _MAP_OPTIONS = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 

@@ -10,7 +10,6 @@ command do not reach the daemon (`config.on_demand_environment`).
 """
 
 import os
-import pwd
 import subprocess
 import sys
 from typing import Final
@@ -23,7 +22,7 @@ from acpterm.config import (
     on_demand_environment,
     user_socket,
 )
-from acpterm.config.paths import file_in_home, is_usual_socket
+from acpterm.config.paths import account_home, file_in_home, is_usual_socket
 from acpterm.pty.processes import identity
 from acpterm.pty.tracking import marks
 from acpterm.runtime.unix_socket import ALREADY_LISTENS, ListenError, make_private_dir
@@ -132,9 +131,7 @@ def _use_own_home(env: dict[str, str], config: str | None) -> None:
     """Make the daemon of all agents use the settings, rules and state in the user's own home."""
     # `env` may be that of one agent. It must not choose the policy of the others, nor have the
     # audit log and the logins of the page in a directory that it may write.
-    try:
-        home = pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
+    if (home := account_home()) is None:
         return
     own, named = file_in_home(home), os.path.abspath(config or default_file())
     # A symbolic link to the same file or directory is fine.

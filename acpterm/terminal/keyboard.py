@@ -30,6 +30,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from acpterm.keeper.ring_file import INTERRUPTED
 from acpterm.pty.line_discipline import InputMode
 from acpterm.pty.master import Master
 from acpterm.terminal.shared_ring import InputMark
@@ -92,10 +93,14 @@ class Keyboard:
         self._is_typing = False
         # The number of bytes typed or dropped so far, and the ranges of the dropped bytes: pairs of
         # positions in the input, counted in the same way, and what `wait` raises for the range.
-        self._passed = mark.typed
-        # How many bytes of the last write with a token were lost with an earlier worker.
-        self._lost = max(0, mark.end - mark.typed)
+        self._passed = 0
+        # The size of the last write with a token, and where it ends.
+        self._write_size = self._write_end = 0
+        # How many bytes of an earlier worker's last write were lost with that worker.
+        self._lost = 0 if mark.left == INTERRUPTED else mark.left
         self._dropped: list[tuple[int, int, _ErrorType]] = []
+        if mark.left == INTERRUPTED:
+            self._dropped.append((-1, 0, InputInterruptedError))
         # The ranges of the emulator's replies in the queued input.
         self._replies: list[tuple[int, int]] = []
         self._passed_changed = trio.lowlevel.ParkingLot()
@@ -106,8 +111,8 @@ class Keyboard:
         self.listeners: Final[list[Listener]] = []
 
     def is_repeated(self, token: int) -> bool:
-        """Whether the last write with a token has this one."""
-        return token != 0 and token == self._mark.token
+        """Whether this worker's last write with a token has this one."""
+        return self._write_end > 0 and token == self._mark.token
 
     def type(self, data: bytes, token: int = 0) -> int:
         """Type `data`, now or as soon as the PTY has room; return its end, for `wait`.
@@ -116,9 +121,9 @@ class Keyboard:
         if the write fails, `InputFullError`, and `LineTooLongError` if the line discipline would
         drop a part of a line.
         """
-        if self.is_repeated(token):
+        if token and token == self._mark.token:
             if not self._lost:
-                return self._mark.end
+                return self._write_end
             data = data[-self._lost :]
         if self._master.closed:
             raise trio.ClosedResourceError
@@ -134,10 +139,11 @@ class Keyboard:
             self._master.discard_input()
             self._line, self._room = 0, limit or 0
             self._drop(InputInterruptedError)
-            self._mark.typed = self._passed
         if token:
             self._lost = 0
-            self._mark.begin(token, self._passed + len(self._rest) + len(data))
+            self._write_size = len(data)
+            self._write_end = self._passed + len(self._rest) + len(data)
+            self._mark.begin(token, len(data))
         return self._put(data, mode)
 
     def reply(self, data: bytes) -> None:
@@ -192,6 +198,8 @@ class Keyboard:
         self._start = _refuse
 
     def _drop(self, error: _ErrorType = trio.ClosedResourceError) -> None:
+        if self._passed < self._write_end and error is InputInterruptedError:
+            self._mark.left = INTERRUPTED
         if self._rest:
             end = self._passed + len(self._rest)
             self._dropped = [*self._dropped, (self._passed, end, error)][-_FAILURES_MAX:]
@@ -228,13 +236,16 @@ class Keyboard:
                 return 0
         echoed = bool(self.listeners) and self._echoes()
         taken = self._master.write(piece)
+        if self._passed < self._write_end:
+            # At once: what is typed and not marked is typed again if this worker is killed now.
+            left = max(0, self._write_end - self._passed - taken)
+            self._mark.left = min(left, self._write_size)
         self._room = 0 if mode.line_bytes_max is None else self._room - taken
         self._checked = None
         self._line = _unfinished(mode, self._line, piece[:taken])
         typed = self._without_replies(piece[:taken])
         del self._rest[:taken]
         self._passed += taken
-        self._mark.typed = self._passed
         self.last_typed = time.monotonic()
         if b"\r" in typed or b"\n" in typed:
             self.last_line = self.last_typed

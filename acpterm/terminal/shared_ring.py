@@ -52,7 +52,7 @@ class EmulatorMark:
 
 
 class InputMark:
-    """What the ring's header says of keyboard input, for a worker after a crash."""
+    """What the ring's header says of the last write with a token, for the next worker."""
 
     __slots__ = ("_header",)
 
@@ -60,28 +60,24 @@ class InputMark:
         self._header = header
 
     @property
-    def typed(self) -> int:
-        """The number of bytes that were typed or dropped."""
-        return int(self._header[layout.TYPED])
-
-    @typed.setter
-    def typed(self, count: int) -> None:
-        self._header[layout.TYPED] = count
-
-    @property
     def token(self) -> int:
-        """The token of the last write that has one; 0 if there was none."""
+        """The token; 0 if there was no such write."""
         return int(self._header[layout.WRITE_TOKEN])
 
     @property
-    def end(self) -> int:
-        """The number of bytes that were typed or dropped once that write is complete."""
-        return int(self._header[layout.WRITE_END])
+    def left(self) -> int:
+        """How many bytes of it are not typed yet; or `INTERRUPTED`."""
+        return int(self._header[layout.WRITE_LEFT])
 
-    def begin(self, token: int, end: int) -> None:
+    @left.setter
+    def left(self, count: int) -> None:
+        self._header[layout.WRITE_LEFT] = count
+
+    def begin(self, token: int, size: int) -> None:
         """Record a write before it is typed."""
-        # The token last: a worker that is killed between them leaves a write that is not known.
-        self._header[layout.WRITE_END] = end
+        # A worker that is killed between these has typed nothing of it, so it need not be known.
+        self._header[layout.WRITE_TOKEN] = 0
+        self._header[layout.WRITE_LEFT] = size
         self._header[layout.WRITE_TOKEN] = token
 
 

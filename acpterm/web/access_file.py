@@ -145,6 +145,6 @@ class AccessFile:
 
     def _message(self, why: str) -> str:
         return (
-            f"logins, shares and tokens cannot be stored in {self._directory}: {why} (the state "
-            "directory is in XDG_STATE_HOME)"
+            f"logins, shares and tokens cannot be stored in {self._directory}: {why} (acpterm "
+            "serve takes another state directory from XDG_STATE_HOME)"
         )

@@ -1,19 +1,22 @@
-"""`acpterm audit`: what it selects and prints, and how it follows the log. No daemon runs."""
+"""`acpterm audit`: what it selects and prints, and how it follows the log."""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
+import trio
 
 from acpterm.audit.entry import Entry
 from acpterm.audit.writer import AuditWriter, Batch
 from acpterm.commands.audit_format import audit_row
 from tests.cli.test_imports import command as run_with_imports
 from tests.support.commands import command_environment, run, running
+from tests.support.daemon import daemon
 from tests.support.hosts import agent_here
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
@@ -319,3 +322,14 @@ async def test_audit_reports_a_full_disk_of_stdout(tmp_path, socket):
 def test_audit_imports_no_slow_module(socket):
     done = run_with_imports(socket, "audit", "--json", "--since", "1d")
     assert (done.returncode, done.stderr) == (0, "imported:")
+
+
+async def test_audit_needs_no_answer_of_a_daemon_that_hangs(tmp_path):
+    async with daemon(tmp_path) as (process, path):
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            with trio.fail_after(8):
+                done = await run(path, "audit")
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+    assert (done.status, done.err) == (0, "")

@@ -191,8 +191,9 @@ for first, then in (named, plain), (plain, named):
     found.append([json.loads(run(then, "status", "--json"))["auditDir"]])
     for env in first, then:
         found[-1].append("sleep" in run(env, "audit"))
+    found[-1].append("sleep" in run({**then, "ACPTERM_AUDIT_DIR": "/tmp/archive"}, "audit"))
     run(then, "shutdown")
-    found[-1].append("sleep" in run(named, "audit"))
+    found[-1].append("sleep" in run({**named, "HOME": "/tmp/elsewhere"}, "audit"))
 found.append(os.path.exists("/tmp/named"))
 serve = subprocess.Popen([*acpterm, "serve"], env=named, stderr=subprocess.PIPE)
 serve.stderr.readline()
@@ -206,7 +207,7 @@ print(json.dumps(found))
 @pytest.mark.long
 def test_environment_of_the_first_start_does_not_choose_where_the_audit_log_is():
     *started, is_named, served, is_mixed = in_empty_places(STATE, home=True)
-    usual = str(Path.home() / ".local/state/acpterm/audit")
-    assert started == 2 * [[usual, True, True, True]]
+    usual = f"{THE_HOME}/.local/state/acpterm/audit"
+    assert started == 2 * [[usual, True, True, False, True]]
     assert not is_named
     assert (served, is_mixed) == ("/tmp/named/acpterm/audit", False)

@@ -208,6 +208,7 @@ async def prompted(
     agent: Sequence[str] = (),
     text: str | None = "",
     stdin: bytes = b"",
+    env: dict[str, str] | None = None,
 ) -> tuple[int, Output]:
     """Run `acpterm prompt` like `prompting`, but in this process, to its end.
 
@@ -235,7 +236,7 @@ async def prompted(
         ),
         patch.object(prompt_run, "raise_open_files"),
         patch("acpterm.cli.prompt.run", run),
-        process_of(words, prompt_environment(tmp_path), stdin, tmp_path) as output,
+        process_of(words, env or prompt_environment(tmp_path), stdin, tmp_path) as output,
     ):
         stack.callback(before, **configuration)
         status = run_group(words)

@@ -353,28 +353,40 @@ async def test_line_of_any_length_is_typed_in_raw_mode_and_before_a_client_sets_
     await_raw.close()
 
 
-async def test_next_worker_types_what_was_lost_of_a_repeated_write_and_nothing_twice(pair, nursery):
+async def test_workers_that_are_killed_type_a_repeated_write_once_and_whole(pair):
     master, slave = pair
     mark, text = unmarked(), b"0123456789" * 20_000
-    async with trio.open_nursery() as killed:
-        keyboard = Keyboard(master, mark, killed.start_soon)
-        keyboard.type(b"first ")
-        keyboard.type(text, token=5)
-        killed.cancel_scope.cancel()
-    typed = mark.typed - len(b"first ")
-    assert 0 < typed < len(text)
-    assert await read(slave, mark.typed) == b"first " + text[:typed]
+    seen, missed = b"", [len(text)]
+    for other in b"first ", b"second ", b"third ":
+        async with trio.open_nursery() as killed:
+            keyboard = Keyboard(master, mark, killed.start_soon)
+            keyboard.type(other)
+            end = keyboard.type(text, token=5)
+            assert keyboard.type(text, token=5) == end
+            killed.cancel_scope.cancel()
+        missed.append(mark.left)
+        seen += await read(slave, len(other) + missed[-2] - missed[-1])
+    assert missed == sorted(missed, reverse=True)
+    assert len(set(missed)) == 4
+    Keyboard(master, mark, lambda _: None).type(b"alone ")
+    assert await read(slave, 6) == b"alone "
     async with trio.open_nursery() as tasks:
         keyboard = Keyboard(master, mark, tasks.start_soon)
+        assert not keyboard.is_repeated(5)
         end = keyboard.type(text, token=5)
-        assert keyboard.type(text, token=5) == end
-        assert await read(slave, len(text) - typed) == text[typed:]
+        assert keyboard.is_repeated(5)
+        seen += await read(slave, missed[-1])
         await keyboard.wait(end)
-    await Keyboard(master, mark, nursery.start_soon).wait(keyboard.type(text, token=5))
+    for other in b"first ", b"second ", b"third ":
+        assert seen.count(other) == 1
+        seen = seen.replace(other, b"")
+    assert seen == text
+    later = Keyboard(master, mark, lambda _: None)
+    await later.wait(later.type(text, token=5))
     assert not master.unread
 
 
-async def test_write_that_was_interrupted_is_not_typed_by_the_next_worker(pair, nursery):
+async def test_next_worker_says_that_a_repeated_write_was_interrupted(pair, nursery):
     master, slave = pair
     set_mode(slave, 3, set_flags=termios.ISIG)
     mark = unmarked()
@@ -383,7 +395,7 @@ async def test_write_that_was_interrupted_is_not_typed_by_the_next_worker(pair, 
     keyboard.type(b"\x03")
     keyboard.close()
     later = Keyboard(master, mark, nursery.start_soon)
-    assert later.is_repeated(5)
-    await later.wait(later.type(b"x" * 200_000, token=5))
-    later.type(b"new", token=6)
-    assert not later.is_repeated(5)
+    with pytest.raises(InputInterruptedError):
+        await later.wait(later.type(b"x" * 200_000, token=5))
+    await later.wait(later.type(b"new", token=6))
+    assert mark.left == 0

@@ -251,9 +251,9 @@ WAIT_PL: Final = r"""
 use strict;
 my ($d, $id) = @ARGV;
 my $j = "$d/$id";
-my $start = '';
+my ($session, $start) = (0, '');
 if (open my $stat, '<', '/proc/self/stat') {
-  $start = (split ' ', <$stat> =~ s/.*\) //sr)[19];
+  ($session, $start) = (split ' ', <$stat> =~ s/.*\) //sr)[3, 19];
 }
 # The code of die is that of the last error, which the program could have exited with, too.
 my $fail = sub { print STDERR "acpterm: $_[1]\n"; exit $_[0] };
@@ -320,17 +320,20 @@ if (open my $o, '>', "$j.exit.tmp") {
   rename "$j.exit.tmp", "$j.exit";
 }
 # The end of this process, which leads the session, hangs up the foreground group. That would end
-# what the program has left in its background, so another process becomes the foreground.
-$SIG{HUP} = 'DEFAULT';
-$SIG{TTOU} = 'IGNORE';
-if (my $other = fork) {
-  setpgrp $other, $other;
-  my $group = pack 'i', $other;
-  # TIOCSPGRP of Linux, and of other systems
-  ioctl STDIN, 0x5410, $group or ioctl STDIN, 0x80047476, $group or kill 'KILL', $other;
-} elsif (defined $other) {
-  sleep 5;
-  exit;
+# what the program has left in its background, so a group without processes becomes the foreground.
+# Where there is no /proc, the release would not find that background.
+if ($session == $$) {
+  $SIG{HUP} = 'DEFAULT';
+  $SIG{TTOU} = 'IGNORE';
+  if (my $other = fork) {
+    setpgrp $other, $other;
+    ioctl STDIN, 0x5410, pack 'i', $other;  # TIOCSPGRP
+    kill 'KILL', $other;
+    waitpid $other, 0;
+  } elsif (defined $other) {
+    sleep 5;
+    exit;
+  }
 }
 exit($s & 127 ? 255 : $s >> 8);
 """

@@ -45,7 +45,7 @@ from acpterm.pty import linux, processes
 from acpterm.pty.linux import ProcStat
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.cgroup_tree import CgroupTree
-from acpterm.pty.tracking.marks import Daemon
+from acpterm.pty.tracking.marks import Daemon, Marks
 from acpterm.pty.tracking.tree import LISTED_MAX_S, ProcessTree, collect
 from acpterm.runtime.bounded_dict import BoundedDict
 
@@ -97,6 +97,8 @@ class Subreaper:
         # The orphans that were attributed, by pid, with their start times. The tree is None for
         # detached processes.
         self._orphans: Final[dict[int, tuple[float, ProcessTree | None]]] = {}
+        # The marks of processes that were looked up, by pid and start time.
+        self._marks: dict[tuple[int, float], Marks] = {}
         self._listed_at = -math.inf
         self._closed_tags: BoundedDict[int, None] = BoundedDict(_CLOSED_TAGS_MAX)
         self._next = _Scan()
@@ -129,7 +131,26 @@ class Subreaper:
                 self._next = _Scan()
                 found = await collect(processes.read_all())
                 scan.found = [process for process in found if process is not None]
+                alive = {(process.pid, process.started) for process in scan.found}
+                self._marks = {each: self._marks[each] for each in self._marks.keys() & alive}
             return scan.found
+
+    async def marked(self, tree: ProcessTree, found: list[ProcStat]) -> set[int]:
+        """Return the pids of those that have the tree's marks. Raises `OSError` as `scan`."""
+        known = self._marks
+        new = (each for each in found if (each.pid, each.started) not in known)
+        for each, read in await collect((each, marks.read(each.pid)) for each in new):
+            known[each.pid, each.started] = read
+        return {
+            each.pid
+            for each in found
+            if (has := known.get((each.pid, each.started))) is not None
+            and (has.tag == tree.tag or has.terminal == tree.name)
+        }
+
+    def is_older(self, started: float) -> bool:
+        """Return whether a program was started by a keeper that this one has replaced."""
+        return self.parent != 1 and linux.ticks(started) < self.daemon.ticks
 
     def has_orphans_of(
         self, tree: ProcessTree, listed: Collection[int] | None = None

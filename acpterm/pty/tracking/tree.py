@@ -158,8 +158,7 @@ class ProcessTree:
         """Record the program of a previous worker."""
         self.started(pid, started, session)
         self._spawn_started = self._program_started = self._spawn_ended = started
-        parent = processes.identity(self._subreaper.parent)
-        self._is_left = parent is not None and started < parent.started
+        self._is_left = self._subreaper.is_older(started)
         if reaped_at is not None:
             self.reaped(reaped_at)
 
@@ -269,10 +268,8 @@ class ProcessTree:
         adopted = {p.pid for p, owner in zip(orphans, owners, strict=True) if owner is self}
         if self._is_left:
             start = self._spawn_started - START_SLACK_S
-            later = (p.pid for p in found if p.started >= start and p.pid != self.leader)
-            for pid, each in await collect((pid, marks.read(pid)) for pid in later):
-                if each.tag == self.tag or each.terminal == self.name:
-                    adopted.add(pid)
+            later = [p for p in found if p.started >= start and p.pid != self.leader]
+            adopted |= await self._subreaper.marked(self, later)
         pids = {p.pid for p in found if self.has(p)} | adopted
         children: dict[int, list[int]] = {}
         for p in found:

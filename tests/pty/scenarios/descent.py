@@ -96,6 +96,23 @@ async def ambiguous_orphan_is_killed_with_the_last_candidate_tree():
 
 
 @scenario
+async def orphan_is_not_ambiguous_because_of_a_tree_of_an_earlier_parent():
+    subreaper = Subreaper()
+    left, one = subreaper.new("left"), new(subreaper, "one")
+    before = linux.read_stat(os.getpid()).started - 1
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left.restore(ended.pid, before, reaped_at=before)
+    process = start(one, "(env -i setsid sleep 60 & echo $!); echo done")
+    (orphan,) = pids(process, 1)
+    await executes_sleep(orphan)
+    await reap(one, process)
+    await one.kill()
+    assert not alive(orphan)
+    assert await left.members() == []
+
+
+@scenario
 async def ambiguous_orphan_is_killed_however_the_ends_of_its_candidates_interleave():
     subreaper = Subreaper()
     one, two = new(subreaper, "one"), new(subreaper, "two")
