@@ -151,6 +151,8 @@ class Shells:
             with anyio.CancelScope(shield=True):
                 await self._end_command(named)
             raise
+        except ValueError as error:  # a NUL character or a lone surrogate
+            raise ToolError(f"the command was not run: {error}") from error
         except AcptermError:
             if named in self._aside:
                 await self._drop(named)

@@ -43,7 +43,8 @@ class Client:
         while line := await reader.readline():
             message = json.loads(line)
             if "method" not in message:
-                if waiting := self._waiting.pop(message["id"], None):
+                waiting = self._waiting.pop(message["id"], None)
+                if waiting and not waiting.cancelled():
                     waiting.set_result(message)
             elif message["method"] == "session/cancel":
                 if self._turn:

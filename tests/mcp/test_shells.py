@@ -387,3 +387,12 @@ async def test_lines_that_hand_over_commands_are_not_shown(tmp_path, monkeypatch
         assert "acpterm_" not in text
         assert ">/dev/null" not in text
         assert "/2" not in text
+
+
+async def test_command_that_no_shell_can_be_given_is_an_error_in_the_result(tmp_path):
+    async with mcp_tools(tmp_path) as tools:
+        refused = await tools.call("terminal_bash", session="build", command="echo a\0b")
+        later = await tools.call("terminal_bash", session="build", command="echo c")
+    assert refused.is_error
+    assert "must not contain NUL (index 6)" in refused.text
+    assert later.text == "c\n"
