@@ -43,6 +43,8 @@ PIECES = [
     ">&",
     "2>/dev/null ",
     "$X",
+    "X=;",
+    "0 $X",
     "IFS=a;",
 ]
 lines = st.one_of(

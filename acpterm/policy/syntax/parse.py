@@ -78,9 +78,7 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     elif not problem and _plain_words(line) != walk.words:
         problem = "text that two parsers read differently"
     texts = [original] if root.has_error or odd else walk.suspected
-    return Script(
-        commands, problem, walk.danger, walk.variables.constants, _suspected_in(texts)
-    )
+    return Script(commands, problem, walk.danger, walk.variables.constants, _suspected_in(texts))
 
 
 @functools.cache

@@ -465,7 +465,7 @@ class CommandWalk:
                     variants.append(words)
             if found.raws[0].text == "alias" and not self.problem:
                 self.problem = "an alias"
-            if found.raws[0].text.isdigit() and found.raws[1:]:
+            if found.raws[0].text.isdigit() and variants[0][1:]:
                 # tree-sitter takes the descriptor of `0<f a` for the program.
                 variants.append(variants[0][1:])
             if variants:
