@@ -196,9 +196,8 @@ class CommandWalk:
         is at most a few times the length of the line.
         """
         self._is_joined = False
-        # The bytes of the last command substitution that is in no other one; the same of `${…}`.
-        self._substitution = range(0)
-        self._expansion = range(0)
+        # By kind: the bytes of the last node that is in no other node of its kind.
+        self._outermost = {"command_substitution": range(0), "expansion": range(0)}
         self.variables = Variables(constants)
         # Arguments that the tree puts into a redirection after the command, by the id of the
         # command's node.
@@ -248,7 +247,7 @@ class CommandWalk:
     def _is_quoted(self, node: "Node", kind: str) -> bool:
         if kind not in _QUOTED_KINDS:
             return False
-        if kind != "heredoc_body" and node.start_byte not in self._expansion:
+        if kind != "heredoc_body" and node.start_byte not in self._outermost["expansion"]:
             # `parent` would take time quadratic in the number of comments.
             return True
         parent = node.parent
@@ -278,13 +277,8 @@ class CommandWalk:
         if kind == "redirected_statement":
             self._redirected(visit)
             return
-        if kind == "command_substitution" and node.start_byte not in self._substitution:
-            # The texts of nested ones would be as long as the line times the depth of nesting.
-            self._substitution = range(node.start_byte, node.end_byte)
-            if "\\`" in (text := self._text(node)):
-                self._suspect(text)
-        elif kind == "expansion" and node.start_byte not in self._expansion:
-            self._expansion = range(node.start_byte, node.end_byte)
+        if kind in self._outermost:
+            self._expansion(node, kind)
         elif kind == "file_redirect":
             self._redirection(node)
         elif kind == "variable_assignment":
@@ -295,6 +289,14 @@ class CommandWalk:
             # After `<<END |`, tree-sitter puts the rest of the pipeline into the redirection.
             is_rest = kind == "heredoc_redirect" and child.type == "pipeline"
             self._stack.append(visit._replace(node=child, is_piped=visit.is_piped or is_rest))
+
+    def _expansion(self, node: "Node", kind: str) -> None:
+        if node.start_byte in self._outermost[kind]:
+            return
+        self._outermost[kind] = range(node.start_byte, node.end_byte)
+        # The texts of nested ones would be as long as the line times the depth of nesting.
+        if kind == "command_substitution" and "\\`" in (text := self._text(node)):
+            self._suspect(text)
 
     def _command(self, visit: _Visit) -> None:
         late = self._late.pop(visit.node.id, [])
