@@ -1,6 +1,7 @@
 """Judging never fails, and has a bound in time, whatever the command is."""
 
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,9 @@ from hypothesis import strategies as st
 
 from acpterm.config.profiles import BUILTIN
 from acpterm.policy.judge import Judge
+from acpterm.policy.syntax import parse
+from acpterm.policy.syntax.walk import COMMANDS_MAX
+from acpterm.policy.words import TooLongError
 from tests.support.cases import each_case
 
 CPU_S_MAX = 0.05
@@ -39,6 +43,8 @@ PIECES = [
     ">&",
     "2>/dev/null ",
     "$X",
+    "X=;",
+    "0 $X",
     "IFS=a;",
 ]
 lines = st.one_of(
@@ -113,6 +119,25 @@ def test_judge_returns_a_verdict_in_bounded_time_for_any_arguments(command, args
 def test_judge_returns_a_verdict_in_bounded_time_for_repetitions(piece):
     line = (piece * 4096)[:4096]
     assert min(cpu_time(line) for _ in range(3)) < CPU_S_MAX
+
+
+@each_case(
+    "line",
+    [
+        "a``" * 100 + "b" * 1000,
+        "$(" * 50 + "echo \\`x\\` " + "b" * 1000 + ")" * 50,
+        "cat <<E\n" + "`a` " * 2000 + "\nE",
+        "cat <<E\n`a` `b`\nE\n" * 200,
+        "cat >" + "$(echo \\`x\\`) " * 100,
+    ],
+)
+def test_parse_suspects_a_bounded_number_of_texts_of_a_bounded_length(line, monkeypatch):
+    texts = []
+    monkeypatch.setattr(parse, "suspected", lambda text: texts.append(text) or iter(()))
+    with suppress(TooLongError):
+        list(parse.parse(line).suspected)
+    assert 0 < len(texts) <= COMMANDS_MAX + 1
+    assert sum(map(len, texts)) <= 4 * len(line)
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,13 @@ def test_too_long_line_is_unknown_and_dangerous_with_the_name_of_a_dangerous_pro
     assert decide(f"{line}\nrm -r x", profile=safe_profile).level is Level.DANGEROUS
 
 
+def test_rule_denies_a_command_before_too_many_texts_that_may_be_commands():
+    text = " ".join(f"`a{number}`" for number in range(COMMANDS_MAX + 1))
+    verdict = decide(f"make x\ncat <<E\n{text}\nE", rules=[rule("deny", "make")])
+    assert verdict.decision == "deny"
+    assert verdict.parts[-1].reason == "the command is too long to be judged"
+
+
 @pytest.mark.parametrize(
     "line",
     [

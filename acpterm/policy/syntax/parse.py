@@ -5,11 +5,11 @@ import itertools
 import re
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from acpterm.policy.syntax.command import NO_CONSTANTS, Script, SimpleCommand
-from acpterm.policy.syntax.walk import CommandWalk
+from acpterm.policy.syntax.walk import COMMANDS_MAX, CommandWalk
 from acpterm.policy.words import Raw, TooLongError, Word, words_of
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     elif not problem and _plain_words(line) != walk.words:
         problem = "text that two parsers read differently"
     texts = [original] if root.has_error or odd else walk.suspected
-    found = tuple(itertools.chain.from_iterable(map(suspected, texts)))
-    return Script(commands, problem, walk.danger, walk.variables.constants, found)
+    return Script(commands, problem, walk.danger, walk.variables.constants, _suspected_in(texts))
 
 
 @functools.cache
@@ -140,6 +139,12 @@ def _plain_words(line: str) -> list[list[str]] | None:
         if operator in ("&&", "||", "|"):
             return None
     return None if any(words[0] in _KEYWORDS for words in commands) else commands
+
+
+def _suspected_in(texts: Collection[str]) -> Iterator[SimpleCommand]:
+    yield from itertools.chain.from_iterable(map(suspected, texts))
+    if len(texts) > COMMANDS_MAX:
+        raise TooLongError
 
 
 def suspected(line: str) -> Iterator[SimpleCommand]:

@@ -1,14 +1,12 @@
 """Walks over the syntax tree of a shell line, and collects its commands, in the order of the line.
 
-A *raw word* (`words.Raw`) is a word as it is written, with its quotes and expansions.
-
-The values that a line assigns to variables are collected, to find danger such as `X=rm; $X .`.
+A *raw word* (`words.Raw`) is a word as it is written, with its quotes and expansions, which a shell
+turns into arguments (`words_of`).
 
 A shell assigns variables while it runs a line; a parser runs nothing. So all values that the line
-assigns are collected first, and then replace the variables in all words of the line. If the line
-assigns several values to a variable, the words are tried with several tables of values.
-
-A *raw word* (`Raw`) is a word as it is written, which a shell turns into arguments (`words_of`).
+assigns are collected first, and then replace the variables in all words of the line, to find danger
+such as `X=rm; $X .`. If the line assigns several values to a variable, the words are tried with
+several tables of values.
 """
 
 import itertools
@@ -81,7 +79,9 @@ _DEVICE: Final = re.compile(
 _WRITES: Final = re.compile(r"\d*(?:&>|>|<>)")
 # Texts in which a shell may not substitute the output of a command.
 _QUOTED_KINDS: Final = frozenset(("ansi_c_string", "comment", "heredoc_body", "raw_string"))
-_SUBSTITUTION: Final = re.compile(r"\\.|(`(?:[^`\\]|\\.)*+`|\$\(.*)", re.DOTALL)
+_SUBSTITUTION: Final = re.compile(
+    r"(?:[^`\\$]++|``|\\.|\$(?!\())++|(`(?:[^`\\]++|\\.)*+`|\$\(.*)", re.DOTALL
+)
 
 VALUE_MAX: Final = 256
 """Maximum characters of a variable's value; a longer value counts as unknown."""
@@ -190,7 +190,14 @@ class CommandWalk:
         self.problem = ""
         self.danger = ""
         self.suspected: list[str] = []
-        """Texts that may be commands which the tree does not have."""
+        """Texts that may be commands which the tree does not have.
+
+        If there are more than `COMMANDS_MAX`, only the first `COMMANDS_MAX + 1`. Their total length
+        is at most a few times the length of the line.
+        """
+        self._is_joined = False
+        # By kind: the bytes of the last node that is in no other node of its kind.
+        self._outermost = {"command_substitution": range(0), "expansion": range(0)}
         self.variables = Variables(constants)
         # Arguments that the tree puts into a redirection after the command, by the id of the
         # command's node.
@@ -218,22 +225,33 @@ class CommandWalk:
                 self.problem = _PROBLEMS.get(kind, "syntax that is not plain")
             elif kind == "&":
                 self.problem = "a background command"
-        if kind == "``":
+        if kind == "``" and not self._is_joined:
             # tree-sitter joins the words around it.
-            self.suspected.append(self._source.decode(errors="replace"))
+            self._is_joined = True
+            self._suspect(self._source.decode(errors="replace"))
         elif node.is_named and node.child_count == 0:
             self._leaf(node, kind)
+
+    def _suspect(self, text: str) -> None:
+        if len(self.suspected) <= COMMANDS_MAX:
+            self.suspected.append(text)
 
     def _leaf(self, node: "Node", kind: str) -> None:
         """Find what tree-sitter leaves out in `${x:-`a`}` and in here-documents."""
         text = self._text(node)
         if ("`" in text or "$(" in text) and not self._is_quoted(node, kind):
-            found = (match[1] for match in _SUBSTITUTION.finditer(text))
-            self.suspected += filter(None, found)
+            found = (match[1] for match in _SUBSTITUTION.finditer(text) if match[1])
+            for one in itertools.islice(found, COMMANDS_MAX + 1):
+                self._suspect(one)
 
     def _is_quoted(self, node: "Node", kind: str) -> bool:
+        if kind not in _QUOTED_KINDS:
+            return False
+        if kind != "heredoc_body" and node.start_byte not in self._outermost["expansion"]:
+            # `parent` would take time quadratic in the number of comments.
+            return True
         parent = node.parent
-        if parent is None or kind not in _QUOTED_KINDS:
+        if parent is None:
             return False
         if kind == "heredoc_body":
             starts = (self._text(one) for one in parent.children if one.type == "heredoc_start")
@@ -259,8 +277,8 @@ class CommandWalk:
         if kind == "redirected_statement":
             self._redirected(visit)
             return
-        if kind == "command_substitution" and "\\`" in (text := self._text(node)):
-            self.suspected.append(text)
+        if kind in self._outermost:
+            self._expansion(node, kind)
         elif kind == "file_redirect":
             self._redirection(node)
         elif kind == "variable_assignment":
@@ -271,6 +289,14 @@ class CommandWalk:
             # After `<<END |`, tree-sitter puts the rest of the pipeline into the redirection.
             is_rest = kind == "heredoc_redirect" and child.type == "pipeline"
             self._stack.append(visit._replace(node=child, is_piped=visit.is_piped or is_rest))
+
+    def _expansion(self, node: "Node", kind: str) -> None:
+        if node.start_byte in self._outermost[kind]:
+            return
+        self._outermost[kind] = range(node.start_byte, node.end_byte)
+        # The texts of nested ones would be as long as the line times the depth of nesting.
+        if kind == "command_substitution" and "\\`" in (text := self._text(node)):
+            self._suspect(text)
 
     def _command(self, visit: _Visit) -> None:
         late = self._late.pop(visit.node.id, [])
@@ -286,7 +312,7 @@ class CommandWalk:
             if child.type == "regex":
                 # In a subshell, it has all words of the next line.
                 self._check(child, child.type)
-                self.suspected.append(self._text(child))
+                self._suspect(self._text(child))
             end = child.end_byte
         for children in lines:
             self._simple(visit, children, late if children is lines[-1] else [])
@@ -441,7 +467,7 @@ class CommandWalk:
                     variants.append(words)
             if found.raws[0].text == "alias" and not self.problem:
                 self.problem = "an alias"
-            if found.raws[0].text.isdigit() and found.raws[1:]:
+            if found.raws[0].text.isdigit() and variants[0][1:]:
                 # tree-sitter takes the descriptor of `0<f a` for the program.
                 variants.append(variants[0][1:])
             if variants:
