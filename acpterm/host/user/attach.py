@@ -135,6 +135,8 @@ class _Attachment:
         self._blank_until = trio.current_time() + _BLANK_MAX_S
         # Whether the window shows the alternate screen.
         self._is_alternate = False
+        # Whether the last frame showed the alternate screen.
+        self._is_frame_alternate = False
 
     async def run(self) -> None:
         terminal = self._terminal
@@ -223,6 +225,7 @@ class _Attachment:
             window.needs_redraw = False
             self._frames, self._size = Frames(window.cols, window.rows), window.size
         assert self._frames is not None  # noqa: S101  set above; for the type checker
+        self._is_frame_alternate = screen.is_alternate
         if frame := self._frames.frame(screen):
             self._is_alternate = True
             self._send("screen" if first else "output", frame, UNSET, alternate=first)
@@ -299,10 +302,10 @@ class _Attachment:
         end = self._terminal.ring.end
         start = 0 if self._lacks_scrollback else self._main_position or 0
         self._send("screen", TO_MAIN, UNSET)
-        await self._send_main_output(start, end)
+        await self._send_main_output(start, end, alternate=self._is_frame_alternate)
 
-    async def _send_main_output(self, start: int, end: int) -> None:
-        data, lost = retained_main_output(self._terminal, start, end)
+    async def _send_main_output(self, start: int, end: int, *, alternate: bool = False) -> None:
+        data, lost = retained_main_output(self._terminal, start, end, alternate=alternate)
         if lost and start:
             self._send_skipped(lost)
         data = QueryFilter().feed(data)

@@ -89,8 +89,13 @@ def alternate_snapshot(screen: EmulatorScreen) -> bytes:
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
-def main_output(data: bytes) -> bytes:
-    """Return the part of raw output that programs wrote on the main screen."""
+def main_output(data: bytes, *, alternate: bool = False) -> bytes:
+    """Return the part of raw output that programs wrote on the main screen.
+
+    `alternate`: whether the output ends on the alternate screen.
+    """
+    if alternate and not _ALTERNATE_SWITCH.search(data):
+        return b""
     parts, start = [], 0
     for switch in _ALTERNATE_SWITCH.finditer(data):
         if switch[1] == b"h" and start >= 0:
