@@ -52,6 +52,7 @@ from acpterm.terminal.vt.paint import (
     NEUTRAL,
     TO_MAIN,
     alternate_snapshot,
+    scrolled_to,
     snapshot,
     tail_snapshot,
 )
@@ -243,11 +244,12 @@ class _Attachment:
                 return False
             alternate = screen.is_alternate
             size = screen.cols, screen.rows
+            self._note_main_position()
+            self._is_rearranged |= self._main_position is not None and size != self._size
             shows_main = self._position is not None and not self._is_alternate
             if shows_main and not alternate and self._keeps_lines(size, skipped_from):
-                self._size, self._is_rearranged = size, True
+                self._size = size
                 return True
-            self._note_main_position()
             if not alternate:
                 await self._send_above(screen, position, skipped_from)
             painted = alternate_snapshot(screen) if alternate else snapshot(screen)
@@ -292,8 +294,7 @@ class _Attachment:
             await self._send_main_output(self._main_position, end)
         if self._is_rearranged:
             self._is_rearranged = False
-            text = f"{NEUTRAL}\x1b[{screen.rows}H" + "\n" * screen.rows
-            self._send("output", text.encode(), UNSET)
+            self._send("output", scrolled_to(screen), UNSET)
 
     async def _leave_frames(self) -> None:
         """Leave the main screen's last output in a window that was sent frames of it."""
