@@ -403,12 +403,18 @@ async def current_screen(sender: Sender, terminal: Terminal) -> CurrentScreen:
         raise _no_screen(error) from error
 
 
-def retained_main_output(terminal: Terminal, start: int, end: int) -> tuple[bytes, int]:
-    """Return the raw output of the main screen that is retained, and how many bytes are not."""
+def retained_main_output(
+    terminal: Terminal, start: int, end: int, *, alternate: bool
+) -> tuple[bytes, int]:
+    """Return the raw output of the main screen that is retained, and how many bytes are not.
+
+    `alternate`: whether the output ends on the alternate screen.
+    """
     first = max(start, terminal.ring.start)
     part = terminal.ring.read(first, max(0, end - first))
     lost = part.position - start
-    return main_output(part.data[resync(part.data) :] if lost else part.data), lost
+    data = part.data[resync(part.data) :] if lost else part.data
+    return main_output(data, alternate=alternate), lost
 
 
 def check_screen(cols: int, rows: int) -> None:

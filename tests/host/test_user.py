@@ -246,6 +246,11 @@ async def test_no_window_is_opened_after_the_connection_closed(host, monkeypatch
         assert opened == []
 
 
+def sent(user, token):
+    """Return the bytes that a window was sent."""
+    return b"".join(base64.b64decode(one["params"]["data"]) for one in user.by_token[token])
+
+
 async def test_read_only_window_survives_a_size_that_cannot_be_shown(agent, user):
     size = {"cols": 40, "rows": 10}
     terminal = await agent.create("while read line; do echo seen $line; done", own=size)
@@ -257,13 +262,32 @@ async def test_read_only_window_survives_a_size_that_cannot_be_shown(agent, user
         with trio.fail_after(DEADLINE_S):
             await wait_all_tasks_blocked(0.1)
     await agent.type(terminal, "it\n")
-
-    def shown():
-        parts = [one["params"]["data"] for one in user.by_token[token]]
-        return b"".join(map(base64.b64decode, parts))
-
-    await user.until(lambda: b"seen it" in shown())
+    await user.until(lambda: b"seen it" in sent(user, token))
     assert not user.has_response(id_)
+
+
+@pytest.mark.parametrize("begins", ["before", "within"])
+async def test_window_with_frames_is_left_no_text_of_a_killed_full_screen_program(begins):
+    """Neither if the ring has lost the switch to the alternate screen, nor if the window has it."""
+    async with host_here(raw_bytes=64 * 1024) as host, user_of(host) as user:
+        count = 30_000 if begins == "before" else 1000
+        program = (
+            f"stty -echo; echo main; read x; printf '\\e[?1049hfull'; read x; seq {count}; cat"
+        )
+        terminal = await user.create(f'bash -c "{program}"', cols=80, rows=24)
+        size = {"cols": 60 if begins == "before" else 80, "rows": 24}
+        id_, token = await user.open(
+            "terminal/attach", terminalId=terminal, readOnly=True, scrollback=True, **size
+        )
+        await user.until(lambda: b"main" in sent(user, token))
+        await user.terminal_request("write", terminal, data="\r")
+        await user.until(lambda: b"full" in sent(user, token))
+        await user.request("terminal/window", {"token": token, "cols": 60, "rows": 24})
+        await user.terminal_request("write", terminal, data="\r")
+        await user.until(lambda: str(count).encode() in sent(user, token))
+        await user.terminal_request("kill", terminal)
+        assert (await user.result(id_))["reason"] == "exited"
+        assert f"{count - 2}\r\n{count - 1}\r\n".encode() not in sent(user, token)
 
 
 async def test_follow_without_stay_sends_output_that_is_not_consumed_yet(tmp_path):

@@ -52,6 +52,7 @@ from acpterm.terminal.vt.paint import (
     NEUTRAL,
     TO_MAIN,
     alternate_snapshot,
+    scrolled_to,
     snapshot,
     tail_snapshot,
 )
@@ -135,6 +136,8 @@ class _Attachment:
         self._blank_until = trio.current_time() + _BLANK_MAX_S
         # Whether the window shows the alternate screen.
         self._is_alternate = False
+        # Whether the last frame showed the alternate screen.
+        self._is_frame_alternate = False
 
     async def run(self) -> None:
         terminal = self._terminal
@@ -223,6 +226,7 @@ class _Attachment:
             window.needs_redraw = False
             self._frames, self._size = Frames(window.cols, window.rows), window.size
         assert self._frames is not None  # noqa: S101  set above; for the type checker
+        self._is_frame_alternate = screen.is_alternate
         if frame := self._frames.frame(screen):
             self._is_alternate = True
             self._send("screen" if first else "output", frame, UNSET, alternate=first)
@@ -240,11 +244,12 @@ class _Attachment:
                 return False
             alternate = screen.is_alternate
             size = screen.cols, screen.rows
+            self._note_main_position()
+            self._is_rearranged |= self._main_position is not None and size != self._size
             shows_main = self._position is not None and not self._is_alternate
             if shows_main and not alternate and self._keeps_lines(size, skipped_from):
-                self._size, self._is_rearranged = size, True
+                self._size = size
                 return True
-            self._note_main_position()
             if not alternate:
                 await self._send_above(screen, position, skipped_from)
             painted = alternate_snapshot(screen) if alternate else snapshot(screen)
@@ -289,8 +294,7 @@ class _Attachment:
             await self._send_main_output(self._main_position, end)
         if self._is_rearranged:
             self._is_rearranged = False
-            text = f"{NEUTRAL}\x1b[{screen.rows}H" + "\n" * screen.rows
-            self._send("output", text.encode(), UNSET)
+            self._send("output", scrolled_to(screen), UNSET)
 
     async def _leave_frames(self) -> None:
         """Leave the main screen's last output in a window that was sent frames of it."""
@@ -299,10 +303,10 @@ class _Attachment:
         end = self._terminal.ring.end
         start = 0 if self._lacks_scrollback else self._main_position or 0
         self._send("screen", TO_MAIN, UNSET)
-        await self._send_main_output(start, end)
+        await self._send_main_output(start, end, alternate=self._is_frame_alternate)
 
-    async def _send_main_output(self, start: int, end: int) -> None:
-        data, lost = retained_main_output(self._terminal, start, end)
+    async def _send_main_output(self, start: int, end: int, *, alternate: bool = False) -> None:
+        data, lost = retained_main_output(self._terminal, start, end, alternate=alternate)
         if lost and start:
             self._send_skipped(lost)
         data = QueryFilter().feed(data)

@@ -89,8 +89,29 @@ def alternate_snapshot(screen: EmulatorScreen) -> bytes:
     return "".join([_ALTERNATE, *_tab_stops(screen.tabs), *_active(screen)]).encode()
 
 
-def main_output(data: bytes) -> bytes:
-    """Return the part of raw output that programs wrote on the main screen."""
+def scrolled_to(screen: EmulatorScreen) -> bytes:
+    """Return bytes that scroll off what a viewer's main screen has above the lines of `screen`.
+
+    The first line of `screen` scrolls off too: its beginning may only be in the viewer's terminal.
+    """
+    y, top = screen.cursor[1], 1
+    while top < y and len(screen.cells(top - 1)) == screen.cols:
+        top += 1
+    # Move relative to the cursor: it is at the same text in both, but not in the same row. As many
+    # line feeds as lead from the first row to the last then scroll exactly the rows above. Erase
+    # row by row: see `_painted`.
+    up = f"\x1b[{y - top}A" if y > top else ""
+    rows = "\r\n".join(["\x1b[K"] * screen.rows)
+    return f"{_ENDED}\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[m{up}\r{rows}".encode()
+
+
+def main_output(data: bytes, *, alternate: bool = False) -> bytes:
+    """Return the part of raw output that programs wrote on the main screen.
+
+    `alternate`: whether the output ends on the alternate screen.
+    """
+    if alternate and not _ALTERNATE_SWITCH.search(data):
+        return b""
     parts, start = [], 0
     for switch in _ALTERNATE_SWITCH.finditer(data):
         if switch[1] == b"h" and start >= 0:
