@@ -157,20 +157,19 @@ class Classifier:
         words = command.words
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
-        inner = list(unwrapped.inner)
-        for other in (*command.others, *_candidates(words)):
-            variant = unwrap(command._replace(words=other))
-            other_level, other_reason = self._level(other, False, variant.danger)
-            is_worse = other_level is Level.DANGEROUS or self._is_ruled(other)
-            if is_worse and level is not Level.DANGEROUS and not self._is_ruled(words):
-                level, reason, words = other_level, other_reason, other
-            inner += [one._replace(kind="suspected") for one in variant.inner]
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
             is_literal = all(word.is_literal for word in words)
             exact = context.is_exact and not unwrapped.danger and is_literal
             self.found.append(
                 FoundPart(words, level, reason, exact, context.is_suspected, bool(unwrapped.inner))
             )
+        inner = list(unwrapped.inner)
+        for other in (*command.others, *_candidates(words)):
+            variant = unwrap(command._replace(words=other))
+            other_level, other_reason = self._level(other, False, variant.danger)
+            if other_level is Level.DANGEROUS or self._is_ruled(other):
+                self.found.append(FoundPart(other, other_level, other_reason, False, True, False))
+            inner += [one._replace(kind="suspected") for one in variant.inner]
         for one in inner:
             # A command that inherits a here-document as its stdin gets the document's text.
             text = command.text if one.input == "text" else ""

@@ -203,7 +203,9 @@ def _value(expansion: str, constants: Mapping[str, str], unknown: str) -> str:
         return constants.get(simple[0], unknown) + simple[1:]
     value = constants.get(simple or name)
     if operator and (value is None or operator.endswith("+")):
-        return re.sub(r"""['"\\]""", "", default)
+        # Whether `x` is set may not be known: `${x:+word}` is tried as the word, and as nothing.
+        is_unset = operator.endswith("+") and not value and not unknown
+        return "" if is_unset else re.sub(r"""['"\\]""", "", default)
     return unknown if value is None else value
 
 

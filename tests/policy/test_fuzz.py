@@ -149,6 +149,7 @@ def test_parse_suspects_a_bounded_number_of_texts_of_a_bounded_length(line, monk
         ("awk", "-F:", "print"),
         ("awk", "-F:", "[("),
         ("sed", "-n", "s/a\\"),
+        ("sed", "-n", "1e "),
     ],
 )
 def test_judge_returns_a_verdict_in_bounded_time_for_long_code(program, option, code):

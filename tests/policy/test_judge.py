@@ -171,6 +171,23 @@ def test_rule_denies_wherever_the_command_is(command):
 
 
 @each_case(
+    ("command", "level", "decision"),
+    [
+        ("X=rm; false && X=git; $X push -rf x", Level.DANGEROUS, "deny"),
+        ("X=git; false && X=rm; $X push -rf x", Level.DANGEROUS, "deny"),
+        ("X='npm publish'; true || X=ls; $X", Level.UNKNOWN, "deny"),
+        ("X=ls; true || X='npm publish'; $X", Level.UNKNOWN, "deny"),
+        ("X=make; true || X=ls; $X", Level.UNKNOWN, "ask"),
+    ],
+)
+def test_each_value_that_a_variable_may_have_is_judged_by_the_rules(command, level, decision):
+    rules = [rule("ask", "git", "push"), rule("ask", "ls"), rule("deny", "npm", "publish")]
+    strict = msgspec.structs.replace(GUARDED, dangerous="deny")
+    verdict = decide(command, rules=rules, profile=strict)
+    assert (verdict.level, verdict.decision) == (level, decision)
+
+
+@each_case(
     "command",
     [
         "X=1; rm -r x",

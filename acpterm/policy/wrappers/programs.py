@@ -17,7 +17,7 @@ counts only if it is dangerous, or if a rule asks about it or denies it.
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from acpterm.policy.syntax.command import SimpleCommand
@@ -52,6 +52,15 @@ _QUOTED: Final = re.compile(
     r"\\.|\"((?:[^\"\\]|\\.)++)\"|'((?:[^'\\]|\\.)++)'|`([^`]++)`|\{([^{}]++)\}", re.DOTALL
 )
 _LIST: Final = re.compile(r"[\[(]([^\[\]()]*+)[\])]")
+# Interpreters whose calls that execute commands are known (`_CALL`).
+_CALLING: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|node|nodejs|deno|bun")
+_PIECE: Final = r"[^()\"'`\\]++|\\.|\"(?:[^\"\\]|\\.)*+\"|'(?:[^'\\]|\\.)*+'|`[^`]*+`"
+_NESTED: Final = rf"\((?:{_PIECE}|\((?:{_PIECE})*+\))*+\)"
+_CALL: Final = re.compile(
+    r"(?<![A-Za-z0-9])(?:system|[pP]open|run|call|(?:get(?:status)?)?output|subprocess_shell"
+    rf"|(?:exec|spawn)\w{{0,16}})\s*+\((?:{_PIECE}|{_NESTED})*+\)?|\$`[^`]*+`",
+    re.DOTALL,
+)
 
 
 def shell(command: SimpleCommand) -> Unwrapped | None:
@@ -106,7 +115,9 @@ def _stdin(command: SimpleCommand, *, is_shell: bool) -> Unwrapped:
         reader = reader_of(command.name) if command.name in _SHELLS else None
         return Unwrapped((Inner((), command.text, "executes", reader=reader),))
     if command.input == "text":
-        return _code([Word(command.text)])
+        # Files are often written by such code, so that most of its strings are text.
+        is_calling = _CALLING.fullmatch(command.name) is not None
+        return _code(_CALL.findall(command.text) if is_calling else [command.text])
     if command.input in ("pipe", "computed"):
         return Unwrapped(danger="it executes the output of a command")
     return NOTHING
@@ -121,7 +132,7 @@ def interpreter(command: SimpleCommand) -> Unwrapped | None:
     ):
         return None
     if any(_CODE.match(word.text) for word in rest):
-        return _code(rest)
+        return _code(word.text for word in rest)
     operand = next(
         (word for word in rest if not word.text.startswith("-") or word.text == "-"), None
     )
@@ -132,11 +143,11 @@ def interpreter(command: SimpleCommand) -> Unwrapped | None:
 
 def awk(command: SimpleCommand) -> Unwrapped:
     """Return the strings in an awk script that may be commands."""
-    return _code(command.words[1:])
+    return _code(word.text for word in command.words[1:])
 
 
-def _code(words: Sequence[Word]) -> Unwrapped:
-    strings = itertools.chain.from_iterable(_strings(word.text) for word in words)
+def _code(texts: Iterable[str]) -> Unwrapped:
+    strings = itertools.chain.from_iterable(map(_strings, texts))
     return Unwrapped(
         tuple(Inner((), one, "suspected") for one in itertools.islice(strings, SUSPECTED_MAX))
     )

@@ -39,8 +39,9 @@ _RUNNERS: Final = frozenset(
     ("bun", "bundle", "bunx", "hatch", "npm", "npx", "pipenv", "pipx", "pnpm", "poetry", "uv",
      "uvx", "yarn")
 )  # fmt: skip
-# What precedes the shell text in a command of vi (`:!`) or sed (`1e`).
-_EDITOR_COMMAND: Final = re.compile(r"^(?:[!:]+|[\d,$]*e\s+)")
+# The shell text of sed's command `e`, up to the end of the line. Before the command may be an
+# address with flags (`/x/Ie`), other commands, or an option (`-ne'e ls'`).
+_SED_COMMAND: Final = re.compile(r"(?:^(?:-\w*)?|[\n;{}\d$!/,|%#:IM])[ \t]*e\\?\s+(?=([^\n]+))")
 _RUNNER_WORDS: Final = re.compile(r"exec|x|run|dlx|explore")
 _GIT_WORDS: Final = re.compile(
     r"-x|foreach|bisect|filter-branch|-c.*|--(?:exec|config|upload-pack|receive-pack|\w+-filter).*"
@@ -84,9 +85,12 @@ def _texts(command: SimpleCommand) -> list[Inner]:
         value = word.text
         if value.startswith("-") or "=" in value:
             value = value.rpartition("=")[2]
-        value = _EDITOR_COMMAND.sub("", value)
+        value = value.lstrip("!:")  # vi
         if " " in value or value != word.text:
             found.append(Inner((), value, "suspected"))
+        if command.name == "sed":
+            matches = itertools.islice(_SED_COMMAND.finditer(word.text), SUSPECTED_MAX)
+            found += (Inner((), match[1], "suspected") for match in matches)
     return found
 
 
