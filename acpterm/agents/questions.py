@@ -44,7 +44,7 @@ from acpterm.link.daemon_stream import Connected, connect_running
 from acpterm.link.endpoint import Endpoint
 from acpterm.link.session import ignore
 from acpterm.runtime.command_line import command_line
-from acpterm.runtime.sanitize import one_line
+from acpterm.runtime.sanitize import shortened
 
 _TOKEN_TIMEOUT_S: Final = 10.0
 
@@ -185,7 +185,7 @@ def question_options(info: ApprovalInfo) -> list[PermissionOption]:
     options = [PermissionOption("allow_once", "Allow once", "allow_once")]
     if info.prefix is not None:
         prefix = command_line(info.prefix[0], info.prefix[1:])
-        shown = f'"{one_line(prefix, _PREFIX_CHARS_MAX)}"'
+        shown = f'"{shortened(prefix, _PREFIX_CHARS_MAX)}"'
         name = f"Always allow {shown} in this session"
         options.append(PermissionOption("allow_always", name, "allow_always"))
     name = f"Always reject {shown} in this session"

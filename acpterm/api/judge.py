@@ -44,7 +44,8 @@ class LocalJudge:
             raise AcptermError(str(error)) from error
         profile = self.profile(cwd)
         path, shell = os.environ.get("PATH"), find_shell(self._settings.shell)
-        verdict = Judge(rules).judge(command, args, profile=profile, path=path, shell=shell)
+        judge = Judge(rules)
+        verdict = judge.judge(command, args, profile=profile, path=path, shell=shell, directory=cwd)
         return _command_check(verdict, profile.name)
 
 

@@ -46,14 +46,16 @@ class EventKind(NamedTuple):
 
 
 _REQUEST: Final = (
-    "{command}  ({decision}, {level}, rule {rule}, {profile}, {provider})  in {directory}"
+    "{command}  ({decision}, {level}, rule {rule}, {profile}, {provider})  in {directory}  "
+    "with {variables}"
 )
 EVENTS: Final[Mapping[str, EventKind]] = {
     "create": EventKind("An agent or the user requests a terminal.", _REQUEST, "green"),
     "check": EventKind("An agent asks whether a command may run, without a terminal.", _REQUEST),
     "decision": EventKind(
         "A command is allowed or denied.",
-        "{decision} by {by} | {decision}  ({level}, rule {rule})  {reason}  {command}",
+        "{decision} by {by} | {decision}  ({level}, rule {rule})  {reason}  {command}  "
+        "with {variables}",
     ),
     "refused": EventKind(
         "A command is refused: by a decision, or for another reason.", colour="red"
@@ -141,6 +143,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     )
     ended_by: Annotated[Text, Meta(title="What ended the program, as in `exitStatus`.")] = None
     limit: Annotated[Text, Meta(title="The limit that ended or prevented it.")] = None
+    variables: Annotated[
+        list[str] | None,
+        Meta(title="Variables of the request that can change what its command executes."),
+    ] = None
     background: Annotated[
         list[str] | None,
         Meta(title="What the command had left running and was ended: names and pids."),

@@ -73,7 +73,9 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     judge = Judge(_rules(_rules_file(loaded)))
     args = list(words[1:]) if len(words) > 1 else None
     path, shell = os.environ.get("PATH"), find_shell(loaded.shell)
-    verdict = judge.judge(words[0], args, profile=chosen, path=path, shell=shell)
+    verdict = judge.judge(
+        words[0], args, profile=chosen, path=path, shell=shell, directory=os.getcwd()
+    )
     echo_once(json_text(_as_json(verdict, chosen)) if as_json else _as_text(verdict, chosen))
     raise SystemExit(_STATUS[verdict.decision])
 

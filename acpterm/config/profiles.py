@@ -27,16 +27,63 @@ Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1)]
 
+# Programs whose name alone is trusted. The lists of commands after it have the first words of
+# commands; a check of their arguments (`policy.arguments`) applies in addition.
 SAFE_COMMANDS: Final = (
     "awk", "cat", "cd", "chdir", "diff", "echo", "find", "git", "grep", "head", "help", "hostname",
     "id", "ipconfig", "tee", "ls", "netstat", "ps", "pwd", "sort", "tail", "tree", "type", "uname",
     "uniq", "wc", "which", "touch", "mkdir", "npm", "yarn", "bun", "tsc", "node", "npx", "bunx",
     "vitest",
 )  # fmt: skip
+# They read and print: they change, send and execute nothing.
+HARMLESS_COMMANDS: Final = (
+    "[", "arch", "awk", "base64", "basename", "cal", "cat", "cd", "chdir", "cksum", "cmp", "column",
+    "comm", "cut", "date", "df", "diff", "dirname", "du", "echo", "egrep", "expand", "expr",
+    "false", "fd", "fdfind", "fgrep", "file", "find", "fmt", "fold", "free", "grep", "head",
+    "hexdump", "hostname", "id", "ipconfig", "join", "jq", "locale", "ls", "lsof", "md5sum",
+    "mkdir", "netstat", "nl", "nproc", "numfmt", "od", "paste", "pgrep", "printf", "ps", "pwd",
+    "readlink", "realpath", "rev", "rg", "sed", "seq", "sha1sum", "sha256sum", "sha512sum",
+    "shasum", "sleep", "sort", "stat", "strings", "tac", "tail", "test", "touch", "tr", "tree",
+    "true", "tty", "type", "uname", "uniq", "uptime", "wc", "whereis", "which", "whoami",
+    *(f"git {command}" for command in (
+        "--version", "blame", "branch", "cat-file", "check-ignore", "cherry", "config",
+        "count-objects", "describe", "diff", "diff-files", "diff-index", "diff-tree",
+        "for-each-ref", "grep", "log", "ls-files", "ls-tree", "merge-base", "name-rev",
+        "range-diff", "reflog", "remote", "rev-list", "rev-parse", "shortlog", "show",
+        "show-branch", "show-ref", "stash list", "stash show", "status", "submodule status", "tag",
+        "version", "whatchanged", "worktree list",
+    )),
+    *(f"{name} --version" for name in (
+        "bun", "cargo", "clang", "cmake", "deno", "docker", "gcc", "gh", "java", "make", "node",
+        "npm", "npx", "php", "pip", "pip3", "pnpm", "python", "python3", "ruby", "rustc", "tsc",
+        "uv", "yarn",
+    )),
+    "bun -v", "docker images", "docker ps", "go version", "java -version", "node -v", "npm -v",
+    "npm list", "npm ls", "pip list", "pip show", "pip3 list", "pip3 show",
+)  # fmt: skip
+# They execute the project's own code, and nothing that is downloaded.
+PROJECT_COMMANDS: Final = (
+    "black", "ctest", "eslint", "jest", "make", "mypy", "ninja", "node", "nox", "phpunit",
+    "prettier", "pyright", "pytest", "rspec", "ruff", "tox", "tsc", "vitest", "cmake --build",
+    *(f"cargo {command}"
+      for command in ("bench", "build", "check", "clippy", "doc", "fmt", "run", "test")),
+    *(f"dotnet {command}" for command in ("build", "test")),
+    *(f"go {command}" for command in ("build", "fmt", "test", "vet")),
+    *(f"{name} {command}" for name in ("bun", "npm", "pnpm", "yarn")
+      for command in ("build", "lint", "run", "start", "test")),
+    *(f"{python} -m {module}" for python in ("python", "python3")
+      for module in ("black", "mypy", "pytest", "ruff", "unittest")),
+)  # fmt: skip
+COMMAND_LISTS: Final = {
+    "@harmless": HARMLESS_COMMANDS,
+    "@project": PROJECT_COMMANDS,
+    "@by-name": SAFE_COMMANDS,
+}
+"""The lists of commands that `safe_commands` of a profile can name."""
 # The repetitions are possessive (`*+`) or lazy over words without spaces, so that no pattern takes
 # more than linear time. `--` ends the options of rm, chmod and chown.
 _OPERANDS: Final = r"(?: (?!--(?: |$))\S+)*? "
-_GIT: Final = r"git(?: (?:-[Cc]|--(?:git-dir|work-tree|namespace|exec-path)) \S+| -\S+)*+ "
+GIT: Final = r"git(?: (?:-[Cc]|--(?:git-dir|work-tree|namespace|exec-path)) \S+| -\S+)*+ "
 # The name of the program belongs in `SUSPICIOUS_NAMES` of `policy.classifier` as well.
 DANGEROUS_PATTERNS: Final = (
     r"dd(?: |$)",
@@ -48,9 +95,9 @@ DANGEROUS_PATTERNS: Final = (
     r"(?:del|format|mkfs(?:\.\w+)?|fdisk|wipefs|shred)(?: |$)",
     r"(?:reboot|shutdown|halt|poweroff)(?: |$)",
     r"systemctl(?: -\S+)*+ (?:reboot|poweroff|halt|kexec)(?: |$)",
-    rf"{_GIT}reset(?: |$)",
-    rf"{_GIT}clean(?: \S+)*? (?:-[a-zA-Z]*f|--f)",
-    rf"{_GIT}rm{_OPERANDS}-[a-zA-Z]*r",
+    rf"{GIT}reset(?: |$)",
+    rf"{GIT}clean(?: \S+)*? (?:-[a-zA-Z]*f|--f)",
+    rf"{GIT}rm{_OPERANDS}-[a-zA-Z]*r",
 )
 POOL_COMMANDS: Final = (
     "rm", "sudo", "chmod", "chown", "mkfs", "dd", "fdisk", "shutdown", "reboot", "halt", "poweroff",
@@ -58,9 +105,8 @@ POOL_COMMANDS: Final = (
 )  # fmt: skip
 POOL_PATTERNS: Final = (
     r"rm -rf /",
-    r">\s*/dev/(?!null\b)",
-    r"\|\s*(sh|bash)\b",
-    r"\beval\b",
+    r">\s*/dev/(?!(?:null|stdout|stderr)\b)",
+    r"\|\s*(sh|bash)(?![\w.-])",
     r"`",
     r"\$\(",
 )
@@ -145,9 +191,13 @@ class Profile(Struct, frozen=True, kw_only=True):
     network: Annotated[
         bool, Meta(title="Allow programs in a sandbox or container to use the network.")
     ] = False
-    safe_commands: Annotated[list[str], Meta(title="Names of safe programs.")] = msgspec.field(
-        default_factory=lambda: list(SAFE_COMMANDS)
-    )
+    safe_commands: Annotated[
+        list[str],
+        Meta(
+            title="Safe commands: names of programs, first words such as `git status`, and lists: "
+            "`@harmless`, `@project`, `@by-name`."
+        ),
+    ] = msgspec.field(default_factory=lambda: list(SAFE_COMMANDS))
     dangerous_patterns: Annotated[
         list[str],
         Meta(
@@ -225,12 +275,12 @@ BUILTIN: Final[Mapping[str, Profile]] = {
     for profile in (
         Profile(name="open", dangerous="allow"),
         Profile(name="guarded"),
-        Profile(name="confirm", unknown="ask", unknown_timeout=10.0),
+        Profile(name="confirm", unknown="ask", unknown_timeout=10.0, safe_commands=["@harmless"]),
         Profile(
             name="pool",
             dangerous="deny",
             dangerous_patterns=[],
-            blocked_commands=list(POOL_COMMANDS),
+            blocked_commands=[*POOL_COMMANDS, "eval"],
             blocked_patterns=list(POOL_PATTERNS),
             short_messages=True,
             limits=Limits(agent_terminals=5, starts_per_minute=3, idle=300.0),
@@ -278,6 +328,12 @@ def _resolve(name: str, tables: Mapping[str, ProfileTable], seen: tuple[str, ...
         values["limits"] = Limits(
             **{key: inherited[key] if own[key] is None else own[key] for key in own}
         )
+    for entry in values.get("safe_commands", ()):
+        if entry.startswith("@") and entry not in COMMAND_LISTS:
+            raise ValueError(
+                f"profile {name!r} has the list {entry!r} in safe_commands: the lists are "
+                f"{', '.join(COMMAND_LISTS)}"
+            )
     for key in ("dangerous_patterns", "blocked_patterns"):
         for pattern in values.get(key, ()):
             try:

@@ -26,6 +26,7 @@ from acpterm.host.windows import Windows
 from acpterm.policy.approvals import Approvals
 from acpterm.policy.questions import Answer, Question
 from acpterm.runtime.command_line import find_shell
+from acpterm.runtime.sanitize import shortened
 
 TIMEOUT_S: Final = 10.0
 # Hooks that run at once; further ones are dropped, so that a flood of events starts no flood of
@@ -117,4 +118,4 @@ class Hooks:
 
 def _sentence(text: str) -> str:
     line = "".join(char if char.isprintable() else " " for char in text)
-    return line if len(line) <= _SENTENCE_CHARS_MAX else f"{line[: _SENTENCE_CHARS_MAX - 1]}…"
+    return shortened(line, _SENTENCE_CHARS_MAX)

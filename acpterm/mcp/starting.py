@@ -18,7 +18,6 @@ user, and the answer counts. Without the setting, the client only tells the user
 import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from textwrap import indent
 from typing import Final
 
 import anyio
@@ -36,6 +35,8 @@ from acpterm.runtime.sanitize import escape_invisible_text, one_line
 PENDING: Final = "pending-"
 """The beginning of the ids of pending starts; a number follows."""
 _DISCARD_TIMEOUT_S: Final = 2.0
+_LINE_CHARS: Final = 72
+"""Maximum characters of a line of a command in a question."""
 # How many starts that were pending are retained when done, for calls that name their ids.
 _DONE_MAX: Final = 20
 
@@ -193,4 +194,11 @@ class Starts:
 
 def _about(text: str, command: str) -> str:
     """Return a question about a command, none of whose lines looks like text of acpterm."""
-    return f"{text}\n\n{indent(escape_invisible_text(command), '    ', lambda _: True)}"
+    lines = escape_invisible_text(command).split("\n")
+    shown = "\n".join("    " + "\n  … ".join(_pieces(line)) for line in lines)
+    return f"{text}\n\n{shown}"
+
+
+def _pieces(line: str) -> list[str]:
+    # Claude Code shows as much of each line as fits into the window.
+    return [line[at : at + _LINE_CHARS] for at in range(0, len(line), _LINE_CHARS)] or [""]

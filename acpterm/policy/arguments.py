@@ -6,11 +6,13 @@ text if they are safe. `unsafe_argument` selects the check by the name of the pr
 """
 
 import itertools
+import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from acpterm.config.profiles import PROJECT_COMMANDS
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 Check: TypeAlias = Callable[[Sequence[str]], str]
@@ -93,6 +95,19 @@ def _tee(arguments: Sequence[str]) -> str:
     return ""
 
 
+def _writes_inside(arguments: Sequence[str]) -> str:
+    outside = next(filter(_is_outside, arguments), "")
+    return f"{outside} is outside of the directory" if outside else ""
+
+
+def _project(arguments: Sequence[str]) -> str:
+    return _writes_inside([one for text in arguments for one in (text, text.partition("=")[2])])
+
+
+def _unsafe(arguments: Sequence[str], *, unsafe: re.Pattern[str]) -> str:
+    return _because(next(filter(unsafe.fullmatch, arguments), ""))
+
+
 def _hostname(arguments: Sequence[str]) -> str:
     wrong = next((one for one in arguments if not _HOSTNAME_SAFE.fullmatch(one)), "")
     return f"{wrong} may set the name" if wrong else ""
@@ -105,13 +120,14 @@ def _ipconfig(arguments: Sequence[str]) -> str:
 
 
 _SED_OPTION: Final = re.compile(r"-[nEruz]+|--quiet|--silent|--regexp-extended|--debug")
+_SED_ADDRESS: Final = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)++/)"
 _SED_SCRIPT: Final = re.compile(
-    r"(?:(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
-    r"|s([/|#,])(?:(?!\1)[^\\\n]|\\.)*+\1(?:(?!\1)[^\\\n]|\\.)*+\1[gpI\d]*+)"
+    rf"(?:{_SED_ADDRESS}(?:,\+?{_SED_ADDRESS})?)?[pdq=]"
+    r"|s([/|#,])(?:(?!\1)[^\\\n]|\\.)*+\1(?:(?!\1)[^\\\n]|\\.)*+\1[gpI\d]*+"
 )
 # `|` is a pipe to or from a command, `@` loads an extension, and a backslash at the end of a line
 # can split a word of this list.
-_AWK_UNSAFE: Final = re.compile(r"system|getline|[|@]|/inet|\\\n")
+_AWK_UNSAFE: Final = re.compile(r"system|getline|[|@]|/inet|ENVIRON|\\\n")
 
 
 def _sed(arguments: Sequence[str]) -> str:
@@ -127,7 +143,9 @@ def _sed(arguments: Sequence[str]) -> str:
     scripts = scripts or list(arguments[at : at + 1])
     if any(one.startswith("-") for one in arguments[at:]):
         return "an option after the script may execute a command or write a file"
-    if not all(_SED_SCRIPT.fullmatch(script) for script in scripts):
+    # Not every sed ends `/[/` at the second slash.
+    parts = (part for one in scripts for part in (one.split(";") if "[" not in one else [one]))
+    if not all(map(_SED_SCRIPT.fullmatch, parts)):
         return "the script may execute a command or write a file"
     return ""
 
@@ -170,6 +188,7 @@ _GIT_SAFE: Final = frozenset(
 # configuration. They are unsafe with each command.
 _GIT_UNSAFE: Final = (
     "--config", "--config-env", "--exec", "--exec-path", "--ext-diff", "--extcmd",
+    "--filters",
     "--open-files-in-pager", "--output", "--output-directory", "--receive-pack", "--textconv",
     "--upload-pack",
 )  # fmt: skip
@@ -179,7 +198,7 @@ _GIT_OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     "am": ("", ("--directory",), "C"),
     "apply": ("", ("--directory", "--unsafe-paths"), "pC"),
     "archive": ("o", ("--remote",), ""),
-    "branch": ("DfMC", ("--force", "--edit-description"), "u"),
+    "branch": ("dDfmMC", ("--delete", "--force", "--move", "--edit-description"), "u"),
     "checkout": ("f", ("--force",), "bB"),
     "clone": ("cu", ("--separate-git-dir", "--template"), "bjo"),
     "commit": ("", (), "mFCctSuU"),
@@ -209,7 +228,7 @@ _GIT_ACTIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "bundle": re.compile("create"),
     "maintenance": re.compile("start|stop|register|unregister"),
     "reflog": re.compile("expire|delete"),
-    "remote": re.compile("add|set-url|rename|rm|remove|set-head|set-branches"),
+    "remote": re.compile("add|set-url|rename|rm|remove|set-head|set-branches|update|prune"),
     "stash": re.compile("drop|clear"),
     "submodule": re.compile("foreach|set-url|add|deinit"),
     "worktree": re.compile("remove"),
@@ -219,13 +238,15 @@ _GIT_TRANSPORTS: Final = frozenset(
 )
 
 
-def _git(arguments: Sequence[str]) -> str:
+def _git(arguments: Sequence[str]) -> str:  # noqa: PLR0911  one for each reason
     """Return why git may execute, lose, configure, or write outside of the working directory."""
     at = 0
     while at < len(arguments) and arguments[at].startswith("-"):
         argument = arguments[at]
         at += 1
         if argument == "-C":
+            if _is_outside(arguments[at] if at < len(arguments) else "/"):
+                return "it executes what another directory configures"
             at += 1
         elif argument not in (
             "--no-pager", "-P", "--version", "-v", "--help", "-h", "--no-optional-locks",
@@ -417,14 +438,28 @@ def _options(arguments: Sequence[str], *, unsafe: tuple[str, tuple[str, ...], st
 _NO_GLOBS: Final = frozenset(("tee", "uniq"))
 _OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
     # As in `_GIT_OPTIONS`.
+    "date": ("s", ("--set",), "dfr"),
     "diff": ("l", ("--paginate",), "UCIWDFSxX"),
     "fd": ("xX", ("--exec", "--exec-batch"), "eEtdSoc"),
     "fdfind": ("xX", ("--exec", "--exec-batch"), "eEtdSoc"),
     "rg": ("z", ("--pre", "--hostname-bin", "--search-zip"), "efgmtABC"),
+    "file": ("CzZ", ("--compile", "--uncompress"), "efFmP"),
+    "lsof": ("D", (), "acdgipsu"),
+    **dict.fromkeys(("pip", "pip3"), ("", ("--python", "--log"), "")),
     "sort": ("oT", ("--output", "--compress-program", "--temporary-directory"), "ktS"),
     "tree": ("oR", ("--output",), "LPIHT"),
 }
+# Arguments with which a program prints the environment of a process, evaluates text or assigns.
+_UNSAFE: Final = {
+    "jq": re.compile(r".*(?:\$ENV|\benv\b).*", re.DOTALL),
+    "printf": re.compile(r"-v.*"),
+    "ps": re.compile(r"[a-zA-Z]*e[a-zA-Z]*|-[a-zA-Z]*E.*|.*env.*"),
+    **dict.fromkeys(("test", "["), re.compile(r"-[vR]")),
+}
 _CHECKS: Final[Mapping[str, Check]] = {
+    **dict.fromkeys((one.partition(" ")[0] for one in PROJECT_COMMANDS), _project),
+    **{name: partial(_unsafe, unsafe=unsafe) for name, unsafe in _UNSAFE.items()},
+    **dict.fromkeys(("mkdir", "touch"), _writes_inside),
     **{name: partial(_options, unsafe=unsafe) for name, unsafe in _OPTIONS.items()},
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     "bun": _bun,
@@ -444,9 +479,63 @@ _CHECKS: Final[Mapping[str, Check]] = {
 }
 
 
-def unsafe_argument(words: Sequence[Word]) -> str:
+# Programs that may execute what the files of the directory say: its configuration or its code.
+DIRECTORY_COMMANDS: Final = frozenset(
+    one.partition(" ")[0] for one in ("git", "npm", "pip", "pip3", *PROJECT_COMMANDS)
+)
+# Programs that print names, and not what is in files.
+_NAMES_ONLY: Final = frozenset(
+    ("basename", "df", "dirname", "du", "echo", "fd", "fdfind", "find", "ls", "mkdir",
+     "printf", "readlink", "realpath", "stat", "test", "touch", "tree", "type", "which")
+)  # fmt: skip
+# Keys, passwords, tokens, histories, environments of processes; all of a home or of the system.
+_SECRET: Final = re.compile(
+    r"(?:^|[/:=@])(?:\.(?:ssh|gnupg|pki|aws|azure|kube|password-store|mozilla|thunderbird|terraform\.d"
+    r"|vault-token|netrc|pgpass|my\.cnf|npmrc|pypirc|git-credentials|Xauthority|(?:[a-z_]+_)?history"
+    r"|env(?!\.(?:example|sample|template|dist)\b)(?:\.\w+)*|\.?credentials(?:\.\w+)?)(?:/|$)"
+    r"|\.config/(?:gh|hub|op|gcloud|rclone|google-chrome|chromium|microsoft-edge|BraveSoftware|git/cred)"
+    r"|\.local/share/(?:keyrings|kwalletd|pass)|\.(?:cargo|gem|docker|m2)/(?:credentials|config\.json|set)"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)\w*$|[^/]*\.(?:pem|key|p12|pfx|kdbx|keystore)$"
+    r"|\.?(?:credentials|secrets?)(?:\.(?:json|ya?ml|toml|ini|txt))?$"
+    r"|etc/(?:g?shadow|sudoers|ssl/private)|proc/[^/]+/(?:environ|mem|fd|root|cwd)"
+    r"|var/(?:mail|spool)(?:/|$))|^(?:~[^/]*|/|/home(?:/[^/]+)?|/root)/?$"
+)
+# Patterns that may match the name of such a file.
+_SECRET_GLOB: Final = re.compile(r"(?:^|/)\.[^/]*[*?[]|^/(?:etc|proc|home|root|\*|\?)\b")
+
+
+def leads_outside(words: Sequence[Word], directory: str) -> bool:
+    """Return whether `cd` with the arguments `words` may lead out of `directory`."""
+    texts = [_relative(word.text, directory) for word in words]
+    return not texts or any(text == "-" or UNKNOWN_TEXT in text or _is_outside(text)
+                            for text in texts)  # fmt: skip
+
+
+def is_inside(path: str, directory: str) -> bool:
+    """Return whether an absolute path is `directory`, or in it; links are not followed."""
+    return bool(directory) and f"{os.path.normpath(path)}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def is_secret(path: str, *, is_glob: bool = False) -> bool:
+    """Return whether a path looks like one of a secret."""
+    return bool(_SECRET.search(path) or (is_glob and _SECRET_GLOB.search(path)))
+
+
+def _relative(text: str, directory: str) -> str:
+    """Return a path in `directory` relative to it; any other text unchanged."""
+    if not is_inside(text, directory):
+        return text
+    return os.path.relpath(text, directory)
+
+
+def unsafe_argument(words: Sequence[Word], directory: str = "") -> str:
     """Return why the arguments of a program are not safe; empty if they are safe."""
     name = words[0].text.rpartition("/")[2]
+    texts = [_relative(word.text, directory) for word in words[1:]]
+    if name not in _NAMES_ONLY:
+        for word in words[1:]:
+            if is_secret(word.text, is_glob=word.is_glob):
+                return f"{word.text} may be a secret"
     check = _CHECKS.get(name)
     if check is None:
         return ""
@@ -457,4 +546,4 @@ def unsafe_argument(words: Sequence[Word]) -> str:
             return f"{word.text} may expand to an option: write ./{word.text}"
     if name in _NO_GLOBS and any(word.is_glob for word in words[1:]):
         return "a pattern may expand to several files"
-    return check([word.text for word in words[1:]])
+    return check(texts)

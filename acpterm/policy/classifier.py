@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from acpterm.policy.arguments import unsafe_argument
+from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
@@ -88,8 +88,14 @@ class _Context(NamedTuple):
 class Classifier:
     """Finds the parts of one command and their levels, by a profile's lists and the rules."""
 
-    def __init__(self, lists: Lists, rules: tuple[Rule, ...]) -> None:
+    def __init__(
+        self, lists: Lists, rules: tuple[Rule, ...], directory: str, *, is_elsewhere: bool
+    ) -> None:
         self.lists = lists
+        self.directory = directory
+        self.is_elsewhere = is_elsewhere
+        self.has_left = False
+        """Whether `cd` leads out of `directory`, the session's."""
         self.rules = rules
         self.found: list[FoundPart] = []
         self.texts: list[str] = []
@@ -155,6 +161,8 @@ class Classifier:
         if self._words > WORDS_MAX or context.depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
             raise TooLongError
         words = command.words
+        if command.name in ("cd", "chdir", "pushd") and not context.is_suspected:
+            self.has_left = self.has_left or leads_outside(words[1:], self.directory)
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
@@ -216,12 +224,17 @@ class Classifier:
             return Level.SAFE, ""
         if name == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
             return Level.SAFE, ""
-        if name not in self.lists.safe:
+        if not self.lists.has_safe(text):
             return Level.UNKNOWN, f"{name} is not in the list of safe programs"
         if not is_standard(program.text):
             return Level.UNKNOWN, f"{program.text} is not in a directory of the system"
-        problem = unsafe_argument(words)
+        problem = self._argument_problem(words, name)
         return (Level.UNKNOWN, f"{name}: {problem}") if problem else (Level.SAFE, "")
+
+    def _argument_problem(self, words: tuple[Word, ...], name: str) -> str:
+        if (self.has_left or self.is_elsewhere) and name in DIRECTORY_COMMANDS:
+            return "it executes what another directory configures"
+        return unsafe_argument(words, self.directory)
 
     def _is_ruled(self, words: tuple[Word, ...]) -> bool:
         """Return whether a rule asks about or denies a command, or its program is blocked."""

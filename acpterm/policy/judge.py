@@ -18,10 +18,12 @@ long to be searched for such names; otherwise it is unknown.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision, Profile
+from acpterm.policy.arguments import is_inside, is_secret
 from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
@@ -38,8 +40,15 @@ _VARIABLES: Final = re.compile(
     r"|JDK_.*|CLASSPATH|MAVEN_.*|GRADLE_.*|CARGO_.*|RUSTC.*|RUSTFLAGS|GO.*|MAKE.*|CC|CXX|LD|AR"
     r"|IFS|PS[0-4]|PROMPT_COMMAND|SHELLOPTS|SHELL|GLOBIGNORE|AWK.*|GAWK.*|GREP_.*|TAR_OPTIONS"
     r"|HOME|XDG_CONFIG_.*|ZDOTDIR|SSH_.*|GCONV_PATH|GLIBC_.*|MALLOC_.*|LOCPATH|TERMINFO.*|TERMCAP"
+    r"|RIPGREP_.*|PYTEST_.*|PIP_.*|UV_.*|VIRTUAL_ENV|CONDA_.*|CMAKE_.*|DOCKER_.*|KUBECONFIG|AWS_.*"
     r"|EMACS.*|VIMINIT|EXINIT|LUA_.*|PHP.*|R_.*|TMPDIR|POSIXLY_CORRECT|http_proxy|https_proxy"
     r"|HTTPS?_PROXY|ALL_PROXY|FPATH|.*_?EXEC.*|TREE_.*|DOTNET_.*|COR_.*|CORECLR_.*"
+)
+# Values with which they change nothing that matters.
+_HARMLESS_VARIABLE: Final = re.compile(
+    r"(?:\w+_)?PAGER=(?:cat)?|(?:\w+_)?EDITOR=(?:true|:)?|GIT_TERMINAL_PROMPT=\d|GIT_OPTIONAL_LOCKS=\d"
+    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|IOENCODING|UTF8|HASHSEED)=[\w.-]*|CARGO_TERM_\w+=\w*"
+    r"|NODE_ENV=\w*|NODE_DISABLE_COLORS=\d|MAKEFLAGS=-j\d*|npm_config_(?:color|loglevel|yes)=\w*"
 )
 # The name of a dangerous program anywhere in a line. `find` and `git` are often used safely, so of
 # these, only some arguments count.
@@ -69,6 +78,8 @@ def decide(
         JudgedPart(tuple(word.text for word in part.words), part.level, part.reason)
         for part in classifier.found
     )
+    if classifier.has_left:
+        allowed = frozenset()  # the user has allowed them in this directory
     blocked = _blocked(classifier, line)
     if blocked:
         reason = f"the command matches {blocked}"
@@ -84,7 +95,7 @@ def decide(
             if part.level is level:
                 break
     asking = [part for part, one in decided if one.decision == "ask"]
-    is_only = decision == "ask" and len(asking) == 1 and rule is None
+    is_only = decision == "ask" and len(asking) == 1 and rule is None and not classifier.has_left
     prefix = always_prefix(asking[0]) if is_only else None
     return Verdict(level, decision, rule, reason, parts, prefix, is_shell)
 
@@ -158,18 +169,21 @@ class Judge:
         args: Sequence[str] | None,
         *,
         profile: Profile,
-        env: Iterable[str] = (),
+        env: Mapping[str, str] = MappingProxyType({}),
         path: str | None = None,
         allowed: Collection[tuple[str, ...]] = (),
         shell: str = "bash",
+        directory: str = "",
+        cwd: str | None = None,
     ) -> Verdict:
         """Return the verdict on shell text, or, with `args`, on a program with these arguments."""
-        # `env` has the names of the variables that the request sets, `path` the PATH, `allowed` the
-        # prefixes that the user has allowed for the session.
+        # `env` has the variables that the request sets, `path` is the PATH, `allowed` has the
+        # prefixes that the user has allowed for the session, `directory` is that of the session.
         lists = self._lists.get(profile.name)
         if lists is None or lists.profile is not profile:
             lists = self._lists[profile.name] = Lists(profile)
-        classifier = Classifier(lists, self._rules)
+        is_elsewhere = cwd is not None and not is_inside(cwd, directory)
+        classifier = Classifier(lists, self._rules, directory, is_elsewhere=is_elsewhere)
         line = command if args is None else " ".join((command, *args))
         try:
             if args is None:
@@ -182,6 +196,8 @@ class Judge:
             is_shell = args is None
             classifier.add((), *_too_long(line))
         problem = _environment(env, path)
+        if cwd and not problem and is_secret(cwd):
+            problem = f"{cwd} may have secrets"
         if not problem:
             return decide(classifier, line, frozenset(allowed), is_shell=is_shell)
         # With this environment, the same words may do other things than when they were allowed.
@@ -208,11 +224,19 @@ def _is_one_word(command: str, classifier: Classifier) -> bool:
     )
 
 
-def _environment(env: Iterable[str], path: str | None) -> str:
+def deciding(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of `env` that can change what a command executes."""
+    return {
+        name: value
+        for name, value in env.items()
+        if _VARIABLES.fullmatch(name) and not _HARMLESS_VARIABLE.fullmatch(f"{name}={value}")
+    }
+
+
+def _environment(env: Mapping[str, str], path: str | None) -> str:
     """Return why no command is safe with these variables and this PATH; "" if some may be."""
-    for name in env:
-        if _VARIABLES.fullmatch(name):
-            return f"the variable {name} is set, which can change what is executed"
+    for name in deciding(env):
+        return f"the variable {name} is set, which can change what is executed"
     if path is not None and not all(one.startswith("/") for one in path.split(":")):
         return "PATH has a directory that is not absolute"
     return ""

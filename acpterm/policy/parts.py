@@ -4,14 +4,17 @@
 returns it in the form that is compared with a profile's `blocked_commands` and the user's rules.
 """
 
+import itertools
 import re
 from typing import Final, NamedTuple
 
-from acpterm.config.profiles import Profile
+from acpterm.config.profiles import COMMAND_LISTS, GIT, Profile
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import Word
 
 _BLANKS: Final = re.compile(r"\s")
+# Maximum words of an entry in the list of safe commands, such as `python -m pytest`.
+_SAFE_WORDS: Final = 3
 
 
 class FoundPart(NamedTuple):
@@ -33,10 +36,16 @@ class Lists:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
-        self.safe = frozenset(profile.safe_commands)
+        listed = [COMMAND_LISTS.get(one, (one,)) for one in profile.safe_commands]
+        self._safe = frozenset(itertools.chain.from_iterable(listed))
         self.dangerous = [re.compile(pattern) for pattern in profile.dangerous_patterns]
         self.blocked = frozenset(profile.blocked_commands)
         self.blocked_patterns = [re.compile(pattern) for pattern in profile.blocked_patterns]
+
+    def has_safe(self, text: str) -> bool:
+        """Return whether the list of safe commands has the first words of `pattern_text`."""
+        words = re.sub(f"^{GIT}", "git ", text).split(" ")
+        return any(" ".join(words[:count]) in self._safe for count in range(1, _SAFE_WORDS + 1))
 
 
 def pattern_text(words: tuple[Word, ...]) -> str:

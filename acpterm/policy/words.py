@@ -30,7 +30,7 @@ _MARKS: Final = re.compile("[\ue000-\ue003]")
 _BRACES: Final = {"{": _OPEN, ",": _COMMA, "}": _CLOSE}
 _UNMARKED: Final = str.maketrans({_OPEN: "{", _COMMA: ",", _CLOSE: "}"})
 
-_SIMPLE: Final = re.compile(r"[\w@%+:./=^,-]+")
+_SIMPLE: Final = re.compile(r"[\w@%+:./=^,-]+|\[")
 _PLAIN_PIECE: Final = re.compile(r"[^\\'\"$`*?\[{},~<>]+")
 _QUOTED_PIECE: Final = re.compile(r'[^\\"$`]+')
 _SINGLE: Final = re.compile(r"'([^']*)'")
@@ -116,6 +116,10 @@ def _scan(  # noqa: C901, PLR0912, PLR0915  one state machine, a branch for each
     while at < size:
         end = starts.get(at)
         if end is not None and end > at:
+            if source[at:end] == "$?":
+                out.append("0")
+                at = end
+                continue
             value = _value(source[at:end], constants, unknown)
             is_split = not in_quotes or source[at:end].endswith(("$@", "{@}", "[@]}"))
             out.append(_split(value, constants) if is_split else value)

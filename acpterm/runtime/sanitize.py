@@ -94,6 +94,16 @@ def one_line(text: str, max_chars: int = 200) -> str:
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
+def shortened(text: str, max_chars: int) -> str:
+    """Return text as one line with escapes, of which the middle is left out if it is too long."""
+    line = escape_invisible(text.strip())
+    if len(line) <= max_chars:
+        return line
+    # The dangerous part of a long command is often its end.
+    end = max_chars // 2
+    return f"{line[: max_chars - end - 3]} … {line[-end:]}"
+
+
 def keep_sgr(line: str) -> str:
     """Return a line of program output with its colours only, after its last carriage return."""
     line = line.rstrip("\r")

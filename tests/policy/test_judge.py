@@ -76,13 +76,13 @@ def test_line_is_no_shell_text_when_it_is_one_word():
     ],
 )
 def test_command_is_not_safe_with_a_variable_that_changes_what_is_executed(name):
-    verdict = decide("ls", env=["TERM", name])
+    verdict = decide("ls", env={"TERM": "x", name: "x"})
     assert (verdict.level, verdict.decision) == (Level.UNKNOWN, "ask")
     assert name in verdict.reason
 
 
 def test_command_stays_safe_with_harmless_variables():
-    assert decide("ls", env=["TERM", "CI", "FORCE_COLOR"]).level is Level.SAFE
+    assert decide("ls", env=dict.fromkeys(("TERM", "CI", "FORCE_COLOR"), "1")).level is Level.SAFE
 
 
 def test_command_is_not_safe_when_path_has_a_relative_directory():

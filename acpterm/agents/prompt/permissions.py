@@ -24,7 +24,7 @@ from acpterm.acp.agent import PermissionOption
 from acpterm.acp.approvals import ApprovalInfo
 from acpterm.agents.prompt.tool_calls import ShownToolCalls
 from acpterm.agents.questions import CHOICES, CannotAskError, question_options
-from acpterm.runtime.sanitize import escape_invisible, one_line
+from acpterm.runtime.sanitize import escape_invisible, one_line, shortened
 from acpterm.runtime.stdio import write_all
 
 Rule: TypeAlias = Literal["ask", "all", "reads", "none"]
@@ -35,7 +35,7 @@ _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
 # Maximum bytes read of the line in which the user types a choice.
 _ANSWER_BYTES_MAX: Final = 4096
-_COMMAND_CHARS_MAX: Final = 16 * 1024
+_TITLE_CHARS_MAX: Final = 200
 
 
 class Permissions:
@@ -143,7 +143,7 @@ class CommandQuestions:
                 _question(info), "execute", options, self._show, needs_terminal=True
             )
         except NoTerminalError:
-            title = one_line(info.command)
+            title = shortened(info.command, _TITLE_CHARS_MAX)
             self._notice(f"not asked: {title} (there is no terminal to ask at: say --allow all)")
             why = "there is no terminal to ask at; --allow all allows every command"
             raise CannotAskError(why) from None
@@ -154,14 +154,12 @@ class CommandQuestions:
         return chosen
 
     def withdrawn(self, info: ApprovalInfo) -> None:
-        title = one_line(info.command)
+        title = shortened(info.command, _TITLE_CHARS_MAX)
         self._notice(f"no longer asked: {title} (answered elsewhere, or withdrawn)")
 
 
 def _question(info: ApprovalInfo) -> str:
     command = escape_invisible(info.command)
-    if len(command) > _COMMAND_CHARS_MAX:
-        command = f"{command[:_COMMAND_CHARS_MAX]}… ({len(command)} characters in all)"
     where = f"    in {one_line(info.cwd, 1000)}"
     return "\n".join([command, where, f"    {one_line(info.reason, 1000)}"])
 

@@ -18,7 +18,7 @@ from acpterm.agents.envelope import Envelope
 from acpterm.agents.questions import CHOICES, CannotAskError, question_options
 from acpterm.agents.session_update import encode_tool_call_update
 from acpterm.jsonrpc import encode_notification, encode_request
-from acpterm.runtime.sanitize import escape_invisible_text, one_line
+from acpterm.runtime.sanitize import escape_invisible_text, one_line, shortened
 
 _PREFIX_BYTES: Final = 16
 _TITLE_CHARS_MAX: Final = 1000
@@ -95,14 +95,14 @@ def _chosen(message: Envelope, info: ApprovalInfo) -> str:
 def _permission_params(info: ApprovalInfo, call_id: str) -> dict[str, Any]:
     about = f"{info.reason}\n\nDirectory: {info.cwd}"
     if len(info.command) > _TITLE_CHARS_MAX:
-        # The title has only the beginning: what the user allows must be visible as a whole.
+        # The title lacks the middle: what the user allows must be visible as a whole.
         about += f"\n\nCommand:\n{info.command}"
     block = {"type": "text", "text": escape_invisible_text(about)}
     return {
         "sessionId": info.session_id,
         "toolCall": {
             "toolCallId": call_id,
-            "title": one_line(info.command, _TITLE_CHARS_MAX),
+            "title": shortened(info.command, _TITLE_CHARS_MAX),
             "kind": "execute",
             "status": "pending",
             "rawInput": {"command": info.command, "cwd": info.cwd},

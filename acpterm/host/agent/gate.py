@@ -50,6 +50,7 @@ from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
+from acpterm.policy.judge import deciding
 from acpterm.policy.questions import Answer, Question
 from acpterm.policy.rules import RulesError
 from acpterm.policy.syntax.readers import reader_of
@@ -151,6 +152,8 @@ def judge(
             path=connection.context.env.get("PATH"),
             allowed=session.allowed_prefixes(directory_text(used, cwd)),
             shell=_shell(connection, used),
+            directory=connection.workspace(session) or "",
+            cwd=cwd,
         )
         for profile in profiles
     ]
@@ -171,6 +174,21 @@ def judge(
         provider=used,
         cwd=cwd,
     )
+
+
+def _deciding(params: Params) -> list[str]:
+    """Return the variables of a request that can change what its command executes."""
+    if isinstance(params, CheckRequest):
+        return []
+    found = deciding({item.name: item.value for item in params.env})
+    return [f"{name}={shlex.quote(value)}" for name, value in found.items()]
+
+
+def shown_command(params: Params) -> str:
+    """Return the command as the user is asked about it, with the variables that change it."""
+    command = command_line(params.command, params.args)
+    variables = _deciding(params)
+    return f"export {' '.join(variables)}; {command}" if variables else command
 
 
 def _shell(connection: AgentConnection, provider: str) -> str:
@@ -200,6 +218,7 @@ def _record(
         level=judgement.level,
         rule=verdict.rule,
         decision=verdict.decision,
+        variables=_deciding(params) or None,
     )
 
 
@@ -265,7 +284,7 @@ async def admit(
     profile, verdict = judgement.profile, judgement.verdict
     if verdict.decision != "ask":
         return
-    command = command_line(params.command, params.args)
+    command = shown_command(params)
     if len(command) > COMMAND_CHARS_MAX:
         raise _too_long_to_ask(judgement, len(command))
     is_dangerous = verdict.level == Level.DANGEROUS
@@ -290,6 +309,7 @@ async def admit(
         "decision",
         **agent_fields(connection.agent, session.id),
         **command_fields(params.command, params.args),
+        variables=_deciding(params) or None,
         decision=answer.decision,
         by=answer.by,
         scope=answer.scope,

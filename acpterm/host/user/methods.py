@@ -80,8 +80,14 @@ def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
         judge = policy.judge()
     except RulesError as error:
         raise RpcError(INTERNAL_ERROR, f"no command can be judged: {error}") from error
-    path, shell = user.context.env.get("PATH"), find_shell(user.settings.shell)
-    verdict = judge.judge(params.command, params.args, profile=profile, path=path, shell=shell)
+    verdict = judge.judge(
+        params.command,
+        params.args,
+        profile=profile,
+        path=user.context.env.get("PATH"),
+        shell=find_shell(user.settings.shell),
+        directory=params.cwd or user.context.cwd,
+    )
     prefix = None if verdict.prefix is None else list(verdict.prefix)
     return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)
 

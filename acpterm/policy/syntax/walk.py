@@ -261,7 +261,9 @@ class CommandWalk:
 
     def _visit(self, visit: _Visit) -> None:
         node = visit.node
-        kind = node.type
+        # `[` is a program, `[[` is syntax.
+        is_bracket = node.type == "test_command" and node.children[0].type == "["
+        kind = "command" if is_bracket else node.type
         self._check(node, kind)
         if kind in _COMMANDS:
             self._command(visit)
@@ -302,7 +304,12 @@ class CommandWalk:
         late = self._late.pop(visit.node.id, [])
         lines: list[list[Node]] = [[]]
         end = visit.node.start_byte
-        for child in visit.node.children:
+        stack = visit.node.children[::-1]
+        while stack:
+            child = stack.pop()
+            if child.type.endswith("_expression"):  # in `[ … ]`
+                stack += reversed(child.children)
+                continue
             between = self._source[end : child.start_byte].replace(b"\\\n", b"")
             if b"\n" in between and lines[-1]:
                 # tree-sitter reads on in the next line after `==` and `=~`.
@@ -364,7 +371,9 @@ class CommandWalk:
             kind = current.type
             if kind in _EXPANSIONS:
                 spans.append((current.start_byte - start, current.end_byte - start))
-                nested.append(_Visit(current))
+                # `$?` is a number.
+                if current.text != b"$?":
+                    nested.append(_Visit(current))
             else:
                 self._check(current, kind)
                 stack += reversed(current.children)
