@@ -95,13 +95,13 @@ def _tee(arguments: Sequence[str]) -> str:
     return ""
 
 
-def _writes_inside(arguments: Sequence[str]) -> str:
+def _stays_inside(arguments: Sequence[str]) -> str:
     outside = next(filter(_is_outside, arguments), "")
     return f"{outside} is outside of the directory" if outside else ""
 
 
 def _project(arguments: Sequence[str]) -> str:
-    return _writes_inside([one for text in arguments for one in (text, text.partition("=")[2])])
+    return _stays_inside([one for text in arguments for one in (text, text.partition("=")[2])])
 
 
 def _unsafe(arguments: Sequence[str], *, unsafe: re.Pattern[str]) -> str:
@@ -323,7 +323,7 @@ def _node(arguments: Sequence[str]) -> str:
             if not _NODE_SAFE.fullmatch(argument):
                 return f"the option {argument} may execute code"
             continue
-        return ""
+        return _stays_inside([argument])
     return "" if arguments else "it executes its input"
 
 
@@ -459,7 +459,7 @@ _UNSAFE: Final = {
 _CHECKS: Final[Mapping[str, Check]] = {
     **dict.fromkeys((one.partition(" ")[0] for one in PROJECT_COMMANDS), _project),
     **{name: partial(_unsafe, unsafe=unsafe) for name, unsafe in _UNSAFE.items()},
-    **dict.fromkeys(("mkdir", "touch"), _writes_inside),
+    **dict.fromkeys(("mkdir", "touch"), _stays_inside),
     **{name: partial(_options, unsafe=unsafe) for name, unsafe in _OPTIONS.items()},
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     "bun": _bun,

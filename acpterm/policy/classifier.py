@@ -25,7 +25,7 @@ from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.command import NO_CONSTANTS, Script, SimpleCommand
-from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected
+from acpterm.policy.syntax.parse import JUDGED_BYTES_MAX, parse, suspected, unquoted
 from acpterm.policy.syntax.readers import Reader, joined_text, posix_text
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
@@ -98,7 +98,8 @@ class Classifier:
         """Whether `cd` leads out of `directory`, the session's."""
         self.rules = rules
         self.found: list[FoundPart] = []
-        self.texts: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        """The texts for shells, and each without what its quotes protect."""
         self._count = 0
         self._words = 0
         self._size = 0
@@ -121,7 +122,7 @@ class Classifier:
     def _line(self, text: str, context: _Context) -> None:
         is_suspected = context.is_suspected
         self._size += len(text)
-        if self._size > TEXTS_MAX + 4 * len(self.texts[0] if self.texts else text):
+        if self._size > TEXTS_MAX + 4 * len(self.texts[0][0] if self.texts else text):
             raise TooLongError
         script = parse(text, context.constants)
         if script.problem and not is_suspected:
@@ -130,7 +131,9 @@ class Classifier:
             self.add((), Level.DANGEROUS, script.danger)
         if not script.commands and not script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, "there is no command")
-        self.texts.append(text)
+        # Quotes of other shells may end elsewhere.
+        is_known = not script.problem and context.reader != "other"
+        self.texts.append((text, unquoted(text) if is_known else text))
         posix = text if context.reader == "bash" and not is_suspected else posix_text(text)
         joined = joined_text(text)
         is_plain = posix == joined == text and not script.problem

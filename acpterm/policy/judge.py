@@ -58,6 +58,10 @@ _DANGEROUS_NAME: Final = re.compile(
 )
 
 
+# In a pattern that matches syntax of shells, which has no meaning in quotes.
+_SYNTAX: Final = re.compile(r"`|\\[$|]|^[<>]")
+
+
 class _Decided(NamedTuple):
     """The decision on one part of a command."""
 
@@ -148,11 +152,13 @@ def _blocked(classifier: Classifier, line: str) -> str:
     if lists.blocked_patterns and len(line) > SEARCHED_MAX:
         return "blocked_patterns: the command is too long to be searched"
     if lists.blocked_patterns:
-        found = (pattern_text(part.words) for part in classifier.found if part.words)
-        for text in (line, *classifier.texts, *found):
-            for pattern in lists.blocked_patterns:
-                if pattern.search(text):
-                    return f"blocked_patterns: {pattern.pattern}"
+        words = [part.words for part in classifier.found if part.words]
+        texts = [text for text, _ in classifier.texts] + [pattern_text(one) for one in words]
+        unquoted = [text for _, text in classifier.texts]
+        for pattern in lists.blocked_patterns:
+            is_syntax = _SYNTAX.search(pattern.pattern)
+            if any(map(pattern.search, unquoted if is_syntax else texts)):
+                return f"blocked_patterns: {pattern.pattern}"
     return ""
 
 
@@ -194,6 +200,7 @@ class Judge:
                 classifier.program((command, *args))
         except (TooLongError, RecursionError):
             is_shell = args is None
+            classifier.texts.append((line, line))
             classifier.add((), *_too_long(line))
         problem = _environment(env, path)
         if cwd and not problem and is_secret(cwd):

@@ -51,6 +51,9 @@ _PLAIN_TOKEN: Final = re.compile(
 )
 
 
+_QUOTED: Final = re.compile(r"""'[^']*+'|"(?:[^"\\]|\\.)*+"|\\.""", re.DOTALL)
+
+
 def parse(line: str, constants: Mapping[str, str] = NO_CONSTANTS) -> Script:
     """Return the commands of a line, and whether the line is plain. Raises `TooLongError`."""
     if len(line) > JUDGED_BYTES_MAX:
@@ -139,6 +142,17 @@ def _plain_words(line: str) -> list[list[str]] | None:
         if operator in ("&&", "||", "|"):
             return None
     return None if any(words[0] in _KEYWORDS for words in commands) else commands
+
+
+def unquoted(line: str) -> str:
+    """Return a plain line with `_` for what its quotes and backslashes take the meaning from."""
+    return _PLAIN_TOKEN.sub(
+        lambda token: _QUOTED.sub(_masked, token[0]) if token["word"] else token[0], line
+    )
+
+
+def _masked(quoted: re.Match[str]) -> str:
+    return re.sub(r"[^\w/.-]", "_", quoted[0].strip("'\"\\"))
 
 
 def _suspected_in(texts: Collection[str]) -> Iterator[SimpleCommand]:

@@ -109,6 +109,7 @@ class Variables:
         self.constants: Final = {"IFS": " ", **constants}
         """The last value of each variable."""
         self._values: Final[list[tuple[str, str]]] = []
+        self.functions: Final[set[str]] = set()
 
     def declare(self, name: str) -> None:
         """Record that the line declares a variable: it is empty unless it has a value already."""
@@ -134,6 +135,8 @@ class Variables:
 
     def assign_by_command(self, words: Sequence[str], stdin: str | None) -> None:
         """Record what `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…` assign."""
+        if words and words[0] in self.functions:
+            words = ("set", "--", *words[1:])
         start = list(words[:2])
         if start == ["printf", "-v"] and len(words) > 3:
             self.assign(words[2], " ".join(words[3:] if "%" not in words[3] else words[4:]))
@@ -287,6 +290,8 @@ class CommandWalk:
             self._assignment(node)
         elif kind == "for_statement":
             self._loop(node)
+        elif kind == "function_definition" and (name := node.child_by_field_name("name")):
+            self.variables.functions.add(self._text(name))
         for child in reversed(children):
             # After `<<END |`, tree-sitter puts the rest of the pipeline into the redirection.
             is_rest = kind == "heredoc_redirect" and child.type == "pipeline"
