@@ -59,14 +59,6 @@ def _is_outside(path: str) -> bool:
 
 
 _UNIQ_VALUES: Final = frozenset(("-f", "-s", "-w"))
-_FIND_UNSAFE: Final = re.compile(r"-(?:exec|ok|delete|fprint|fls|files0-from)")
-_HOSTNAME_SAFE: Final = re.compile(
-    r"-[aAdfiIsy]+|--(?:fqdn|long|short|domain|ip-address|all-ip-addresses|all-fqdns)"
-)
-
-
-def _find(arguments: Sequence[str]) -> str:
-    return _because(next((one for one in arguments if _FIND_UNSAFE.match(one)), ""))
 
 
 def _uniq(arguments: Sequence[str]) -> str:
@@ -106,17 +98,6 @@ def _project(arguments: Sequence[str]) -> str:
 
 def _unsafe(arguments: Sequence[str], *, unsafe: re.Pattern[str]) -> str:
     return _because(next(filter(unsafe.fullmatch, arguments), ""))
-
-
-def _hostname(arguments: Sequence[str]) -> str:
-    wrong = next((one for one in arguments if not _HOSTNAME_SAFE.fullmatch(one)), "")
-    return f"{wrong} may set the name" if wrong else ""
-
-
-def _ipconfig(arguments: Sequence[str]) -> str:
-    if not arguments or arguments[0] in ("/all", "getifaddr", "getpacket", "getoption", "ifcount"):
-        return ""
-    return f"{arguments[0]} may change the configuration"
 
 
 _SED_OPTION: Final = re.compile(r"-[nEruz]+|--quiet|--silent|--regexp-extended|--debug")
@@ -417,19 +398,6 @@ def _tsc(arguments: Sequence[str]) -> str:
     return ""
 
 
-_VITEST_UNSAFE: Final = re.compile(
-    r"--(?:config|root|dir|globalSetup|outputFile|api|ui|open|reporter|environment|browser|execArgv"
-    r"|poolOptions|runner|snapshotEnvironment|configLoader|coverage\.(?!enabled|provider=(?:v8|istanbul)$))"
-    r".*|-[cr].*",
-    re.IGNORECASE,
-)
-
-
-def _vitest(arguments: Sequence[str]) -> str:
-    found = next((one for one in arguments if _VITEST_UNSAFE.fullmatch(one)), "")
-    return f"the option {found} may execute code or write elsewhere" if found else ""
-
-
 def _options(arguments: Sequence[str], *, unsafe: tuple[str, tuple[str, ...], str]) -> str:
     return _because(_matching_option(arguments, *unsafe))
 
@@ -451,10 +419,23 @@ _OPTIONS: Final[Mapping[str, tuple[str, tuple[str, ...], str]]] = {
 }
 # Arguments with which a program prints the environment of a process, evaluates text or assigns.
 _UNSAFE: Final = {
+    "find": re.compile(r"-(?:exec|ok|delete|fprint|fls|files0-from).*"),
+    "hostname": re.compile(
+        r"(?!(?:-[aAdfiIsy]+|--(?:fqdn|long|short|domain|ip-address|all-ip-addresses|all-fqdns))$).*"
+    ),
+    "ipconfig": re.compile(
+        r"(?!(?:/all|getifaddr|getpacket|getoption|ifcount|[a-z]+\d+|\w+_\w+)$).*"
+    ),
     "jq": re.compile(r".*(?:\$ENV|\benv\b).*", re.DOTALL),
     "printf": re.compile(r"-v.*"),
     "ps": re.compile(r"[a-zA-Z]*e[a-zA-Z]*|-[a-zA-Z]*E.*|.*env.*"),
     **dict.fromkeys(("test", "["), re.compile(r"-[vR]")),
+    "vitest": re.compile(
+        r"--(?:config|root|dir|globalSetup|outputFile|api|ui|open|reporter|environment|browser|execArgv"
+        r"|pool|runner|snapshotEnvironment|configLoader"
+        r"|coverage\.(?!enabled|provider=(?:v8|istanbul)$)).*|-[cr].*",
+        re.IGNORECASE,
+    ),
 }
 _CHECKS: Final[Mapping[str, Check]] = {
     **dict.fromkeys((one.partition(" ")[0] for one in PROJECT_COMMANDS), _project),
@@ -464,17 +445,13 @@ _CHECKS: Final[Mapping[str, Check]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     "bun": _bun,
     **dict.fromkeys(("bunx", "npx"), _npx),
-    "find": _find,
     "git": _git,
-    "hostname": _hostname,
-    "ipconfig": _ipconfig,
     **dict.fromkeys(("node", "nodejs"), _node),
     "npm": _npm,
     "sed": _sed,
     "tee": _tee,
     "tsc": _tsc,
     "uniq": _uniq,
-    "vitest": _vitest,
     "yarn": _yarn,
 }
 

@@ -88,6 +88,47 @@ async def test_command_runs_when_the_approver_allows_it(tmp_path):
         assert withdrawn["answer"]["by"] == "editor"
 
 
+async def test_question_shows_the_variables_that_change_what_is_executed(tmp_path):
+    async with asking_host() as host, approver_of(host) as agent:
+        env = {"PATH": "/tmp/a b:/bin", "GIT_PAGER": "cat", "COLOR": "1", "LD_PRELOAD": "x.so"}
+        values = [{"name": name, "value": value} for name, value in env.items()]
+        id_ = await start(agent, "make t", env=values, cwd=str(tmp_path))
+        question = await asked(agent)
+        assert question["command"] == "export PATH='/tmp/a b:/bin' LD_PRELOAD=x.so; make t"
+        assert question["prefix"] is None
+        await answer(agent, question, "deny")
+        await error_of(agent, id_)
+
+
+async def test_command_with_variables_that_are_too_long_to_show_is_refused(tmp_path):
+    async with asking_host() as host, approver_of(host) as agent:
+        env = [{"name": "PATH", "value": "/x:" * 6000}]
+        error = await error_of(agent, await start(agent, "make t", env=env, cwd=str(tmp_path)))
+        assert "are too many to show them to the user" in error.message
+        assert of(agent, ASKED) == []
+
+
+async def test_command_that_executes_what_a_directory_configures_is_safe_only_in_the_sessions(
+    tmp_path,
+):
+    settings = Settings(profile="confirm", rules="/dev/null")
+    async with open_host(settings, current()) as host, approver_of(host) as agent:
+        sub = tmp_path / "sub"
+        sub.mkdir()
+        await agent.request("_acpterm/session/open", {"sessionId": agent.session, "cwd": str(sub)})
+        created = await agent.request(
+            "terminal/create",
+            {"sessionId": agent.session, "command": "git status", "cwd": str(sub)},
+        )
+        await agent.wait(created["terminalId"])
+        assert of(agent, ASKED) == []
+        id_ = await start(agent, "git status", cwd=str(tmp_path))
+        question = await asked(agent)
+        assert question["reason"] == "git: it executes what another directory configures"
+        await answer(agent, question, "deny")
+        await error_of(agent, id_)
+
+
 async def test_question_names_the_place_and_an_answer_for_always_holds_only_there(tmp_path):
     settings = Settings(**asking_settings(places=("ssh:*",)), ssh={"far": SshPlace()})
     async with open_host(settings, current()) as host, approver_of(host) as agent:
