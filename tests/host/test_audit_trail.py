@@ -90,6 +90,17 @@ async def test_create_and_restart_by_the_user_are_recorded_with_their_arguments(
         assert (entry["directory"], entry["provider"]) == (str(tmp_path), "local")
 
 
+async def test_variables_that_change_what_is_executed_are_recorded(settings, recorded):
+    env = {"PATH": "/x:/usr/bin:/bin", "FOO": "1", "GIT_DIR": "y" * COMMAND_CHARS_MAX}
+    values = [{"name": name, "value": value} for name, value in env.items()]
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        await agent.create("true", env=values)
+        await agent.create("true")
+    first, second = recorded("create")
+    assert first["variables"] == ["PATH=/x:/usr/bin:/bin", "…"]
+    assert "variables" not in second
+
+
 async def test_long_command_is_cut_before_a_word_and_not_within_a_secret(
     settings, recorded, tmp_path
 ):

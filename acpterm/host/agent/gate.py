@@ -218,7 +218,7 @@ def _record(
         level=judgement.level,
         rule=verdict.rule,
         decision=verdict.decision,
-        variables=_deciding(params) or None,
+        variables=command_fields("", _deciding(params))["args"] or None,
     )
 
 
@@ -309,7 +309,7 @@ async def admit(
         "decision",
         **agent_fields(connection.agent, session.id),
         **command_fields(params.command, params.args),
-        variables=_deciding(params) or None,
+        variables=command_fields("", _deciding(params))["args"] or None,
         decision=answer.decision,
         by=answer.by,
         scope=answer.scope,
