@@ -33,7 +33,7 @@ from acpterm.cli.completion import completion_script
 from acpterm.cli.main import GROUPS, SHORT, group
 from acpterm.commands import format as formatted
 from acpterm.config import Settings
-from acpterm.config.profiles import BUILTIN, Limits, Profile, ProfileFor
+from acpterm.config.profiles import BUILTIN, COMMAND_LISTS, Limits, Profile, ProfileFor
 from acpterm.runtime import sanitize
 
 HERE = Path(__file__).parent
@@ -119,6 +119,10 @@ The built-in profiles differ from the defaults in these values:
 | profile | values |
 | --- | --- |
 {builtin}
+
+## Lists of safe commands
+
+{lists}
 """
 
 SHARED_JS = """\
@@ -249,7 +253,11 @@ def profiles() -> str:
     differences = "\n".join(
         f"| `{name}` | {_difference(profile, names)} |" for name, profile in BUILTIN.items()
     )
-    return PROFILES.format(note=NOTE, builtin=differences, **rows)
+    lists = "\n\n".join(
+        f"`{name}`: {', '.join(f'`{one}`' for one in sorted(commands))}."
+        for name, commands in COMMAND_LISTS.items()
+    )
+    return PROFILES.format(note=NOTE, builtin=differences, lists=lists, **rows)
 
 
 def audit() -> str:

@@ -209,7 +209,7 @@ _GIT_ACTIONS: Final[Mapping[str, re.Pattern[str]]] = {
     "bundle": re.compile("create"),
     "maintenance": re.compile("start|stop|register|unregister"),
     "reflog": re.compile("expire|delete"),
-    "remote": re.compile("add|set-url|rename|rm|remove|set-head|set-branches|update|prune"),
+    "remote": re.compile("add|set-url|rename|rm|remove|set-head|set-branches|update|prune|show"),
     "stash": re.compile("drop|clear"),
     "submodule": re.compile("foreach|set-url|add|deinit"),
     "worktree": re.compile("remove"),

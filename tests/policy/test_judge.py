@@ -85,6 +85,47 @@ def test_command_stays_safe_with_harmless_variables():
     assert decide("ls", env=dict.fromkeys(("TERM", "CI", "FORCE_COLOR"), "1")).level is Level.SAFE
 
 
+@pytest.mark.parametrize(
+    ("line", "is_safe"),
+    [
+        ("git status", True),
+        ("git -C /w/p/sub status", True),
+        ("cd /w/p && git status", True),
+        ("cd /w/p/sub && ls", True),
+        ("cd sub && git status", True),
+        ("cd /w/p/../q && git status", False),
+        ("cd /w/pq && git status", False),
+        ("git -C /w/p/../q status", False),
+        ("cat /w/p/a.py", True),
+        ("mkdir /w/p/a", True),
+        ("mkdir /w/q", False),
+    ],
+)
+def test_absolute_path_in_the_directory_of_the_session_is_in_it(line, is_safe):
+    verdict = decide(line, directory="/w/p", cwd="/w/p")
+    assert (verdict.level is Level.SAFE) == is_safe
+
+
+def test_command_in_another_directory_is_not_safe_if_it_executes_what_that_configures():
+    assert decide("git status", directory="/w/p", cwd="/w/q").level is Level.UNKNOWN
+    assert decide("git status", directory="", cwd="/w/q").level is Level.UNKNOWN
+    assert decide("ls", directory="/w/p", cwd="/w/q").level is Level.SAFE
+    assert decide("cat config", directory="/w/p", cwd="/home/me/.ssh").level is Level.UNKNOWN
+
+
+def test_prefix_allowed_in_a_directory_allows_nothing_after_a_cd_out_of_it():
+    allowed = [("pytest",)]
+    assert decide("cd sub && pytest", allowed=allowed, directory="/w").decision == "allow"
+    for line in ("cd /q && pytest", "cd .. && pytest", "cd && pytest", "cd $X && pytest"):
+        verdict = decide(line, allowed=allowed, directory="/w")
+        assert (verdict.decision, verdict.prefix) == ("ask", None)
+
+
+def test_harmless_value_of_a_variable_leaves_a_command_safe():
+    assert decide("git log", env={"GIT_PAGER": "cat", "PAGER": ""}).level is Level.SAFE
+    assert decide("git log", env={"GIT_PAGER": "./x"}).level is Level.UNKNOWN
+
+
 def test_command_is_not_safe_when_path_has_a_relative_directory():
     assert decide("ls", path="/usr/bin:/bin").level is Level.SAFE
     for path in (".", "/usr/bin:", "bin:/bin"):
