@@ -18,11 +18,13 @@ long to be searched for such names; otherwise it is unknown.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision, Profile
 from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
+from acpterm.policy.losses import Finding, Loss
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
 from acpterm.policy.rules import Rule
@@ -76,17 +78,19 @@ def decide(
     decided = [(part, _decide(part, classifier, allowed)) for part in classifier.found]
     decision = strictest(one.decision for _, one in decided)
     level = worst(part.level for part in classifier.found)
-    rule, reason = None, ""
+    rule, reason, kind = None, "", None
     for part, one in decided:
         # Several parts may have the strictest decision: give the reason of the most dangerous one.
         if one.decision == decision and (not reason or part.level is level):
             rule, reason = one.rule, one.reason or part.reason or reason
+            kind = part.kinds[0] if part.kinds and not one.reason else None
             if part.level is level:
                 break
     asking = [part for part, one in decided if one.decision == "ask"]
     is_only = decision == "ask" and len(asking) == 1 and rule is None
     prefix = always_prefix(asking[0]) if is_only else None
-    return Verdict(level, decision, rule, reason, parts, prefix, is_shell)
+    pending = tuple(classifier.pending)
+    return Verdict(level, decision, rule, reason, parts, prefix, is_shell, kind, pending)
 
 
 def _decide(
@@ -99,6 +103,9 @@ def _decide(
         Level.DANGEROUS: profile.dangerous,
     }
     by_level = decisions[part.level]
+    if part.kinds:
+        by_kind = [profile.decision_on(kind) for kind in part.kinds]
+        by_level = strictest([*by_kind, profile.dangerous] if part.is_listed else by_kind)
     if not part.words:
         return _Decided(by_level)
     texts = rule_words(part.words)
@@ -162,14 +169,16 @@ class Judge:
         path: str | None = None,
         allowed: Collection[tuple[str, ...]] = (),
         shell: str = "bash",
+        findings: Mapping[Loss, Finding] = MappingProxyType({}),
     ) -> Verdict:
         """Return the verdict on shell text, or, with `args`, on a program with these arguments."""
         # `env` has the names of the variables that the request sets, `path` the PATH, `allowed` the
-        # prefixes that the user has allowed for the session.
+        # prefixes that the user has allowed for the session, `findings` the facts about losses of
+        # earlier verdicts (`Verdict.pending`).
         lists = self._lists.get(profile.name)
         if lists is None or lists.profile is not profile:
             lists = self._lists[profile.name] = Lists(profile)
-        classifier = Classifier(lists, self._rules)
+        classifier = Classifier(lists, self._rules, findings)
         line = command if args is None else " ".join((command, *args))
         try:
             if args is None:

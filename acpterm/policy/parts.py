@@ -7,7 +7,7 @@ returns it in the form that is compared with a profile's `blocked_commands` and 
 import re
 from typing import Final, NamedTuple
 
-from acpterm.config.profiles import Profile
+from acpterm.config.profiles import Kind, Profile
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import Word
 
@@ -26,6 +26,10 @@ class FoundPart(NamedTuple):
     """Whether the words are only suspected to be a command, in a search for danger."""
     is_wrapper: bool
     """Whether the command executes another command or text, which has parts of its own."""
+    kinds: tuple[Kind, ...] = ()
+    """What it loses; the reason is that of the first."""
+    is_listed: bool = True
+    """Whether it has its level also without `kinds`."""
 
 
 class Lists:
