@@ -16,7 +16,9 @@ from acpterm.acp.agent_api import CheckedPart, CheckResponse
 from acpterm.config import Settings
 from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.config.profiles import Profile
+from acpterm.host import loss_facts
 from acpterm.host.launch.placement import Placement, check_resources, remote_program, unusable
+from acpterm.host.loss_facts import Findings, LossFacts
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
@@ -182,6 +184,24 @@ class HostPolicy:
                 continue  # it is not installed
             if isinstance(provider, HasLeftovers):
                 await provider.remove_leftovers(held)
+
+
+async def judged(
+    command: str,
+    args: Sequence[str] | None,
+    directory: str,
+    *,
+    profile: Profile,
+    judge: Judge | None = None,
+    home: str = "",
+) -> Verdict:
+    """Return the verdict on a command in `directory`, as for an agent without a session."""
+    judge = judge or Judge()
+
+    def again(findings: Findings) -> Verdict:
+        return judge.judge(command, args, profile=profile, findings=findings)
+
+    return await loss_facts.judged(again, LossFacts(directory, home=home))
 
 
 def checked(verdict: Verdict, profile: Profile) -> CheckResponse:

@@ -154,8 +154,7 @@ class Classifier:
         self._directories.append(self._directories[-1])
         for command in script.commands:
             self._command(command, inside)
-        if context.depth:
-            del self._directories[depth:]
+        del self._directories[depth:]
         perhaps = inside._replace(is_exact=False, is_suspected=True)
         for command in script.suspected:
             self._command(command, perhaps)

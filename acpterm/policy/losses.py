@@ -558,10 +558,8 @@ def _git_reset(rest: list[str], directory: str | None) -> Iterator[Loss]:
 
 def _git_clean(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if _has(rest, "f", "--force") and not _has(rest, "ni", "--dry-run", "--interactive"):
-        kept = tuple(
-            one for one in (re.sub(r"^-(\w*)f(\w*)$", r"-\1\2", word).replace("f", "") if re.fullmatch(r"-\w+", word) else word for word in rest)
-            if one not in ("-", "--force") and UNKNOWN_TEXT not in one
-        )
+        words = [re.sub("f", "", one) if re.fullmatch(r"-[a-zA-Z]+", one) else one for one in rest]
+        kept = tuple(one for one in words if one not in ("-", "--force") and UNKNOWN_TEXT not in one)
         yield Loss(Kind.WORK, "deletes {}", Need.CLEANED, kept, directory)
 
 
