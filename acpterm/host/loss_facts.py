@@ -29,7 +29,6 @@ TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", os.path.realpath(tempfile.ge
 """Directories of files that nobody misses, unless the session works there."""
 MANY: Final = 3
 """Of fewer files with changes, editing in place is no loss: agents edit their own changes."""
-_ROUNDS_MAX: Final = 4
 _PATHS_MAX: Final = 256
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
@@ -83,6 +82,10 @@ class LossFacts:
             self._deadline = time.monotonic() + FACTS_S
         return {loss: self._finding(loss) for loss in losses}
 
+    async def found(self, losses: Sequence[Loss]) -> Findings:
+        """Return what `find` does; a thread finds it."""
+        return await run_blocking(partial(self.find, losses), abandon_on_cancel=True)
+
     def _finding(self, loss: Loss) -> Finding:
         if self._where == "elsewhere" or loss.directory is None:
             return None
@@ -112,7 +115,9 @@ class LossFacts:
             env = {**env, "GIT_LITERAL_PATHSPECS": "1"}
         status, output, error = self._run(directory, arguments, env)
         if status:
-            if any(one in error for one in ("dubious ownership", "unable to", "cannot ", "bad config")):
+            if any(
+                one in error for one in ("dubious ownership", "unable to", "cannot ", "bad config")
+            ):
                 raise _NotKnownError
             return None
         return [one for one in re.split("[\0\n]", output) if one]
@@ -188,7 +193,7 @@ class LossFacts:
 
     def _lost_commits(self, directory: str, commit: str) -> list[str]:
         current = self._git(directory, "symbolic-ref", "-q", "HEAD")
-        exclude = [f"--exclude={current[0]}"] if current else []
+        exclude = [f"--exclude={current[0].removeprefix('refs/heads/')}"] if current else []
         found = self._git(
             directory, "rev-list", "--abbrev-commit", "--max-count=100", "HEAD", "--not",
             *exclude, "--branches", "--remotes", "--tags", commit, "--",
@@ -212,13 +217,16 @@ class LossFacts:
 
     def branches(self, directory: str, names: tuple[str, ...]) -> Finding:
         default = self._default_branches(directory)
+        if "*" in names:
+            form = "--format=%(refname:short)"
+            names = tuple(self._git(directory, "for-each-ref", form, "refs/heads") or ())
         return tuple(one for one in names if self._is_only_on(directory, one, default))
 
     def _is_only_on(self, directory: str, name: str, default: frozenset[str]) -> bool:
         reference = f"refs/heads/{name}"
         found = self._git(
             directory, "rev-list", "--max-count=1", reference, "--not",
-            f"--exclude={reference}", "--branches", "--remotes", "--tags", "--",
+            f"--exclude={name}", "--branches", "--remotes", "--tags", "--",
         )  # fmt: skip
         return found is not None and (bool(found) or name in default)
 
@@ -233,7 +241,15 @@ class LossFacts:
             current = self._git(directory, "symbolic-ref", "-q", "--short", "HEAD")
             names = tuple(current or ())
         default = self._default_branches(directory)
-        return tuple(one for one in names if one.removeprefix("refs/heads/") in default)
+        found: list[str] = []
+        for name in (one.removeprefix("refs/heads/") for one in names):
+            # Commits of the remote's branch that are not here, not even with another parent.
+            lost = self._git(
+                directory, "rev-list", "--abbrev-commit", "--cherry-pick", "--right-only",
+                "--max-count=100", f"HEAD...refs/remotes/origin/{name}", "--",
+            )  # fmt: skip
+            found += lost or ([name] if name in default else [])
+        return tuple(found)
 
     def tags(self, directory: str, names: tuple[str, ...]) -> Finding:
         return tuple(
@@ -247,6 +263,9 @@ class LossFacts:
             start = ["--max-count=1000", "HEAD", *(f"^{one}" for one in operands[1:] if one)]
         rev_list = partial(self._git, directory, "rev-list", "--abbrev-commit", *start)
         rewritten = rev_list("--")
+        if rewritten is None and operands:
+            # The upstream is not known: it may be any commit.
+            return self.pushed(directory, ())
         if not rewritten:
             return ()
         only_here = rev_list("--not", "--remotes", "--")
@@ -279,7 +298,11 @@ class LossFacts:
         return self._where == "here" and not any(_is_below(real, one) for one in TEMPORARY)
 
     def _is_derived(self, path: str) -> bool:
-        parts = os.path.relpath(path, self._root).split(os.sep) if os.path.isabs(path) else path.split("/")
+        parts = (
+            os.path.relpath(path, self._root).split(os.sep)
+            if os.path.isabs(path)
+            else path.split("/")
+        )
         return _DERIVED.fullmatch(parts[-1]) is not None or any(
             one in _DERIVED_DIRECTORIES for one in parts
         )
@@ -340,6 +363,11 @@ class LossFacts:
             names = self._names(self._lost(directory, paths))
         return names if len(names) >= MANY else ()
 
+    def unsaved(self, directory: str, operands: tuple[str, ...]) -> Finding:
+        del operands
+        found = self._status(directory, (".",), "--untracked-files=all") or ()
+        return tuple(path for _, path in found if not self._is_derived(path))
+
     def missing(self, directory: str, operands: tuple[str, ...]) -> Finding:
         package = operands[0]
         name = package.rpartition("/")[2]
@@ -374,6 +402,7 @@ _FACTS: Final[Mapping[Need, Callable[[LossFacts, str, tuple[str, ...]], Finding]
     Need.RESET: LossFacts.reset,
     Need.STASH: LossFacts.stash,
     Need.TAG: LossFacts.tags,
+    Need.UNSAVED: LossFacts.unsaved,
 }
 
 
@@ -416,23 +445,8 @@ def judged_now(judge: Callable[[Findings], Verdict], facts: LossFacts) -> Verdic
     """Judge a command until all facts about it are known; blocks for up to `FACTS_S`."""
     findings: dict[Loss, Finding] = {}
     verdict = judge(findings)
-    for _ in range(_ROUNDS_MAX):
-        if not verdict.pending:
-            break
+    while verdict.pending:
         # What an alias hides is found in the next round.
         findings.update(facts.find(verdict.pending))
-        verdict = judge(findings)
-    return verdict
-
-
-async def judged(judge: Callable[[Findings], Verdict], facts: LossFacts) -> Verdict:
-    """Judge a command until all facts about it are known; they are found in a thread."""
-    findings: dict[Loss, Finding] = {}
-    verdict = judge(findings)
-    for _ in range(_ROUNDS_MAX):
-        if not verdict.pending:
-            break
-        find = partial(facts.find, verdict.pending)
-        findings.update(await run_blocking(find, abandon_on_cancel=True))
         verdict = judge(findings)
     return verdict

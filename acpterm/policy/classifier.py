@@ -68,9 +68,9 @@ _NAMED: Final = re.compile(
     rf"(?:(?<![\w.-])|(?<=:-))(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])"
 )
 _DOWNLOADERS: Final = frozenset(("curl", "wget", "aria2c", "http", "fetch"))
-_DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?)\b")
+_DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?|nc|ncat|lynx)\b")
 _OUTPUT: Final = re.compile(r"-[a-zA-Z]*[oO]|--output(?:-document)?")
-_REMOTE_NAME: Final = re.compile(r"-[a-zA-Z]*O[a-zA-Z]*")
+_SUBSTITUTED: Final = re.compile(r"(?:\$\(|`)\s*(?:curl|wget)\b")
 _RUNNERS: Final = frozenset(
     ("sh", "bash", "dash", "zsh", "ksh", "source", ".", "sudo", "python", "python3", "node", "perl",
      "ruby", "chmod")
@@ -110,8 +110,12 @@ class Classifier:
         self.pending: dict[Loss, None] = {}
         self._directories: list[str | None] = [""]
         """The working directories of the subshells around a command, seen from the line's."""
+        self._before: str | None = None
         self._downloaded: set[str] = set()
         """The files that commands of the line have downloaded."""
+        self._is_download = False
+        """Whether the last command downloads something."""
+        self._has_cloned = False
         self._count = 0
         self._words = 0
         self._size = 0
@@ -218,7 +222,9 @@ class Classifier:
         elif operator == ")":
             if len(self._directories) > 1:
                 self._directories.pop()
-        elif losses := self._losses(command, context, ""):
+        elif self._is_download and operator.startswith(">"):
+            self._downloaded.update(word.text for word in command.words[1:])
+        if losses := () if operator in "()" else self._losses(command, context, ""):
             kinds = tuple(kind for kind, _ in losses)
             self.found.append(
                 FoundPart(
@@ -235,7 +241,7 @@ class Classifier:
         held: list[tuple[Kind, str]] = []
         if self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
-        for loss in losses_of(command, directory):
+        for loss in losses_of(command, directory, self.texts[-1] if self.texts else ""):
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
@@ -254,13 +260,21 @@ class Classifier:
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""
         name, words = command.name, command.words
-        if name in _DOWNLOADERS:
-            for at, word in enumerate(words[1:], 1):
-                if _OUTPUT.fullmatch(word.text):
-                    self._downloaded.update(one.text for one in words[at + 1 : at + 2])
-                elif word.text in ("-O", "--remote-name") or _REMOTE_NAME.fullmatch(word.text):
-                    self._downloaded.update(one.text.rpartition("/")[2] for one in words[1:])
+        self._is_download = name in _DOWNLOADERS
+        if self._is_download:
+            for before, word in itertools.pairwise(words):
+                if _OUTPUT.fullmatch(before.text):
+                    self._downloaded.add(word.text)
+                if "://" in word.text:
+                    self._downloaded.add(word.text.rpartition("/")[2])
+        texts = [word.text for word in words]
+        if "clone" in texts[:3] and name == "git" and any("://" in one for one in texts):
+            self._has_cloned = True
         if danger and self.texts and _DOWNLOADS.search(self.texts[0]):
+            return True
+        if name in _RUNNERS and UNKNOWN_TEXT in texts and _SUBSTITUTED.search(self.texts[0]):
+            return True
+        if self._has_cloned and texts[0].startswith("./"):
             return True
         if not self._downloaded:
             return False
@@ -289,9 +303,10 @@ class Classifier:
         if command.name in ("cd", "chdir", "pushd"):
             operands = [word for word in command.words[1:] if not word.text.startswith("-")]
             target = operands[0] if operands else Word("~")
-            if any(word.text == "-" for word in command.words[1:]):
-                target = Word(UNKNOWN_TEXT)
-            self._directories[-1] = enter(self._directories[-1], target.text)
+            before = self._directories[-1]
+            is_back = any(word.text == "-" for word in command.words[1:])
+            self._directories[-1] = self._before if is_back else enter(before, target.text)
+            self._before = before
         elif command.name == "popd":
             self._directories[-1] = None
 

@@ -19,12 +19,11 @@ long to be searched for such names; otherwise it is unknown.
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision, Profile
 from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
-from acpterm.policy.losses import Finding, Loss
+from acpterm.policy.losses import NO_FINDINGS, Finding, Loss
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
 from acpterm.policy.rules import Rule
@@ -78,13 +77,16 @@ def decide(
     decided = [(part, _decide(part, classifier, allowed)) for part in classifier.found]
     decision = strictest(one.decision for _, one in decided)
     level = worst(part.level for part in classifier.found)
-    rule, reason, kind = None, "", None
+    rule, reason, kind, is_given = None, "", None, False
     for part, one in decided:
-        # Several parts may have the strictest decision: give the reason of the most dangerous one.
-        if one.decision == decision and (not reason or part.level is level):
+        # Several parts may have the strictest decision: give the reason of the most dangerous one,
+        # and rather what it loses than that it is in a list.
+        is_worst = part.level is level
+        if one.decision == decision and (not reason or (is_worst and (part.kinds or not is_given))):
             rule, reason = one.rule, one.reason or part.reason or reason
             kind = part.kinds[0] if part.kinds and not one.reason else None
-            if part.level is level:
+            is_given = is_worst
+            if part.kinds:
                 break
     asking = [part for part, one in decided if one.decision == "ask"]
     is_only = decision == "ask" and len(asking) == 1 and rule is None
@@ -169,7 +171,7 @@ class Judge:
         path: str | None = None,
         allowed: Collection[tuple[str, ...]] = (),
         shell: str = "bash",
-        findings: Mapping[Loss, Finding] = MappingProxyType({}),
+        findings: Mapping[Loss, Finding] = NO_FINDINGS,
     ) -> Verdict:
         """Return the verdict on shell text, or, with `args`, on a program with these arguments."""
         # `env` has the names of the variables that the request sets, `path` the PATH, `allowed` the

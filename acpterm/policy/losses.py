@@ -6,9 +6,11 @@ facts (`host.loss_facts`), and the judge is asked again with them.
 """
 
 import enum
+import itertools
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from acpterm.config.profiles import Kind
@@ -29,7 +31,8 @@ class Need(enum.StrEnum):
     CLEANED = "cleaned"
     """git: `git clean` with these arguments removes something."""
     DEFAULT = "default"
-    """git: the operands push to the default branch, or the current branch is the default one."""
+    """git: a forced push of these branches, or the current one, drops commits that are only there,
+    or is to the default branch."""
     DELETED = "deleted"
     """A file or directory exists, and git cannot restore it."""
     MANY = "many"
@@ -42,6 +45,8 @@ class Need(enum.StrEnum):
     """git: a commit that is rewritten (those after the operand, or HEAD) was pushed."""
     RESET = "reset"
     """git: tracked files have changes, staged or not, or commits after the operand would be lost."""
+    UNSAVED = "unsaved"
+    """git: there are files with changes, or untracked ones that no build makes."""
     STASH = "stash"
     """git: there is something in the stash."""
     TAG = "tag"
@@ -50,7 +55,7 @@ class Need(enum.StrEnum):
 
 NOUNS: Final[Mapping[Need, str]] = {
     Need.BRANCH: "branches", Need.STASH: "stashes", Need.TAG: "tags", Need.PUSHED: "commits",
-    Need.DEFAULT: "branches", Need.MISSING: "packages",
+    Need.DEFAULT: "commits", Need.MISSING: "packages",
 }  # fmt: skip
 """What the names of a finding are, if there are several; by default, files."""
 
@@ -81,6 +86,7 @@ class Loss(NamedTuple):
 
 Finding: TypeAlias = tuple[str, ...] | None
 """The names of what is lost; empty if nothing is; None if it cannot be found out."""
+NO_FINDINGS: Final[Mapping["Loss", Finding]] = MappingProxyType({})
 NAMES_SHOWN: Final = 3
 """Maximum names of what is lost that a reason has."""
 _WORDS_MAX: Final = 400
@@ -102,6 +108,32 @@ _ROWS: Final[tuple[_Row, ...]] = (
     # Programs; kind; reason; the arguments, from the first.
     ("npm pnpm yarn bun lerna", Kind.PUBLISH, "publishes a package", rf"{_OPTIONS}(?:npm )?publish\b"),
     ("cargo poetry flit hatch uv pdm rye maturin", Kind.PUBLISH, "publishes a package", rf"{_OPTIONS}(?:publish|upload)\b"),
+    ("cargo", Kind.PUBLISH, "publishes a release", r"release\b.*(?:--execute|-\w*x)"),
+    ("rake", Kind.PUBLISH, "publishes a release", r"(?:\S+ )*(?:release|gem:push)\b"),
+    ("skopeo", Kind.PUBLISH, "publishes an image", r"(?:copy|sync)\b.* docker://\S+ *$"),
+    ("crane ko oras regctl", Kind.PUBLISH, "publishes an image", r"(?:push|append|copy|publish|apply)\b"),
+    ("huggingface-cli hf", Kind.PUBLISH, "publishes files", r"upload\S*"),
+    ("conda mamba", Kind.STARTUP, "changes start-up files", r"init\b"),
+    ("stow", Kind.STARTUP, "changes start-up files", r".*(?:-t ?|--target[ =])~"),
+    ("argocd flux istioctl linkerd", Kind.REMOTE, "deletes from a cluster", r"(?:\w+ )?(?:delete|uninstall)\b"),
+    ("wrangler", Kind.REMOTE, "deletes from the net", r"\S+ (?:\S+ )?delete\b"),
+    ("wget", Kind.REMOTE, "deletes from a server", r".*--method[ =]DELETE\b"),
+    ("nomad", Kind.REMOTE, "deletes from a cluster", r"job stop\b"),
+    ("docker", Kind.REMOTE, "forgets a host", r"context rm\b"),
+    ("minikube", Kind.REMOTE, "deletes from a cluster", r"kubectl -- delete\b"),
+    ("mvn mvnw gradle gradlew", Kind.DATA, "destroys data in a database", r"(?:\S+ )*(?:flyway:?clean|flywayClean|liquibase:dropAll|dropAll)\b"),
+    ("influx", Kind.DATA, "deletes stored values", r"\w+ delete\b"),
+    ("heroku", Kind.SECRETS, "shows a token", r"auth:token"),
+    ("npm", Kind.SECRETS, "shows tokens", r"token list|config get \S*(?:auth|token)"),
+    ("npm pnpm yarn bun", Kind.DOWNLOADS, "runs a program from the net", r"(?:create|init|innit) [^-\s]"),
+    ("pip pip3 uv python python3", Kind.DOWNLOADS, "runs code from the net", r"(?:-m )?(?:pip )?install\b.*(?:-i|--(?:extra-)?index-url)[ =]https?://(?!pypi\.org|download\.pytorch\.org|test\.pypi)"),
+    ("go", Kind.DOWNLOADS, "runs code from the net", r"install \S+@\S+"),
+    ("nix", Kind.DOWNLOADS, "runs a program from the net", r"(?:run|shell|develop)\b.* ?(?:github:|git\+|https?:)"),
+    ("nix-shell", Kind.DOWNLOADS, "runs a program from the net", r".*https?://"),
+    ("brew", Kind.DOWNLOADS, "runs code from the net", r"install\b.* https?://"),
+    ("gem", Kind.DOWNLOADS, "runs code from the net", r"install\b.*(?:-s|--source)[ =]https?://(?!rubygems\.org)"),
+    ("helm", Kind.DOWNLOADS, "applies what comes from the net", r"(?:install|upgrade)\b.* https?://"),
+    ("docker podman nerdctl", Kind.DOWNLOADS, "gives an image all files of this machine", rf"{_OPTIONS}(?:run|create)\b.*(?:-v ?|--volume[ =]|source=)/:"),
     ("twine", Kind.PUBLISH, "publishes a package", "upload"),
     ("python python3", Kind.PUBLISH, "publishes a package", r"-m (?:twine upload|flit publish|poetry publish|build .*upload)|setup\.py .*upload"),
     ("gem", Kind.PUBLISH, "publishes a package", "push"),
@@ -164,8 +196,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("s3cmd s5cmd mc mcli", Kind.REMOTE, "deletes from a store", rf"{_OPTIONS}(?:rm|del|rb|mirror\b.* --remove)\b"),
     ("npm pnpm yarn", Kind.REMOTE, "withdraws a package", rf"{_OPTIONS}(?:npm )?(?:unpublish|deprecate)\b"),
     ("cargo gem", Kind.REMOTE, "withdraws a package", "yank"),
-    ("vagrant", Kind.REMOTE, "destroys machines", "destroy"),
-    ("virsh VBoxManage vboxmanage multipass limactl incus lxc proxmox qm", Kind.REMOTE, "destroys machines", r"(?:undefine|destroy|unregistervm|delete|purge|\w+ delete)\b"),
+    ("vagrant", Kind.DATA, "destroys machines", "destroy"),
+    ("virsh VBoxManage vboxmanage multipass limactl incus lxc proxmox qm", Kind.DATA, "destroys machines", r"(?:undefine|destroy|unregistervm|delete|purge|\w+ delete)\b"),
     ("ansible", Kind.REMOTE, "deletes from other hosts", r".*state=absent"),
 
     ("dropdb dropuser", Kind.DATA, "deletes a database", ""),
@@ -193,7 +225,8 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("parted sgdisk sfdisk cfdisk mkswap blkdiscard hdparm cryptsetup nvme mdadm", Kind.DATA, "changes a disk", r".*(?:mklabel|mkpart|\brm\b|--zap|-[oZ]\b|/dev/\S+ *$|--security-erase|luksFormat|luksErase|erase|format|--zero)"),
     ("kafka-topics kafka-topics.sh", Kind.DATA, "deletes topics", r".*--delete"),
     ("rabbitmqctl rabbitmqadmin", Kind.DATA, "deletes queues", r"(?:delete\S*|purge_queue|purge|reset|force_reset)\b"),
-    ("etcdctl consul vault nomad", Kind.DATA, "deletes stored values", r"(?:kv )?(?:del|delete|destroy|metadata delete|secrets disable|stop)\b"),
+    ("etcdctl", Kind.DATA, "deletes stored values", r"del\b"),
+    ("consul vault nomad", Kind.REMOTE, "deletes stored values", r"(?:kv )?(?:del|delete|destroy|metadata delete|secrets disable|stop)\b"),
     ("restic borg duplicity", Kind.DATA, "deletes backups", rf"{_OPTIONS}(?:forget|prune|delete|remove-)"),
     ("tmutil", Kind.DATA, "deletes backups", "(?:delete|disable)"),
     ("minikube kind k3d colima", Kind.DATA, "deletes a cluster", r"(?:cluster )?delete\b"),
@@ -201,7 +234,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("ipcrm", Kind.DATA, "destroys data", ""),
     ("nix-collect-garbage", Kind.DATA, "deletes earlier generations", r".*(?:-d\b|--delete)"),
 
-    ("ps", Kind.SECRETS, "shows the environment of other programs", r"(?:[axuwflj]*e[a-z]*)(?: |$)|[axuwflj]+ +[axuwflj]*e[a-z]*(?: |$)"),
+    ("ps", Kind.SECRETS, "shows the environment of other programs", r"(?:-\S+ )*[axuwflj]*e[axuwflj]*(?: |$)"),
     ("security", Kind.SECRETS, "reads secrets of the keychain", r"(?:find-(?:generic|internet)-password\b.* -[wg]|dump-keychain|export)"),
     ("secret-tool", Kind.SECRETS, "reads a secret", "(?:lookup|search)"),
     ("pass gopass", Kind.SECRETS, "reads a secret", r"(?:show|-c|otp)\b"),
@@ -236,6 +269,7 @@ _ROWS: Final[tuple[_Row, ...]] = (
     ("svn", Kind.WORK, "throws away changes", r"revert\b|cleanup\b.*--remove"),
     ("jj", Kind.WORK, "throws away changes", r"(?:abandon|restore|op (?:restore|abandon))\b"),
     ("rimraf del-cli trash-empty", Kind.WORK, "deletes files", r"[^-]|--glob|$"),
+    ("rsync", Kind.REMOTE, "deletes files of another machine", r"(?!.*(?: -\w*n\w* |--dry-run))(?:.* )?--del\S*.* \S+:\S*$"),
     ("rsync", Kind.WORK, "deletes files that the source does not have", r"(?!.*(?: -\w*n\w* |--dry-run))(?:.* )?(?:--del\S*|--remove-source-files)"),
     ("robocopy", Kind.WORK, "deletes files that the source does not have", "(?i).*/(?:mir|purge)"),
     ("bfg git-filter-repo git-filter-branch", Kind.HISTORY, "rewrites history", ""),
@@ -246,15 +280,25 @@ _DRY: Final = re.compile(r"(?:^| )--?dry-?run(?!=(?:none|false))|(?:^| )--help\b
 _CODE: Final = re.compile(
     r"rmtree\s*\(|\brm(?:dir)?(?:Sync)?\s*\([^)]*recursive|remove_tree\s*\(|rm_rf?\b|rm_r\s*\(|rimraf"
     r"|FileUtils\.(?:rm|remove)|Dir\.delete|unlink_tree|File::Path|\bunlink\s+glob|File\.delete"
-    r"|\bos\.(?:remove|unlink|removedirs)\s*\(|\.unlink\s*\(|unlinkSync\s*\(|\.truncate\s*\(\s*0"
+    r"|\bos\.(?:remove|unlink|removedirs)\s*\(|\.unlink\s*\(|unlinkSync\s*\(|\.truncate\s*\(\s*0|\bunlink\s*\(?\s*['\"]"
 )
 _CODE_SECRET: Final = re.compile(
     r"(?:open|read\w*|File|load\w*|Path)\W[^;\n]*?(\.ssh/id_\w+|\.aws/credentials|/etc/shadow|/proc/\w+/environ"
     r"|\.git-credentials|\.netrc|(?<![\w.])\.env(?![\w.]))"
 )
 _CODE_DOWNLOAD: Final = re.compile(
-    r"(?:exec|eval)\s*\([^;\n]*(?:urlopen|requests\.get|fetch|urllib|http)|(?:open-uri|Net::HTTP).*eval"
+    r"(?:exec|eval)\s*[(`][^;\n]*(?:urlopen|requests\.get|fetch|urllib|http|curl |wget )|(?:open-uri|Net::HTTP).*eval"
 )
+
+_CODE_SQL: Final = re.compile(
+    r"(?i)execute\w*\s*\(\s*[\"'`]{1,3}\s*(?:drop\s+(?:table|database|schema)|truncate\b|delete\s+from\s+\w+\s*[\"'`;])"
+)
+# The paths that `open(path, "w")` and the like write.
+_CODE_WRITE: Final = re.compile(
+    r"open\s*\((?:os\.path\.expanduser\s*\()?\s*['\"]([^'\"]+)['\"]\)?\s*,\s*['\"][wa]"
+    r"|write\w*Sync\s*\(\s*['\"]([^'\"]+)['\"]|Path\s*\(['\"]([^'\"]+)['\"]\)\.write_|File\.write\s*\(?['\"]([^'\"]+)"
+)
+_FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*")
 
 # ---- Files.
 
@@ -271,16 +315,16 @@ _SECRET: Final = re.compile(
     r"|(?:Keychains|keyrings|\.password-store|kwalletd)/.*|\.heroku/.*credentials.*|\.s3cfg|\.boto|rclone\.conf|\.wgetrc|\.dockercfg|master\.key"
     r"|\.env(?:\.(?!example|sample|template|dist|test|defaults?|schema|md|d\.ts)[\w.-]+)?"
     r"|(?:server|private|priv|tls|ssl|host|client)[\w-]*\.(?:key|pem)|[\w.-]*(?:private|_rsa|_ed25519)[\w-]*(?:\.pem|\.key)?"
-    r"|service[-_]?account[\w-]*\.json|client_secret[\w.-]*\.json|credentials\.json|secrets?\.(?:ya?ml|json|toml|env)|[\w.-]+\.(?:p12|pfx|jks|keystore|kdbx)"
+    r"|[\w.-]*\.tfstate(?:\.backup)?|service[-_]?account[\w-]*\.json|client_secret[\w.-]*\.json|credentials\.json|secrets?\.(?:ya?ml|json|toml|env)|[\w.-]+\.(?:p12|pfx|jks|keystore|kdbx)"
     r")$|^/etc/(?:g?shadow-?|sudoers|krb5\.keytab|ssl/private/.*|ssh/ssh_host_\w+_key)$|^/proc/[^/]+/(?:task/[^/]+/)?environ$"
-    r"|^/(?:root|home/[^/]+)/\.(?:bash_history|zsh_history|npmrc)$|^~/\.(?:bash_history|zsh_history|npmrc)$"
+    r"|^(?:~|/root|/home/[^/]+)/\.(?:\w+_history|npmrc)$"
     r"|(?:^|/)\.(?:ssh|aws|gnupg|password-store)/?$|^/run/secrets/.*"
 )
 _HOME: Final = r"(?:~[\w-]*|/home/[^/]+|/root|/Users/[^/]+)"
 _STARTUP: Final = re.compile(
     rf"(?:^{_HOME}/(?:\.(?:bash|zsh|ksh|csh|tcsh)(?:rc|_profile|_login|_logout|_aliases|env)|\.(?:profile|login|zprofile|zlogin|zshenv|xinitrc"
     r"|xprofile|xsession(?:rc)?|pam_environment|gitconfig|npmrc|pypirc|vimrc|inputrc|tmux\.conf|netrc|curlrc|wgetrc|rhosts|forward|envrc|mailcap|screenrc|gdbinit)"
-    r"|\.config/(?:fish/(?:config\.fish|(?:conf\.d|functions)/.*)|autostart/.*|systemd/user/.*|environment\.d/.*|git/.*|nvim/init\.\w+|pip/pip\.conf)"
+    r"|\.config/(?:fish/(?:config\.fish|(?:conf\.d|functions)/.*)|autostart/.*|systemd/user/.*|environment\.d/.*|git/.*|nvim/init\.\w+|pip/pip\.conf|Code/User/\w+\.json)"
     r"|\.(?:claude|codex|gemini|cursor)/(?:settings\S*\.json|hooks/.*|config\.toml|mcp\.json)|\.claude\.json"
     r"|\.local/share/(?:systemd/user|applications)/.*|Library/Launch(?:Agents|Daemons)/.*|\.docker/config\.json|\.kube/config|\.aws/(?:config|credentials)"
     r"|\.oh-my-zsh/custom/.*|\.local/bin/(?:git|ls|sudo|ssh|python3?|node|npm))"
@@ -291,15 +335,26 @@ _STARTUP: Final = re.compile(
 )
 _NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
 # Programs that show or copy the content of the files among their arguments.
-_READERS: Final = (
-    "cat tac less more head tail bat batcat grep egrep fgrep rg ag zgrep awk gawk mawk nawk sed cut sort uniq tr xxd od hexdump hd strings "
-    "base64 base32 openssl nl paste fold fmt rev pr diff cmp comm jq yq xmllint scp rsync curl wget nc ncat tar zip gzip 7z gpg vim vi "
-    "view nano emacs mail column dd pbcopy xclip xsel cp mv install ln expand look split ed code shuf dasel mlr bsdtar cpio "
-    "python python3 node ruby perl php ssh-keygen sqlite3 source_ zcat bzcat xzcat pygmentize glow tee_ print cksum_ ps_"
-).split()
+_READERS: Final = ["cat", "tac", "less", "more", "head", "tail", "bat", "batcat", "grep", "egrep", "fgrep", "rg", "ag", "zgrep", "awk", "gawk", "mawk", "nawk", "sed", "cut", "sort", "uniq", "tr", "xxd", "od", "hexdump", "hd", "strings", "base64", "base32", "openssl", "nl", "paste", "fold", "fmt", "rev", "pr", "diff", "cmp", "comm", "jq", "yq", "xmllint", "scp", "rsync", "curl", "wget", "nc", "ncat", "tar", "zip", "gzip", "7z", "gpg", "vim", "vi", "view", "nano", "emacs", "mail", "column", "dd", "pbcopy", "xclip", "xsel", "cp", "mv", "install", "ln", "expand", "look", "split", "ed", "code", "shuf", "dasel", "mlr", "bsdtar", "cpio", "python", "python3", "node", "ruby", "perl", "php", "ssh-keygen", "sqlite3", "source_", "zcat", "bzcat", "xzcat", "pygmentize", "glow", "tee_", "print", "cksum_", "ps_"]
 _QUIET: Final = re.compile(r"-\w*[qclL]\w*|--(?:quiet|silent|count|files-with\S*)")
 _CURL_FILE: Final = re.compile(r"(?:[\w.-]*=)?@(.+)|[\w.-]+=@(.+)|file://(.+)")
-_GREPS: Final = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "zgrep", "sed", "awk", "gawk", "mawk", "nawk", "jq", "yq"))
+_GREPS: Final = frozenset(
+    (
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ag",
+        "zgrep",
+        "sed",
+        "awk",
+        "gawk",
+        "mawk",
+        "nawk",
+        "jq",
+        "yq",
+    )
+)
 
 
 def _operands(texts: Sequence[str], values: str = "") -> list[str]:
@@ -353,13 +408,17 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
     if name in ("rm", "unlink", "trash", "srm"):
         return "deletes {}", _operands(texts)
     if name in ("cp", "mv", "install", "ln", "gcp", "gmv"):
-        if _has(texts, "n" if name in ("cp", "mv") else "", "--no-clobber", "--backup", "--update") or (name == "install" and _has(texts, "d")):
+        if _has(
+            texts, "n" if name in ("cp", "mv") else "", "--no-clobber", "--backup", "--update"
+        ) or (name == "install" and _has(texts, "d")):
             return "", []
         directory = _value(texts, "t", "--target-directory")
         operands = _operands(texts, "tSmog" if name == "install" else "tS")
         if directory:
             operands = [one for one in operands if one != directory]
-            return "overwrites {}", [posixpath.join(directory, posixpath.basename(one)) for one in operands]
+            return "overwrites {}", [
+                posixpath.join(directory, posixpath.basename(one)) for one in operands
+            ]
         if len(operands) < 2:
             return "", []
         *sources, last = operands
@@ -380,16 +439,45 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
     if name in ("scp", "rsync"):
         operands = _operands(texts, "eiPp")
         last = operands[-1] if len(operands) > 1 else ""
+        # Into the home directory: the start-up files.
+        last = "~/.profile" if last in ("~", "~/") else last
         return "", [] if ":" in last else [last]
     if name in ("sed", "gsed") and any(re.match(r"-[a-zA-Z]*i|--in-place", one) for one in texts):
         has_script = _has(texts, "ef", "--expression", "--file")
         return "", _operands(texts, "efl")[0 if has_script else 1 :]
-    if name == "tar" and texts and re.match(r"-?\w*c", texts[0]):
+    if (
+        name == "tar"
+        and texts
+        and re.match(r"-?\w*c\w*f|-?\w*f\w*c", texts[0])
+        and "--remove-files" not in texts
+    ):
         output = _value(texts, "f", "--file") or "".join(texts[1:2])
         return "overwrites {}", [output]
     if name in ("ssh-keygen",) and not _has(texts, "lyRFHBLA"):
         output = _value(texts, "f")
         return "overwrites {}", [output] if output else []
+    if name == "sort":
+        output = _value(texts, "o", "--output")
+        inputs = _operands(texts, "oktST")
+        return "overwrites {}", [output] if output and output not in inputs else []
+    if name == "uniq":
+        return "overwrites {}", _operands(texts, "fsw")[1:2]
+    if name == "ffmpeg":
+        return "overwrites {}", texts[-1:] if "-y" in texts else []
+    if name == "qemu-img":
+        return "overwrites {}", _operands(texts, "fo")[1:2] if texts[:1] == ["create"] else []
+    if name == "chmod":
+        is_private = any(
+            re.fullmatch(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400", one) for one in texts
+        )
+        return "", [] if is_private else [one for one in _operands(texts)[1:] if ".ssh" in one]
+    if name in ("zip", "7z", "tar"):
+        # Archives whose sources are removed.
+        is_moved = (
+            _has(texts, "m" if name == "zip" else "", "--move", "--remove-files")
+            or "-sdel" in texts
+        )
+        return "deletes {}", _operands(texts, "f")[1 if name != "tar" else 0 :] if is_moved else []
     if name in ("split", "csplit", "patch", "touch", "mkdir"):
         return "", _operands(texts)
     if name in ("sqlite3", "pg_dump", "mysqldump"):
@@ -416,14 +504,26 @@ def _files(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]
         full = _full(path, directory)
         if name not in ("touch", "mkdir") and full and _STARTUP.search(posixpath.normpath(full)):
             what = "a key file" if ".ssh" in full else "a start-up or system file"
-            yield Loss(Kind.STARTUP, f"writes {_shown(full)}, {what}")
+            kind = Kind.SCHEDULE if "/cron" in full or "/spool/" in full else Kind.STARTUP
+            yield Loss(kind, f"writes {_shown(full)}, {what}")
             break
     if edited:
         known = tuple(one for one in edited if UNKNOWN_TEXT not in one)
         is_open = len(known) < len(edited)
-        yield Loss(Kind.WORK, _THROWS, Need.MANY, (".",) if is_open else known, directory, is_plain=False)
+        yield Loss(
+            Kind.WORK, _THROWS, Need.MANY, (".",) if is_open else known, directory, is_plain=False
+        )
     known = tuple(one for one in paths if UNKNOWN_TEXT not in one and not _NO_FILES.fullmatch(one))
-    if reason and known:
+    if (
+        reason
+        and paths
+        and not known
+        and paths[0] == UNKNOWN_TEXT
+        and name in ("rm", "truncate", "unlink")
+    ):
+        # The names come from another command.
+        yield Loss(Kind.WORK, reason, Need.UNSAVED, (), directory, is_plain=False)
+    elif reason and known:
         need = Need.DELETED if reason.startswith("deletes") else Need.OVERWRITTEN
         yield Loss(Kind.WORK, reason, need, known[:_WORDS_MAX], directory, is_plain=False)
 
@@ -445,11 +545,18 @@ def _secrets(name: str, texts: list[str], directory: str | None) -> Iterator[Los
     if name in ("cp", "mv", "install", "ln", "rsync", "scp"):
         paths = _operands(texts, "teiSP")[:-1]
         # A copy of the project's own file stays in the project.
-        paths = [one for one in paths if name in ("scp",) or not posixpath.basename(one).startswith(".env")]
+        is_inside = (
+            bool(texts) and not texts[-1].startswith(("/", "~", "..")) and ":" not in texts[-1]
+        )
+        paths = [
+            one for one in paths if not is_inside or not posixpath.basename(one).startswith(".env")
+        ]
     elif name == "ssh-keygen":
         paths = [] if not _has(texts, "y") else texts
     elif name in ("curl", "wget", "http"):
-        paths = [next(filter(None, match.groups())) for one in texts if (match := _CURL_FILE.search(one))]
+        paths = [
+            next(filter(None, match.groups())) for one in texts if (match := _CURL_FILE.search(one))
+        ]
         for option in ("-T", "--upload-file", "--post-file", "--body-file"):
             paths += [b for a, b in zip(texts, texts[1:], strict=False) if a == option]
             paths += [one.partition("=")[2] for one in texts if one.startswith(f"{option}=")]
@@ -459,7 +566,7 @@ def _secrets(name: str, texts: list[str], directory: str | None) -> Iterator[Los
             paths = []
     elif name in ("tar", "zip", "7z"):
         paths = [one for one in texts if not re.fullmatch(r"\.env\S*", one)]
-    elif name in ("python", "python3", "node", "ruby", "perl", "php"):
+    elif name in ("python", "python3", "node", "php"):
         paths = []
     for path in paths:
         full = _full(path, directory)
@@ -471,16 +578,7 @@ def _secrets(name: str, texts: list[str], directory: str | None) -> Iterator[Los
 # ---- git.
 
 _GIT_COMMANDS: Final = frozenset(
-    ("add am annotate apply archive bisect blame branch bugreport bundle cat-file check-attr check-ignore check-mailmap "
-     "check-ref-format checkout checkout-index cherry cherry-pick citool clean clone column commit commit-graph commit-tree config "
-     "count-objects credential daemon describe diagnose diff diff-files diff-index diff-tree difftool fast-export fast-import fetch "
-     "fetch-pack filter-branch filter-repo fmt-merge-msg for-each-ref for-each-repo format-patch fsck gc grep gui hash-object help hook "
-     "index-pack init instaweb interpret-trailers lfs log ls-files ls-remote ls-tree mailinfo mailsplit maintenance merge merge-base "
-     "merge-file merge-index merge-tree mergetool mktag mktree mv name-rev notes pack-objects pack-redundant pack-refs patch-id "
-     "prune prune-packed pull push quiltimport range-diff read-tree rebase receive-pack reflog remote repack replace request-pull rerere "
-     "reset restore rev-list rev-parse revert rm send-email send-pack shortlog show show-branch show-index show-ref sparse-checkout "
-     "stage stash status stripspace submodule subtree svn switch symbolic-ref tag unpack-file unpack-objects update-index update-ref "
-     "update-server-info var verify-commit verify-pack verify-tag version whatchanged worktree write-tree").split()
+    ["add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bugreport", "bundle", "cat-file", "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout", "checkout-index", "cherry", "cherry-pick", "citool", "clean", "clone", "column", "commit", "commit-graph", "commit-tree", "config", "count-objects", "credential", "daemon", "describe", "diagnose", "diff", "diff-files", "diff-index", "diff-tree", "difftool", "fast-export", "fast-import", "fetch", "fetch-pack", "filter-branch", "filter-repo", "fmt-merge-msg", "for-each-ref", "for-each-repo", "format-patch", "fsck", "gc", "grep", "gui", "hash-object", "help", "hook", "index-pack", "init", "instaweb", "interpret-trailers", "lfs", "log", "ls-files", "ls-remote", "ls-tree", "mailinfo", "mailsplit", "maintenance", "merge", "merge-base", "merge-file", "merge-index", "merge-tree", "mergetool", "mktag", "mktree", "mv", "name-rev", "notes", "pack-objects", "pack-redundant", "pack-refs", "patch-id", "prune", "prune-packed", "pull", "push", "quiltimport", "range-diff", "read-tree", "rebase", "receive-pack", "reflog", "remote", "repack", "replace", "request-pull", "rerere", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "send-email", "send-pack", "shortlog", "show", "show-branch", "show-index", "show-ref", "sparse-checkout", "stage", "stash", "status", "stripspace", "submodule", "subtree", "svn", "switch", "symbolic-ref", "tag", "unpack-file", "unpack-objects", "update-index", "update-ref", "update-server-info", "var", "verify-commit", "verify-pack", "verify-tag", "version", "whatchanged", "worktree", "write-tree"]
 )  # fmt: skip
 _GIT_CONFIG: Final = re.compile(
     r"(?i)(?:core\.(?:hookspath|pager|editor|sshcommand|fsmonitor|askpass|attributesfile|gitproxy|alternaterefscommand)|alias\..*|credential\..*helper"
@@ -495,7 +593,15 @@ def _git(texts: list[str], directory: str | None) -> Iterator[Loss]:
     while at < len(texts) and texts[at].startswith("-"):
         option = texts[at]
         at += 1
-        if option in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"):
+        if option in (
+            "-C",
+            "-c",
+            "--git-dir",
+            "--work-tree",
+            "--namespace",
+            "--exec-path",
+            "--config-env",
+        ):
             if option == "-C" and texts[at : at + 1]:
                 directory = enter(directory, texts[at])
             at += 1
@@ -504,11 +610,15 @@ def _git(texts: list[str], directory: str | None) -> Iterator[Loss]:
     if at >= len(texts):
         return
     command, rest = texts[at], texts[at + 1 :]
+    if command == "clean" and any("requireforce=false" in one.lower() for one in texts[:at]):
+        rest = ["-f", *rest]
     found = _GIT.get(command)
     if found is not None:
         yield from found(rest, directory)
     elif command not in _GIT_COMMANDS and re.fullmatch(r"[\w-]+", command):
-        yield Loss(Kind.WORK, "runs an alias of git", Need.ALIAS, (command,), directory, is_plain=False)
+        yield Loss(
+            Kind.WORK, "runs an alias of git", Need.ALIAS, (command,), directory, is_plain=False
+        )
 
 
 def _paths(texts: Sequence[str]) -> tuple[str, ...]:
@@ -520,7 +630,9 @@ def _git_checkout(rest: list[str], directory: str | None) -> Iterator[Loss]:
     operands = _operands([one for one in rest[: rest.index("--")]] if "--" in rest else rest, "bB")
     created = _value(rest, "B")
     if created:
-        yield Loss(Kind.HISTORY, "drops commits of {}", Need.BRANCH, (created,), directory, is_plain=False)
+        yield Loss(
+            Kind.HISTORY, "drops commits of {}", Need.BRANCH, (created,), directory, is_plain=False
+        )
     if _has(rest, "p", "--patch"):
         return
     if _has(rest, "f", "--force"):
@@ -528,14 +640,27 @@ def _git_checkout(rest: list[str], directory: str | None) -> Iterator[Loss]:
     elif "--" in rest:
         if paths := rest[rest.index("--") + 1 :]:
             need = Need.RESET if operands else Need.CHANGED
-            yield Loss(Kind.WORK, _THROWS, need, ("", *_paths(paths)) if operands else _paths(paths), directory)
+            yield Loss(
+                Kind.WORK,
+                _THROWS,
+                need,
+                ("", *_paths(paths)) if operands else _paths(paths),
+                directory,
+            )
     elif any(one.startswith("--pathspec-from-file") for one in rest):
         yield Loss(Kind.WORK, _THROWS, Need.CHANGED, (), directory)
     elif operands and not _has(rest, "bBt", "--orphan", "--track", "--detach"):
         is_path = operands[0] in (".", ":/", "*") or operands[0].startswith(("./", "../", ":"))
         if len(operands) > 1 and not is_path:
             # The first may be a branch.
-            yield Loss(Kind.WORK, _THROWS, Need.RESET, ("", *_paths(operands[1:])), directory, is_plain=False)
+            yield Loss(
+                Kind.WORK,
+                _THROWS,
+                Need.RESET,
+                ("", *_paths(operands[1:])),
+                directory,
+                is_plain=False,
+            )
         yield Loss(Kind.WORK, _THROWS, Need.CHANGED, _paths(operands), directory, is_plain=is_path)
 
 
@@ -559,32 +684,41 @@ def _git_reset(rest: list[str], directory: str | None) -> Iterator[Loss]:
 def _git_clean(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if _has(rest, "f", "--force") and not _has(rest, "ni", "--dry-run", "--interactive"):
         words = [re.sub("f", "", one) if re.fullmatch(r"-[a-zA-Z]+", one) else one for one in rest]
-        kept = tuple(one for one in words if one not in ("-", "--force") and UNKNOWN_TEXT not in one)
+        kept = tuple(
+            one for one in words if one not in ("-", "--force") and UNKNOWN_TEXT not in one
+        )
         yield Loss(Kind.WORK, "deletes {}", Need.CLEANED, kept, directory)
 
 
 def _git_stash(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if rest[:1] in (["drop"], ["clear"]):
-        yield Loss(Kind.WORK, "throws away {}", Need.STASH, tuple(_operands(rest[1:])[:1]) if rest[0] == "drop" else ("--all",), directory)
+        operands = tuple(_operands(rest[1:])[:1]) if rest[0] == "drop" else ("--all",)
+        if any(UNKNOWN_TEXT in one for one in operands):
+            operands = ("--all",)
+        yield Loss(Kind.WORK, "throws away {}", Need.STASH, operands, directory)
 
 
 def _git_switch(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if _has(rest, "f", "--force", "--discard-changes"):
         yield Loss(Kind.WORK, _THROWS, Need.RESET, (), directory)
     if created := _value(rest, "C", "--force-create"):
-        yield Loss(Kind.HISTORY, "drops commits of {}", Need.BRANCH, (created,), directory, is_plain=False)
+        yield Loss(
+            Kind.HISTORY, "drops commits of {}", Need.BRANCH, (created,), directory, is_plain=False
+        )
 
 
 def _git_branch(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if _has(rest, "r", "--remotes"):
         return
-    operands = tuple(one for one in _operands(rest, "u") if UNKNOWN_TEXT not in one)
+    operands = tuple("*" if UNKNOWN_TEXT in one else one for one in _operands(rest, "u"))
     is_forced = _has(rest, "f", "--force")
     if _has(rest, "D") or (is_forced and _has(rest, "d", "--delete")):
         yield Loss(Kind.HISTORY, "deletes commits of {}", Need.BRANCH, operands, directory)
     elif is_forced or _has(rest, "MC"):
         changed = operands[-1:] if _has(rest, "MC") else operands[:1]
-        yield Loss(Kind.HISTORY, "drops commits of {}", Need.BRANCH, changed, directory, is_plain=False)
+        yield Loss(
+            Kind.HISTORY, "drops commits of {}", Need.BRANCH, changed, directory, is_plain=False
+        )
 
 
 def _git_tag(rest: list[str], directory: str | None) -> Iterator[Loss]:
@@ -598,14 +732,26 @@ def _git_push(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if _has(rest, "n", "--dry-run"):
         return
     operands = _operands(rest, "o")
-    if _has(rest, "d", "--delete", "--mirror", "--prune") or any(one.startswith(":") and one != ":" for one in operands[1:]):
+    if _has(rest, "d", "--delete", "--mirror", "--prune") or any(
+        one.startswith(":") and one != ":" for one in operands[1:]
+    ):
         names = [one.lstrip(":") for one in operands[1:]]
-        yield Loss(Kind.REMOTE, f"deletes {_shown(', '.join(names[:NAMES_SHOWN])) or 'branches'} from the remote")
+        yield Loss(
+            Kind.REMOTE,
+            f"deletes {_shown(', '.join(names[:NAMES_SHOWN])) or 'branches'} from the remote",
+        )
     elif _has(rest, "f", "--force") or any(one.startswith("+") for one in operands):
         yield Loss(Kind.HISTORY, "overwrites commits of the remote")
     elif _has(rest, "", "--force-with-lease", "--force-if-includes"):
         branches = tuple(one.rpartition(":")[2] for one in operands[1:] if UNKNOWN_TEXT not in one)
-        yield Loss(Kind.HISTORY, "overwrites commits of the default branch, {}", Need.DEFAULT, branches, directory, is_plain=False)
+        yield Loss(
+            Kind.HISTORY,
+            "overwrites on the remote {}",
+            Need.DEFAULT,
+            branches,
+            directory,
+            is_plain=False,
+        )
 
 
 def _git_commit(rest: list[str], directory: str | None) -> Iterator[Loss]:
@@ -614,12 +760,16 @@ def _git_commit(rest: list[str], directory: str | None) -> Iterator[Loss]:
 
 
 def _git_rebase(rest: list[str], directory: str | None) -> Iterator[Loss]:
-    if not _has(rest, "", "--abort", "--continue", "--skip", "--quit", "--edit-todo", "--show-current-patch"):
+    if not _has(
+        rest, "", "--abort", "--continue", "--skip", "--quit", "--edit-todo", "--show-current-patch"
+    ):
         operands = _operands(rest, "sXxC")
         upstream = next((one for one in operands if UNKNOWN_TEXT not in one), "@{upstream}")
         if _has(rest, "", "--root"):
             upstream = ""
-        yield Loss(Kind.HISTORY, _REWRITES, Need.PUSHED, ("rebase", upstream), directory, is_plain=False)
+        yield Loss(
+            Kind.HISTORY, _REWRITES, Need.PUSHED, ("rebase", upstream), directory, is_plain=False
+        )
 
 
 def _git_always(kind: Kind, reason: str, *words: str, options: str = "") -> _Git:
@@ -627,7 +777,12 @@ def _git_always(kind: Kind, reason: str, *words: str, options: str = "") -> _Git
 
     def check(rest: list[str], directory: str | None) -> Iterator[Loss]:
         del directory
-        if (not words and not options) or rest[:1] and rest[0] in words or any(re.fullmatch(options, one) for one in rest if options):
+        if (
+            (not words and not options)
+            or (rest[:1]
+            and rest[0] in words)
+            or any(re.fullmatch(options, one) for one in rest if options)
+        ):
             yield Loss(kind, reason)
 
     return check
@@ -643,7 +798,18 @@ def _git_changed(letters: str, *names: str) -> _Git:
 
 def _git_config(rest: list[str], directory: str | None) -> Iterator[Loss]:
     del directory
-    is_query = _has(rest, "l", "--get", "--get-all", "--get-regexp", "--list", "--get-urlmatch", "--show-origin", "--unset", "--unset-all")
+    is_query = _has(
+        rest,
+        "l",
+        "--get",
+        "--get-all",
+        "--get-regexp",
+        "--list",
+        "--get-urlmatch",
+        "--show-origin",
+        "--unset",
+        "--unset-all",
+    )
     operands = _operands(rest, "f")
     if operands[:1] == ["set"]:
         operands = operands[1:]
@@ -651,12 +817,55 @@ def _git_config(rest: list[str], directory: str | None) -> Iterator[Loss]:
         yield Loss(Kind.STARTUP, f"changes what git executes: {_shown(operands[0])}")
 
 
+def _git_read_tree(rest: list[str], directory: str | None) -> Iterator[Loss]:
+    if _has(rest, "", "--reset") and not _has(rest, "n", "--dry-run"):
+        yield Loss(Kind.WORK, _THROWS, Need.RESET, (), directory)
+
+
+def _git_apply(rest: list[str], directory: str | None) -> Iterator[Loss]:
+    if _has(rest, "R", "--reverse") and not _has(rest, "", "--check", "--stat", "--cached"):
+        yield Loss(Kind.WORK, _THROWS, Need.CHANGED, (), directory, is_plain=False)
+
+
+def _git_pull(rest: list[str], directory: str | None) -> Iterator[Loss]:
+    if _has(rest, "r", "--rebase") and "--rebase=false" not in rest:
+        operands = [one for one in _operands(rest, "sXjo") if UNKNOWN_TEXT not in one]
+        if len(operands) > 1:
+            upstream = "/".join(operands[:2])
+            yield Loss(
+                Kind.HISTORY,
+                _REWRITES,
+                Need.PUSHED,
+                ("rebase", upstream),
+                directory,
+                is_plain=False,
+            )
+
+
+def _git_update_ref(rest: list[str], directory: str | None) -> Iterator[Loss]:
+    operands = _operands(rest, "m")
+    if _has(rest, "d", "--delete", "--stdin"):
+        yield Loss(Kind.HISTORY, "deletes a reference")
+    elif operands and operands[0].startswith("refs/heads/"):
+        name = operands[0].removeprefix("refs/heads/")
+        yield Loss(
+            Kind.HISTORY, "drops commits of {}", Need.BRANCH, (name,), directory, is_plain=False
+        )
+
+
 def _git_worktree(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if rest[:1] == ["remove"] and _has(rest, "f", "--force"):
-        yield Loss(Kind.WORK, "throws away the changes of a worktree", Need.DELETED, tuple(_operands(rest[1:])), directory)
+        yield Loss(
+            Kind.WORK,
+            "throws away the changes of a worktree",
+            Need.DELETED,
+            tuple(_operands(rest[1:])),
+            directory,
+        )
 
 
 _GIT: Final[Mapping[str, _Git]] = {
+    "apply": _git_apply,
     "branch": _git_branch,
     "checkout": _git_checkout,
     "checkout-index": _git_changed("f", "--force"),
@@ -666,35 +875,39 @@ _GIT: Final[Mapping[str, _Git]] = {
     "credential": _git_always(Kind.SECRETS, "shows a password", "fill"),
     "filter-branch": _git_always(Kind.HISTORY, "rewrites history"),
     "filter-repo": _git_always(Kind.HISTORY, "rewrites history"),
-    "gc": _git_always(Kind.HISTORY, "deletes lost commits for ever", options=r"--prune(?:=(?:now|all|0.*))?"),
+    "gc": _git_always(
+        Kind.HISTORY, "deletes lost commits for ever", options=r"--prune(?:=(?:now|all|0.*))?"
+    ),
     "prune": _git_always(Kind.HISTORY, "deletes lost commits for ever", options=r"(?!-n|--dry).*"),
     "push": _git_push,
-    "read-tree": _git_changed("", "--reset"),
+    "pull": _git_pull,
+    "read-tree": _git_read_tree,
     "rebase": _git_rebase,
-    "reflog": _git_always(Kind.HISTORY, "deletes the record of earlier commits", "expire", "delete"),
+    "reflog": _git_always(
+        Kind.HISTORY, "deletes the record of earlier commits", "expire", "delete"
+    ),
     "reset": _git_reset,
     "restore": _git_restore,
     "rm": _git_changed("f", "--force"),
     "stash": _git_stash,
-    "submodule": _git_always(Kind.WORK, "throws away the changes of a submodule", options=r"deinit"),
+    "submodule": _git_always(
+        Kind.WORK, "throws away the changes of a submodule", options=r"deinit"
+    ),
     "switch": _git_switch,
     "tag": _git_tag,
-    "update-ref": _git_always(Kind.HISTORY, "deletes a reference", options="-d|--delete|--stdin"),
+    "replace": _git_always(Kind.HISTORY, "replaces commits", options=r"(?!-l|--list).+"),
+    "symbolic-ref": _git_always(Kind.HISTORY, "deletes a reference", options="-d|--delete"),
+    "update-ref": _git_update_ref,
     "worktree": _git_worktree,
 }
 
 # Tools that are commonly run by npx and that most projects have.
 _TOOLS: Final = frozenset(
-    ("tsc tsx ts-node eslint prettier jest vitest mocha ava tap c8 nyc playwright cypress vite next nuxt astro webpack rollup esbuild swc "
-     "parcel turbo nx lerna prisma drizzle-kit knex sequelize sequelize-cli typeorm tailwindcss postcss sass stylelint markdownlint "
-     "markdownlint-cli2 svelte-check vue-tsc ng react-scripts storybook husky lint-staged commitlint changeset biome @biomejs/biome oxlint "
-     "tsup unbuild rimraf cross-env concurrently nodemon pm2 serve http-server json-server wrangler vercel netlify firebase "
-     "expo react-native cap electron electron-builder knip depcheck madge npm-check-updates ncu license-checker typedoc jsdoc graphql-codegen "
-     "ruff black mypy pytest isort flake8 pyright pylint tox nox pre-commit uvicorn poetry twine hatch build mkdocs sphinx-build bandit "
-     "pip-audit ty basedpyright cspell publint attw @arethetypeswrong/cli size-limit zx ajv openapi-typescript orval shadcn "
-     "shadcn-ui create-next-app create-react-app create-vite degit tree-sitter node-gyp semantic-release release-it np bun deno").split()
+    ["tsc", "tsx", "ts-node", "eslint", "prettier", "jest", "vitest", "mocha", "ava", "tap", "c8", "nyc", "playwright", "cypress", "vite", "next", "nuxt", "astro", "webpack", "rollup", "esbuild", "swc", "parcel", "turbo", "nx", "lerna", "prisma", "drizzle-kit", "knex", "sequelize", "sequelize-cli", "typeorm", "tailwindcss", "postcss", "sass", "stylelint", "markdownlint", "markdownlint-cli2", "svelte-check", "vue-tsc", "ng", "react-scripts", "storybook", "husky", "lint-staged", "commitlint", "changeset", "biome", "@biomejs/biome", "oxlint", "tsup", "unbuild", "rimraf", "cross-env", "concurrently", "nodemon", "pm2", "serve", "http-server", "json-server", "wrangler", "vercel", "netlify", "firebase", "expo", "react-native", "cap", "electron", "electron-builder", "knip", "depcheck", "madge", "npm-check-updates", "ncu", "license-checker", "typedoc", "jsdoc", "graphql-codegen", "ruff", "black", "mypy", "pytest", "isort", "flake8", "pyright", "pylint", "tox", "nox", "pre-commit", "uvicorn", "poetry", "twine", "hatch", "build", "mkdocs", "sphinx-build", "bandit", "pip-audit", "ty", "basedpyright", "cspell", "publint", "attw", "@arethetypeswrong/cli", "size-limit", "zx", "ajv", "openapi-typescript", "orval", "shadcn", "shadcn-ui", "tree-sitter", "node-gyp", "semantic-release", "release-it", "np", "bun", "deno"]
 )  # fmt: skip
-_RUN_VALUES: Final = frozenset(("-p", "--package", "--from", "--with", "--python", "-c", "--call", "--with-requirements"))
+_RUN_VALUES: Final = frozenset(
+    ("-p", "--package", "--from", "--with", "--python", "-c", "--call", "--with-requirements")
+)
 
 
 def _package(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
@@ -703,7 +916,11 @@ def _package(name: str, texts: list[str], directory: str | None) -> Iterator[Los
         return
     if name == "npm" and texts[:1] not in (["exec"], ["x"]):
         return
-    if name in ("bun", "pipx") and texts[:1] not in (["x"], ["run"]) or (name == "bun" and texts[:1] == ["run"]):
+    if (
+        (name in ("bun", "pipx")
+        and texts[:1] not in (["x"], ["run"]))
+        or (name == "bun" and texts[:1] == ["run"])
+    ):
         return
     if name == "uv" and texts[:2] != ["tool", "run"]:
         return
@@ -718,8 +935,15 @@ def _package(name: str, texts: list[str], directory: str | None) -> Iterator[Los
         at += 2 if rest[at] in _RUN_VALUES else 1
     package = package or "".join(rest[at : at + 1])
     plain = re.sub(r"(?<=.)@[^/]*$|\[.*|[=<>~!].*", "", package)
-    if package and UNKNOWN_TEXT not in package and plain not in _TOOLS and not package.startswith("."):
-        yield Loss(Kind.DOWNLOADS, "runs {} from the net", Need.MISSING, (plain,), directory, is_plain=True)
+    if (
+        package
+        and UNKNOWN_TEXT not in package
+        and plain not in _TOOLS
+        and not package.startswith(".")
+    ):
+        yield Loss(
+            Kind.DOWNLOADS, "runs {} from the net", Need.MISSING, (plain,), directory, is_plain=True
+        )
 
 
 def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
@@ -733,49 +957,72 @@ def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
 _CHECKED: Final = _row_checks()
 _PACKAGES: Final = frozenset(("npx", "bunx", "uvx", "pnpm", "yarn", "bun", "npm", "pipx", "uv"))
 _WRITERS: Final = frozenset(
-    ("> >| >> &> &>> >& <> rm unlink trash srm cp mv install ln gcp gmv tee sponge truncate dd curl wget scp rsync sed gsed perl ruby tar "
-     "ssh-keygen split patch pg_dump mysqldump").split()
+    [">", ">|", ">>", "&>", "&>>", ">&", "<>", "rm", "unlink", "trash", "srm", "cp", "mv", "install", "ln", "gcp", "gmv", "tee", "sponge", "truncate", "dd", "curl", "wget", "scp", "rsync", "sed", "gsed", "perl", "ruby", "tar", "ssh-keygen", "split", "patch", "pg_dump", "mysqldump", "sort", "uniq", "ffmpeg", "qemu-img", "chmod", "zip", "7z"]
 )
 _SECRET_READERS: Final = frozenset((*_READERS, "<"))
 _INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
 _FORK_BOMB: Final = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*?\1\s*\|\s*\1\s*&")
 
 
-def losses_of(command: SimpleCommand, directory: str | None) -> list[Loss]:
+def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> list[Loss]:
     """Return what a command may lose, the surest first; empty for almost every command."""
     # `directory` is that of the command, seen from the directory of the line; None if not known.
+    # `line` is the shell text that has the command.
     name = command.name
     rows = _CHECKED.get(name)
-    is_code = name[:2] in ("py", "pe", "ru", "no", "de", "bu", "ph") and _INTERPRETERS.fullmatch(name)
-    if not (rows or is_code or name == "git" or name in _WRITERS or name in _PACKAGES or name in _SECRET_READERS):
+    is_code = name[:2] in ("py", "pe", "ru", "no", "de", "bu", "ph") and _INTERPRETERS.fullmatch(
+        name
+    )
+    if not (
+        rows
+        or is_code
+        or name == "git"
+        or name in _WRITERS
+        or name in _PACKAGES
+        or name in _SECRET_READERS
+    ):
         return []
     texts = [word.text for word in command.words[1:_WORDS_MAX]]
     found: list[Loss] = []
     if name == "git":
         return list(_git(texts, directory))
     if rows:
-        line = " ".join(" ".join(texts).split())
-        given = f"{line} {command.text}" if command.input == "text" else line
-        if not _DRY.search(line):
+        words = " ".join(" ".join(texts).split())
+        given = f"{words} {command.text}" if command.input == "text" else words
+        if command.input == "pipe" and (fed := _FED.search(line)):
+            given = f"{words} {fed[0]}"
+        if not _DRY.search(words):
             found += (Loss(kind, reason) for pattern, kind, reason in rows if pattern.match(given))
     if is_code:
-        found += _code(command, texts)
+        found += _code(command, texts, directory)
     if name in _PACKAGES:
         found += _package(name, texts, directory)
-    if name in _SECRET_READERS:
-        found += _secrets(name, texts, directory)
     if name in _WRITERS:
         found += _files(name, texts, directory)
+    if name in _SECRET_READERS:
+        found += _secrets(name, texts, directory)
     return found
 
 
-def _code(command: SimpleCommand, texts: list[str]) -> Iterator[Loss]:
-    given = [text for at, text in enumerate(texts) if at and re.fullmatch(r"-\w*[ceEr]|--eval|--print|-p|eval", texts[at - 1])]
+def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> Iterator[Loss]:
+    given = [
+        text
+        for at, text in enumerate(texts)
+        if at and re.fullmatch(r"-\w*[ceEr]|--eval|--print|-p|eval", texts[at - 1])
+    ]
     code = "\n".join([*given, command.text if command.input == "text" else ""])
     if _CODE.search(code):
         yield Loss(Kind.WORK, "deletes files by its code")
     if secret := _CODE_SECRET.search(code):
         yield Loss(Kind.SECRETS, f"reads {secret[1]}, which has secrets")
+    if _CODE_SQL.search(code):
+        yield Loss(Kind.DATA, "destroys data in a database")
+    written = tuple(filter(None, itertools.chain.from_iterable(_CODE_WRITE.findall(code))))
+    if any(_STARTUP.search(one) for one in written):
+        yield Loss(Kind.STARTUP, "writes a start-up or key file by its code")
+    if written and "read" not in code:
+        # Code that reads files edits them.
+        yield Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, written, directory, is_plain=False)
     if _CODE_DOWNLOAD.search(code):
         yield Loss(Kind.DOWNLOADS, "runs what it downloads")
 
@@ -788,7 +1035,11 @@ def line_danger(text: str) -> str:
 
 def enter(directory: str | None, target: str) -> str | None:
     """Return the directory that `cd target` leads to; None if that is not known."""
-    if UNKNOWN_TEXT in target or target == "-" or (target.startswith("~") and not re.match(r"~(?:/|$)", target)):
+    if (
+        UNKNOWN_TEXT in target
+        or target == "-"
+        or (target.startswith("~") and not re.match(r"~(?:/|$)", target))
+    ):
         return None
     if target.startswith(("/", "~")):
         return target

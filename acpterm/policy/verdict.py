@@ -49,6 +49,11 @@ class Verdict(NamedTuple):
     """Losses that may hold: their facts are not known. Judge again with what is found."""
 
     @property
+    def loss(self) -> str | None:
+        """What is lost: its kind, and the reason with the names."""
+        return f"{self.kind}: {self.reason}" if self.kind else None
+
+    @property
     def is_computed(self) -> bool:
         """Whether `reason` is about a command that has text which only the shell can compute."""
         has_unknown = any(UNKNOWN_TEXT in word for part in self.parts for word in part.words)

@@ -292,7 +292,9 @@ class CommandWalk:
             self._loop(node)
         elif self._has_directories and (kind == ")" or kind in _SUBSHELL):
             # A subshell has a working directory of its own.
-            self.found.append(_Found([Raw("(" if kind in _SUBSHELL else ")", ())], False, "", "", True))
+            self.found.append(
+                _Found([Raw("(" if kind in _SUBSHELL else ")", ())], False, "", "", True)
+            )
         for child in reversed(children):
             # After `<<END |`, tree-sitter puts the rest of the pipeline into the redirection.
             is_rest = kind == "heredoc_redirect" and child.type == "pipeline"
@@ -428,7 +430,11 @@ class CommandWalk:
             self.problem = "a redirection to a file"
         if _DEVICE.match(text):
             self.danger = "it writes to a device"
-        if destinations and (operator := _OPERATOR.match(text)) and not _HARMLESS_REDIRECTION.fullmatch(text):
+        if (
+            destinations
+            and (operator := _OPERATOR.match(text))
+            and not _HARMLESS_REDIRECTION.fullmatch(text)
+        ):
             raws = [Raw(operator[1], ()), self._raw(destinations[0], [])]
             self.found.append(_Found(raws, False, "", "", True))
         if destinations and _WRITES.match(text):
