@@ -17,7 +17,7 @@ from acpterm.config.profiles import Profile
 from acpterm.host.loss_facts import Findings, LossFacts, judged_now
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
-from acpterm.policy.losses import NO_FINDINGS
+from acpterm.policy.losses.loss import NO_FINDINGS
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
 from acpterm.policy.verdict import Verdict
 from acpterm.runtime.command_line import find_shell
@@ -42,7 +42,7 @@ class LocalJudge:
         self, command: str, args: Sequence[str] | None, cwd: str, *, reads_facts: bool = True
     ) -> CommandCheck:
         """Judge a command in the directory `cwd`, like `Client.check`."""
-        # Without `reads_facts`, nothing is read in `cwd`, and a loss counts if the words say enough.
+        # Without `reads_facts`, nothing is read in `cwd`: a loss counts if the words say enough.
         try:
             rules = load_rules(self._settings.rules or default_rules_file())
         except RulesError as error:

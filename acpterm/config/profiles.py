@@ -291,6 +291,8 @@ BUILTIN: Final[Mapping[str, Profile]] = {
             blocked_patterns=list(POOL_PATTERNS),
             short_messages=True,
             limits=Limits(agent_terminals=5, starts_per_minute=3, idle=300.0),
+            # It denies what its lists name, and nothing else.
+            losses=msgspec.convert(dict.fromkeys(map(str, Kind), "allow"), Losses),
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""Finds out whether the losses that the policy suspects (`policy.losses`) would happen, and to what.
+"""Finds out whether the losses that the policy suspects (`policy.losses`) would happen.
 
 Everything here is read in a thread, within `FACTS_S` for a whole line, and may find nothing out: a
 fact that is not known in time is None. Nothing is written and nothing of a repository is executed:
@@ -9,6 +9,7 @@ open one that stands where it expects a file, and is then killed.
 import errno
 import glob
 import itertools
+import math
 import os
 import re
 import stat
@@ -19,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
-from acpterm.policy.losses import Finding, Loss, Need
+from acpterm.policy.losses.loss import Finding, Loss, Need
 from acpterm.policy.verdict import Verdict
 from acpterm.runtime.threads import run_blocking
 
@@ -40,12 +41,14 @@ the user's; or on another host, of which nothing is known."""
 _DEFAULT_BRANCHES: Final = frozenset(("main", "master", "trunk"))
 # Files that can be made again.
 _DERIVED: Final = re.compile(
-    r".*(?:\.(?:log|pyc|pyo|o|obj|a|so|class|tmp|temp|swp|swo|pid|lock|cache|out|gcda|gcno|d|map|tsbuildinfo)|~)"
+    r".*(?:\.(?:log|pyc|pyo|o|obj|a|so|class|tmp|temp|swp|swo|pid|lock|cache|out|gcda|gcno|d|map"
+    r"|tsbuildinfo)|~)"
     r"|\.coverage|\.DS_Store|nohup\.out|a\.out|core(?:\.\d+)?|npm-debug\.log.*|coverage\.\w+"
 )
 _DERIVED_DIRECTORIES: Final = frozenset(
-    ("node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", "dist", "build", "target", "coverage", ".next",
-     ".nuxt", ".turbo", ".cache", ".tox", ".venv", "venv", "htmlcov", "out", ".parcel-cache", "tmp", ".gradle", ".eggs")
+    (".cache", ".eggs", ".gradle", ".mypy_cache", ".next", ".nuxt", ".parcel-cache",
+     ".pytest_cache", ".ruff_cache", ".tox", ".turbo", ".venv", "__pycache__", "build", "coverage",
+     "dist", "htmlcov", "node_modules", "out", "target", "tmp", "venv")
 )  # fmt: skip
 # Ignored files that are not made again by a build.
 _KEPT: Final = re.compile(
@@ -73,12 +76,13 @@ class LossFacts:
         self._root: Final = os.path.realpath(root or directory)
         self._where: Final = where
         self._home: Final = home or os.path.expanduser("~")
-        self._deadline: float | None = None
+        # Set when the first fact is asked for.
+        self._deadline = math.inf
         self._environments: Final[dict[str, dict[str, str]]] = {}
 
     def find(self, losses: Iterable[Loss]) -> Findings:
         """Return a finding for each of the losses; blocks for up to `FACTS_S`."""
-        if self._deadline is None:
+        if self._deadline == math.inf:
             self._deadline = time.monotonic() + FACTS_S
         return {loss: self._finding(loss) for loss in losses}
 
@@ -99,7 +103,6 @@ class LossFacts:
             return None
 
     def _left(self) -> float:
-        assert self._deadline is not None
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise _NotKnownError
@@ -134,8 +137,11 @@ class LossFacts:
             values = [one.split("=", 1) for one in _QUIET_GIT]
             arguments = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
             _, output, _ = self._run(directory, arguments, env)
-            for name in filter(None, output.split("\0")):
-                values.append([name, "false" if name.endswith(".required") else ""])
+            values += (
+                [name, "false" if name.endswith(".required") else ""]
+                for name in output.split("\0")
+                if name
+            )
             env["GIT_CONFIG_COUNT"] = str(len(values))
             for number, (name, value) in enumerate(values):
                 env[f"GIT_CONFIG_KEY_{number}"] = name
@@ -334,9 +340,9 @@ class LossFacts:
 
     def _has_changes(self, path: str, different: Mapping[str, str]) -> bool:
         for other, state in different.items():
-            if _is_below(other, path) or _is_below(path, other):
-                if state != "!!" or _KEPT.fullmatch(os.path.basename(path)):
-                    return True
+            is_same = _is_below(other, path) or _is_below(path, other)
+            if is_same and (state != "!!" or _KEPT.fullmatch(os.path.basename(path))):
+                return True
         return False
 
     def _names(self, paths: Iterable[str]) -> tuple[str, ...]:

@@ -23,7 +23,9 @@ from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import unsafe_argument
-from acpterm.policy.losses import Finding, Loss, Need, enter, line_danger, losses_of
+from acpterm.policy.losses.arguments import enter
+from acpterm.policy.losses.find import line_danger, losses_of
+from acpterm.policy.losses.loss import Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
@@ -260,16 +262,8 @@ class Classifier:
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""
         name, words = command.name, command.words
-        self._is_download = name in _DOWNLOADERS
-        if self._is_download:
-            for before, word in itertools.pairwise(words):
-                if _OUTPUT.fullmatch(before.text):
-                    self._downloaded.add(word.text)
-                if "://" in word.text:
-                    self._downloaded.add(word.text.rpartition("/")[2])
         texts = [word.text for word in words]
-        if "clone" in texts[:3] and name == "git" and any("://" in one for one in texts):
-            self._has_cloned = True
+        self._note_download(name, texts)
         if danger and self.texts and _DOWNLOADS.search(self.texts[0]):
             return True
         if name in _RUNNERS and UNKNOWN_TEXT in texts and _SUBSTITUTED.search(self.texts[0]):
@@ -282,6 +276,17 @@ class Classifier:
         if name in _RUNNERS:
             ran += [word.text for word in words[1:] if not word.text.startswith("-")][:1]
         return any(one.removeprefix("./") in self._downloaded for one in ran if one)
+
+    def _note_download(self, name: str, texts: list[str]) -> None:
+        self._is_download = name in _DOWNLOADERS
+        if self._is_download:
+            for before, text in itertools.pairwise(texts):
+                if _OUTPUT.fullmatch(before):
+                    self._downloaded.add(text)
+                if "://" in text:
+                    self._downloaded.add(text.rpartition("/")[2])
+        elif name == "git" and "clone" in texts[:3]:
+            self._has_cloned = self._has_cloned or any("://" in text for text in texts)
 
     def _alias(self, command: SimpleCommand) -> list[Inner]:
         """Return what an alias of git executes, if it is known."""

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision, Profile
 from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
-from acpterm.policy.losses import NO_FINDINGS, Finding, Loss
+from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
 from acpterm.policy.rules import Rule
@@ -95,19 +95,22 @@ def decide(
     return Verdict(level, decision, rule, reason, parts, prefix, is_shell, kind, pending)
 
 
-def _decide(
-    part: FoundPart, classifier: Classifier, allowed: frozenset[tuple[str, ...]]
-) -> _Decided:
-    profile = classifier.lists.profile
+def _by_level(part: FoundPart, profile: Profile) -> Decision:
     decisions: dict[Level, Decision] = {
         Level.SAFE: profile.safe,
         Level.UNKNOWN: profile.unknown,
         Level.DANGEROUS: profile.dangerous,
     }
-    by_level = decisions[part.level]
-    if part.kinds:
-        by_kind = [profile.decision_on(kind) for kind in part.kinds]
-        by_level = strictest([*by_kind, profile.dangerous] if part.is_listed else by_kind)
+    if not part.kinds:
+        return decisions[part.level]
+    found = [profile.decision_on(kind) for kind in part.kinds]
+    return strictest([*found, profile.dangerous] if part.is_listed else found)
+
+
+def _decide(
+    part: FoundPart, classifier: Classifier, allowed: frozenset[tuple[str, ...]]
+) -> _Decided:
+    by_level = _by_level(part, classifier.lists.profile)
     if not part.words:
         return _Decided(by_level)
     texts = rule_words(part.words)

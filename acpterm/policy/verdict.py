@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Decision, Kind
-from acpterm.policy.losses import Loss
+from acpterm.policy.losses.loss import Loss
 from acpterm.policy.words import UNKNOWN_TEXT
 
 

@@ -14,8 +14,8 @@ The steps of a create, in order, before anything is started; each can refuse the
 4. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
    Cancelling the request withdraws the question.
 
-A check has the steps `judge_check`, `settle` and `admit`, and starts nothing. Everything is written to the
-audit log, refusals too.
+A check has the steps `judge_check`, `settle` and `admit`, and starts nothing. Everything is written
+to the audit log, refusals too.
 
 With the setting `short_messages` of a profile, no error contains the verdict's reason and rule. A
 refusal by the user has only the user's own words. All other refusals begin with `BLOCKED`.
@@ -53,7 +53,7 @@ from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
-from acpterm.policy.losses import NO_FINDINGS, Finding, Loss
+from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss
 from acpterm.policy.questions import Answer, Question
 from acpterm.policy.rules import RulesError
 from acpterm.policy.syntax.readers import reader_of
@@ -70,7 +70,7 @@ BLOCKED: Final = "Command blocked for security reasons"
 COMMAND_CHARS_MAX: Final = 16 * 1024
 
 
-def judge_create(
+def judge_create(  # noqa: PLR0917  `settle` calls it again with the findings
     connection: AgentConnection,
     session: Session,
     params: CreateTerminalRequest,
