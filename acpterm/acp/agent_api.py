@@ -173,7 +173,8 @@ class CheckResponse(Wire):
     `level` is the level of the command, and `parts` has the commands that it consists of.
     `decision` says whether the command would run: `allow`, `ask` or `deny`. `reason` says why the
     command is not allowed or not safe. `rule` is the rule or list that has decided; it is absent if
-    the level has decided. `profile` is the name of the profile that gave the decision.
+    the level has decided. `profile` is the name of the profile that gave the decision. `kind` is
+    what the command would lose, such as `work` or `secrets`, if that is the reason.
     """
 
     level: Level
@@ -182,6 +183,7 @@ class CheckResponse(Wire):
     profile: str
     reason: str | UnsetType = UNSET
     rule: str | UnsetType = UNSET
+    kind: str | UnsetType = UNSET
 
 
 class AgentGetRequest(Wire, omit_defaults=True):

@@ -45,7 +45,8 @@ class UserCheckResponse(CheckResponse):
     `decision` says what would happen if an agent ran the command: `allow`, `ask` or `deny`. `parts`
     are the commands of the line, each with its level, and why it is not safe; a part without words
     is about the line as a whole. `reason` says why the command is not allowed or not safe. `rule`
-    is the rule or list that has decided; it is absent if the level has decided. `prefix` has the
+    is the rule or list that has decided; it is absent if the level has decided. `kind` is what the
+    command would lose, if that is the reason. `prefix` has the
     first words of the part that the user would be asked about: an answer with the scope `always`
     would apply to commands with the same `prefix`. `prefix` is null if the user would not be asked,
     or if an answer that allows the command could not have the scope `always`.

@@ -14,8 +14,10 @@ from acpterm.api.errors import AcptermError
 from acpterm.api.results import CommandCheck, CommandPart
 from acpterm.config import Settings
 from acpterm.config.profiles import Profile
+from acpterm.host.loss_facts import Findings, LossFacts, judged_now
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
+from acpterm.policy.losses.loss import NO_FINDINGS
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
 from acpterm.policy.verdict import Verdict
 from acpterm.runtime.command_line import find_shell
@@ -36,8 +38,11 @@ class LocalJudge:
         """Return the profile for commands in `directory`."""
         return self._profiles.choose(self._profile, directory)
 
-    def check(self, command: str, args: Sequence[str] | None, cwd: str) -> CommandCheck:
+    def check(
+        self, command: str, args: Sequence[str] | None, cwd: str, *, reads_facts: bool = True
+    ) -> CommandCheck:
         """Judge a command in the directory `cwd`, like `Client.check`."""
+        # Without `reads_facts`, nothing is read in `cwd`: a loss counts if the words say enough.
         try:
             rules = load_rules(self._settings.rules or default_rules_file())
         except RulesError as error:
@@ -45,7 +50,19 @@ class LocalJudge:
         profile = self.profile(cwd)
         path, shell = os.environ.get("PATH"), find_shell(self._settings.shell)
         judge = Judge(rules)
-        verdict = judge.judge(command, args, profile=profile, path=path, shell=shell, directory=cwd)
+
+        def again(findings: Findings) -> Verdict:
+            return judge.judge(
+                command,
+                args,
+                profile=profile,
+                path=path,
+                shell=shell,
+                directory=cwd,
+                findings=findings,
+            )
+
+        verdict = judged_now(again, LossFacts(cwd)) if reads_facts else again(NO_FINDINGS)
         return _command_check(verdict, profile.name)
 
 

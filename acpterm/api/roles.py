@@ -4,9 +4,10 @@ import base64
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-import anyio.lowlevel
+import anyio.to_thread
 import msgspec
 from msgspec import Raw, UnsetType
 from msgspec.structs import replace
@@ -289,9 +290,9 @@ class Role:
     ) -> CommandCheck:
         """Judge an agent's command without running it: see `Client.check`."""
         if self.session is None:
-            await anyio.lowlevel.checkpoint()
             self._judge = self._judge or self._local_judge()
-            return self._judge.check(command, args, cwd or os.getcwd())
+            check = partial(self._judge.check, command, args, cwd or os.getcwd())
+            return await anyio.to_thread.run_sync(check)
         words, as_bytes = None if args is None else list(args), _not_utf8(cwd)
         cwd = None if as_bytes else cwd
         params = CheckRequest(self.session, command, words, cwd, ask=ask, cwd_bytes=as_bytes)

@@ -46,8 +46,8 @@ class EventKind(NamedTuple):
 
 
 _REQUEST: Final = (
-    "{command}  ({decision}, {level}, rule {rule}, {profile}, {provider})  in {directory}  "
-    "with {variables}"
+    "{command}  ({decision}, {level}, {kind}, rule {rule}, {profile}, {provider})  in {directory}"
+    "  with {variables}  {reason}"
 )
 EVENTS: Final[Mapping[str, EventKind]] = {
     "create": EventKind("An agent or the user requests a terminal.", _REQUEST, "green"),
@@ -123,6 +123,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     isolation: Annotated[Text, Meta(title="`none`, `sandbox` or `container`.")] = None
     profile: Annotated[Text, Meta(title="The profile that applies.")] = None
     level: Annotated[Text, Meta(title="`safe`, `unknown` or `dangerous`.")] = None
+    kind: Annotated[Text, Meta(title="What is lost, such as `work`; see policy.md.")] = None
     rule: Annotated[Text, Meta(title="The rule or pattern that matched.")] = None
     decision: Annotated[Text, Meta(title="`allow` or `deny`.")] = None
     by: Annotated[
@@ -134,7 +135,10 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, renam
     ] = None
     share: Annotated[Text, Meta(title="Id of the share.")] = None
     reason: Annotated[
-        Text, Meta(title="The reason of a decision, a refusal, a gap or the end of a share.")
+        Text,
+        Meta(
+            title="What is lost; the reason of a decision, a refusal, a gap or the end of a share."
+        ),
     ] = None
     pid: Annotated[Number, Meta(title="Pid of the program.")] = None
     code: Annotated[Number, Meta(title="Exit status of the program.")] = None

@@ -68,6 +68,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "directory", f"{summary_line(info.cwd)}{gone}"
     if info.level is not None:
         yield "level", info.level
+    if info.loss is not UNSET:
+        yield "loses", info.loss
     yield (
         "provider",
         f"{info.provider}, a {info.isolation}" if info.isolation != "none" else _place(info),

@@ -13,6 +13,7 @@ from acpterm.cli._options import absolute, config_option, fail, json_option, req
 from acpterm.cli._output import echo_once, json_text
 from acpterm.config import Settings
 from acpterm.config.profiles import Decision, Profile, resolve
+from acpterm.host.loss_facts import Findings, LossFacts, judged_now
 from acpterm.host.profiles import Profiles
 from acpterm.jsonrpc import RpcError
 from acpterm.policy.judge import Judge
@@ -61,6 +62,9 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     Without --profile, the profile is that of an agent which works in the current directory. Tables
     [[profile_for]] that name an agent are not used.
 
+    What the command would lose depends on the current directory, such as the state of its git
+    repository, which is only read.
+
     Each part of a command is shown with its level: the commands of a line, and those behind
     wrappers such as sudo or sh -c. A part without words is the line itself.
 
@@ -73,9 +77,20 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     judge = Judge(_rules(_rules_file(loaded)))
     args = list(words[1:]) if len(words) > 1 else None
     path, shell = os.environ.get("PATH"), find_shell(loaded.shell)
-    verdict = judge.judge(
-        words[0], args, profile=chosen, path=path, shell=shell, directory=os.getcwd()
-    )
+    directory = os.getcwd()
+
+    def again(findings: Findings) -> Verdict:
+        return judge.judge(
+            words[0],
+            args,
+            profile=chosen,
+            path=path,
+            shell=shell,
+            directory=directory,
+            findings=findings,
+        )
+
+    verdict = judged_now(again, LossFacts(directory))
     echo_once(json_text(_as_json(verdict, chosen)) if as_json else _as_text(verdict, chosen))
     raise SystemExit(_STATUS[verdict.decision])
 
@@ -282,6 +297,7 @@ def _as_json(verdict: Verdict, profile: Profile) -> dict[str, Any]:
     return {
         "profile": profile.name,
         "level": verdict.level,
+        "kind": verdict.kind,
         "decision": verdict.decision,
         "rule": verdict.rule,
         "reason": verdict.reason,
@@ -292,6 +308,8 @@ def _as_json(verdict: Verdict, profile: Profile) -> dict[str, Any]:
 
 def _as_text(verdict: Verdict, profile: Profile) -> str:
     lines = [f"level     {verdict.level}", f"decision  {verdict.decision} (profile {profile.name})"]
+    if verdict.kind is not None:
+        lines.append(f"kind      {verdict.kind}")
     if verdict.rule is not None:
         lines.append(f"rule      {one_line(verdict.rule)}")
     if verdict.reason:

@@ -10,6 +10,7 @@ makes decisions only stricter.
 The command lists of a profile are a help, and not a security boundary: see docs/policy.md.
 """
 
+import enum
 import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Final, Literal, TypeAlias
@@ -22,6 +23,21 @@ MIB: Final = 1024 * KIB
 
 Decision: TypeAlias = Literal["allow", "ask", "deny"]
 """What acpterm does with a command: run it, ask the user, or refuse it. In order of strictness."""
+
+
+class Kind(enum.StrEnum):
+    """What is lost by a command that may lose something; each kind is a key of `losses`."""
+
+    WORK = "work"
+    HISTORY = "history"
+    PUBLISH = "publish"
+    STARTUP = "startup"
+    SCHEDULE = "schedule"
+    REMOTE = "remote"
+    DATA = "data"
+    SECRETS = "secrets"
+    DOWNLOADS = "downloads"
+
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -153,6 +169,40 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit
     ] = None
 
 
+class Losses(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The decisions on kinds of loss. None means that of `dangerous`."""
+
+    work: Annotated[
+        Decision | None,
+        Meta(title="Throws away work: changes, untracked files, a stash, an overwritten file."),
+    ] = None
+    history: Annotated[
+        Decision | None, Meta(title="Rewrites or deletes commits, such as a forced push.")
+    ] = None
+    publish: Annotated[
+        Decision | None, Meta(title="Publishes a package, an image, a release or a site.")
+    ] = None
+    startup: Annotated[
+        Decision | None,
+        Meta(title="Writes files that programs execute or trust: start-up files, hooks, keys."),
+    ] = None
+    schedule: Annotated[
+        Decision | None, Meta(title="Schedules a command, or makes one start by itself.")
+    ] = None
+    remote: Annotated[
+        Decision | None, Meta(title="Deletes on other machines: clusters, clouds, branches.")
+    ] = None
+    data: Annotated[
+        Decision | None, Meta(title="Destroys data: databases, volumes, backups, disks.")
+    ] = None
+    secrets: Annotated[
+        Decision | None, Meta(title="Reads keys, tokens or passwords, or shows them.")
+    ] = None
+    downloads: Annotated[
+        Decision | None, Meta(title="Runs what comes from the net, such as `curl … | sh`.")
+    ] = None
+
+
 class Profile(Struct, frozen=True, kw_only=True):
     """A profile with all its values, as `resolve` returns it."""
 
@@ -223,6 +273,12 @@ class Profile(Struct, frozen=True, kw_only=True):
         ),
     ] = "refuse"
     limits: Annotated[Limits, Meta(title="Limits of the terminals.")] = Limits()
+    losses: Annotated[Losses, Meta(title="Decisions on kinds of loss.")] = Losses()
+
+    def decision_on(self, kind: Kind) -> Decision:
+        """Return the decision on a command that loses something of this kind."""
+        found: Decision | None = getattr(self.losses, kind)
+        return found or self.dangerous
 
 
 class ProfileTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -245,6 +301,7 @@ class ProfileTable(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     short_messages: bool | UnsetType = UNSET
     unenforceable_limits: Literal["refuse", "warn"] | UnsetType = UNSET
     limits: Limits | UnsetType = UNSET
+    losses: Losses | UnsetType = UNSET
 
 
 class ProfileFor(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -284,6 +341,8 @@ BUILTIN: Final[Mapping[str, Profile]] = {
             blocked_patterns=list(POOL_PATTERNS),
             short_messages=True,
             limits=Limits(agent_terminals=5, starts_per_minute=3, idle=300.0),
+            # It denies what its lists name, and nothing else.
+            losses=msgspec.convert(dict.fromkeys(map(str, Kind), "allow"), Losses),
         ),
     )
 }
@@ -322,12 +381,11 @@ def _resolve(name: str, tables: Mapping[str, ProfileTable], seen: tuple[str, ...
         for field in table.__struct_fields__
         if field != "base" and (value := getattr(table, field)) is not UNSET
     }
-    if table.limits is not UNSET:
-        own = msgspec.structs.asdict(table.limits)
-        inherited = msgspec.structs.asdict(base.limits)
-        values["limits"] = Limits(
-            **{key: inherited[key] if own[key] is None else own[key] for key in own}
-        )
+    for key in ("limits", "losses"):
+        if key in values:
+            own = msgspec.structs.asdict(values[key])
+            kept = {name: value for name, value in own.items() if value is not None}
+            values[key] = msgspec.structs.replace(getattr(base, key), **kept)
     for entry in values.get("safe_commands", ()):
         if entry.startswith("@") and entry not in COMMAND_LISTS:
             raise ValueError(

@@ -16,11 +16,16 @@ suspected to begin a command, unless the text is plain.
 
 import itertools
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
+from acpterm.policy.losses.arguments import enter
+from acpterm.policy.losses.find import line_danger, losses_of
+from acpterm.policy.losses.loss import Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
@@ -64,6 +69,14 @@ _TRIED_NAMES: Final = (
 _NAMED: Final = re.compile(
     rf"(?:(?<![\w.-])|(?<=:-))(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])"
 )
+_DOWNLOADERS: Final = frozenset(("curl", "wget", "aria2c", "http", "fetch"))
+_DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?|nc|ncat|lynx)\b")
+_OUTPUT: Final = re.compile(r"-[a-zA-Z]*[oO]|--output(?:-document)?")
+_SUBSTITUTED: Final = re.compile(r"(?:\$\(|`)\s*(?:curl|wget)\b")
+_RUNNERS: Final = frozenset(
+    ("sh", "bash", "dash", "zsh", "ksh", "source", ".", "sudo", "python", "python3", "node", "perl",
+     "ruby", "chmod")
+)  # fmt: skip
 # Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
 # Maximum characters of a text that are examined after the name of a dangerous program.
@@ -89,7 +102,13 @@ class Classifier:
     """Finds the parts of one command and their levels, by a profile's lists and the rules."""
 
     def __init__(
-        self, lists: Lists, rules: tuple[Rule, ...], directory: str, *, is_elsewhere: bool
+        self,
+        lists: Lists,
+        rules: tuple[Rule, ...],
+        findings: Mapping[Loss, Finding],
+        directory: str,
+        *,
+        is_elsewhere: bool,
     ) -> None:
         self.lists = lists
         self.directory = directory
@@ -98,8 +117,19 @@ class Classifier:
         """Whether `cd` leads out of `directory`, the session's."""
         self.rules = rules
         self.found: list[FoundPart] = []
-        self.texts: list[tuple[str, str]] = []
-        """The texts for shells, and each without what its quotes protect."""
+        self.texts: list[str] = []
+        self.unquoted: list[str] = []
+        """The texts without what their quotes protect."""
+        self.findings = findings
+        self.pending: dict[Loss, None] = {}
+        self._directories: list[str | None] = [""]
+        """The working directories of the subshells around a command, seen from the line's."""
+        self._before: str | None = None
+        self._downloaded: set[str] = set()
+        """The files that commands of the line have downloaded."""
+        self._is_download = False
+        """Whether the last command downloads something."""
+        self._has_cloned = False
         self._count = 0
         self._words = 0
         self._size = 0
@@ -122,26 +152,30 @@ class Classifier:
     def _line(self, text: str, context: _Context) -> None:
         is_suspected = context.is_suspected
         self._size += len(text)
-        if self._size > TEXTS_MAX + 4 * len(self.texts[0][0] if self.texts else text):
+        if self._size > TEXTS_MAX + 4 * len(self.texts[0] if self.texts else text):
             raise TooLongError
         script = parse(text, context.constants)
         if script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, f"the line is not plain: it has {script.problem}")
-        if script.danger:
-            self.add((), Level.DANGEROUS, script.danger)
+        if danger := script.danger or line_danger(text):
+            self.add((), Level.DANGEROUS, danger)
         if not script.commands and not script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, "there is no command")
         # Quotes of other shells may end elsewhere.
         is_known = not script.problem and context.reader != "other"
-        self.texts.append((text, unquoted(text) if is_known else text))
+        self.texts.append(text)
+        self.unquoted.append(unquoted(text) if is_known else text)
         posix = text if context.reader == "bash" and not is_suspected else posix_text(text)
         joined = joined_text(text)
         is_plain = posix == joined == text and not script.problem
         inside = context._replace(
             is_exact=context.is_exact and is_plain, constants=script.constants
         )
+        depth = len(self._directories)
+        self._directories.append(self._directories[-1])
         for command in script.commands:
             self._command(command, inside)
+        del self._directories[depth:]
         perhaps = inside._replace(is_exact=False, is_suspected=True)
         for command in script.suspected:
             self._command(command, perhaps)
@@ -164,17 +198,30 @@ class Classifier:
         if self._words > WORDS_MAX or context.depth > DEPTH_MAX or self._count > 2 * COMMANDS_MAX:
             raise TooLongError
         words = command.words
+        if command.is_syntax:
+            self._syntax(command, context)
+            return
         if command.name in ("cd", "chdir", "pushd") and not context.is_suspected:
             self.has_left = self.has_left or leads_outside(words[1:], self.directory)
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
+        is_listed = level is Level.DANGEROUS
+        losses = self._losses(command, context, unwrapped.danger)
+        if losses:
+            level, reason = Level.DANGEROUS, losses[0][1]
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
             is_literal = all(word.is_literal for word in words)
             exact = context.is_exact and not unwrapped.danger and is_literal
+            kinds = tuple(kind for kind, _ in losses)
+            wraps = bool(unwrapped.inner)
             self.found.append(
-                FoundPart(words, level, reason, exact, context.is_suspected, bool(unwrapped.inner))
+                FoundPart(
+                    words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
+                )
             )
-        inner = list(unwrapped.inner)
+        inner = [*unwrapped.inner, *self._alias(command)]
+        if not context.is_suspected:
+            self._enter(command)
         for other in (*command.others, *_candidates(words)):
             variant = unwrap(command._replace(words=other))
             other_level, other_reason = self._level(other, False, variant.danger)
@@ -185,6 +232,105 @@ class Classifier:
             # A command that inherits a here-document as its stdin gets the document's text.
             text = command.text if one.input == "text" else ""
             self._inner(one, text, context)
+
+    def _syntax(self, command: SimpleCommand, context: _Context) -> None:
+        """Find the losses of a redirection; enter or leave the directory of a subshell."""
+        operator = command.words[0].text
+        if operator == "(":
+            self._directories.append(self._directories[-1])
+        elif operator == ")":
+            if len(self._directories) > 1:
+                self._directories.pop()
+        elif self._is_download and operator.startswith(">"):
+            self._downloaded.update(word.text for word in command.words[1:])
+        if losses := () if operator in "()" else self._losses(command, context, ""):
+            kinds = tuple(kind for kind, _ in losses)
+            self.found.append(
+                FoundPart(
+                    command.words, Level.DANGEROUS, losses[0][1], False, False, False, kinds, False
+                )
+            )
+
+    def _losses(
+        self, command: SimpleCommand, context: _Context, danger: str
+    ) -> list[tuple[Kind, str]]:
+        """Return the losses of a command that hold, as far as that is known, with their reasons."""
+        # Where a suspected command would run is not known.
+        directory = None if context.is_suspected else self._directories[-1]
+        held: list[tuple[Kind, str]] = []
+        if self._runs_download(command, danger):
+            held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
+        for loss in losses_of(command, directory, self.texts[-1] if self.texts else ""):
+            finding = self.findings.get(loss)
+            if loss.need is Need.NOTHING:
+                held.append((loss.kind, loss.text(())))
+            elif loss.need is Need.ALIAS:
+                if loss not in self.findings and not context.is_suspected:
+                    self.pending[loss] = None
+            elif context.is_suspected or loss.directory is None or (finding is None):
+                if loss.is_plain:
+                    held.append((loss.kind, loss.text(())))
+                if loss not in self.findings and loss.directory is not None:
+                    self.pending[loss] = None
+            elif finding:
+                held.append((loss.kind, loss.text(finding)))
+        return held
+
+    def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
+        """Return whether a command executes what the line downloads."""
+        name, words = command.name, command.words
+        texts = [word.text for word in words]
+        self._note_download(name, texts)
+        if danger and self.texts and _DOWNLOADS.search(self.texts[0]):
+            return True
+        if name in _RUNNERS and UNKNOWN_TEXT in texts and _SUBSTITUTED.search(self.texts[0]):
+            return True
+        if self._has_cloned and texts[0].startswith("./"):
+            return True
+        if not self._downloaded:
+            return False
+        ran = [words[0].text]
+        if name in _RUNNERS:
+            ran += [word.text for word in words[1:] if not word.text.startswith("-")][:1]
+        return any(one.removeprefix("./") in self._downloaded for one in ran if one)
+
+    def _note_download(self, name: str, texts: list[str]) -> None:
+        self._is_download = name in _DOWNLOADERS
+        if self._is_download:
+            for before, text in itertools.pairwise(texts):
+                if _OUTPUT.fullmatch(before):
+                    self._downloaded.add(text)
+                if "://" in text:
+                    self._downloaded.add(text.rpartition("/")[2])
+        elif name == "git" and "clone" in texts[:3]:
+            self._has_cloned = self._has_cloned or any("://" in text for text in texts)
+
+    def _alias(self, command: SimpleCommand) -> list[Inner]:
+        """Return what an alias of git executes, if it is known."""
+        if command.name != "git" or not self.findings:
+            return []
+        for loss in losses_of(command, self._directories[-1]):
+            if loss.need is Need.ALIAS and (finding := self.findings.get(loss)):
+                texts = [word.text for word in command.words]
+                at = texts.index(loss.operands[0])
+                rest = shlex.join(texts[at + 1 :])
+                alias = finding[0]
+                before = shlex.join(texts[1:at])
+                text = alias[1:] if alias.startswith("!") else f"git {before} {alias}"
+                return [Inner((), f"{text} {rest}", "executes")]
+        return []
+
+    def _enter(self, command: SimpleCommand) -> None:
+        """Follow `cd` and `pushd`."""
+        if command.name in ("cd", "chdir", "pushd"):
+            operands = [word for word in command.words[1:] if not word.text.startswith("-")]
+            target = operands[0] if operands else Word("~")
+            before = self._directories[-1]
+            is_back = any(word.text == "-" for word in command.words[1:])
+            self._directories[-1] = self._before if is_back else enter(before, target.text)
+            self._before = before
+        elif command.name == "popd":
+            self._directories[-1] = None
 
     def _inner(self, one: Inner, text: str, outer: _Context) -> None:
         """Find the parts of what a command with the context `outer` executes."""

@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from acpterm.config.profiles import Decision, Profile
 from acpterm.policy.arguments import is_inside, is_secret
 from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
+from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
 from acpterm.policy.rules import Rule
@@ -91,29 +92,40 @@ def decide(
     decided = [(part, _decide(part, classifier, allowed)) for part in classifier.found]
     decision = strictest(one.decision for _, one in decided)
     level = worst(part.level for part in classifier.found)
-    rule, reason = None, ""
+    rule, reason, kind, is_given = None, "", None, False
     for part, one in decided:
-        # Several parts may have the strictest decision: give the reason of the most dangerous one.
-        if one.decision == decision and (not reason or part.level is level):
+        # Several parts may have the strictest decision: give the reason of the most dangerous one,
+        # and rather what it loses than that it is in a list.
+        is_worst = part.level is level
+        if one.decision == decision and (not reason or (is_worst and (part.kinds or not is_given))):
             rule, reason = one.rule, one.reason or part.reason or reason
-            if part.level is level:
+            kind = part.kinds[0] if part.kinds and not one.reason else None
+            is_given = is_worst
+            if part.kinds:
                 break
     asking = [part for part, one in decided if one.decision == "ask"]
     is_only = decision == "ask" and len(asking) == 1 and rule is None and not classifier.has_left
     prefix = always_prefix(asking[0]) if is_only else None
-    return Verdict(level, decision, rule, reason, parts, prefix, is_shell)
+    pending = tuple(classifier.pending)
+    return Verdict(level, decision, rule, reason, parts, prefix, is_shell, kind, pending)
 
 
-def _decide(
-    part: FoundPart, classifier: Classifier, allowed: frozenset[tuple[str, ...]]
-) -> _Decided:
-    profile = classifier.lists.profile
+def _by_level(part: FoundPart, profile: Profile) -> Decision:
     decisions: dict[Level, Decision] = {
         Level.SAFE: profile.safe,
         Level.UNKNOWN: profile.unknown,
         Level.DANGEROUS: profile.dangerous,
     }
-    by_level = decisions[part.level]
+    if not part.kinds:
+        return decisions[part.level]
+    found = [profile.decision_on(kind) for kind in part.kinds]
+    return strictest([*found, profile.dangerous] if part.is_listed else found)
+
+
+def _decide(
+    part: FoundPart, classifier: Classifier, allowed: frozenset[tuple[str, ...]]
+) -> _Decided:
+    by_level = _by_level(part, classifier.lists.profile)
     if not part.words:
         return _Decided(by_level)
     texts = rule_words(part.words)
@@ -153,11 +165,10 @@ def _blocked(classifier: Classifier, line: str) -> str:
         return "blocked_patterns: the command is too long to be searched"
     if lists.blocked_patterns:
         words = [part.words for part in classifier.found if part.words]
-        texts = [text for text, _ in classifier.texts] + [pattern_text(one) for one in words]
-        unquoted = [text for _, text in classifier.texts]
+        texts = classifier.texts + [pattern_text(one) for one in words]
         for pattern in lists.blocked_patterns:
             is_syntax = _SYNTAX.search(pattern.pattern)
-            if any(map(pattern.search, unquoted if is_syntax else texts)):
+            if any(map(pattern.search, classifier.unquoted if is_syntax else texts)):
                 return f"blocked_patterns: {pattern.pattern}"
     return ""
 
@@ -181,15 +192,17 @@ class Judge:
         shell: str = "bash",
         directory: str = "",
         cwd: str | None = None,
+        findings: Mapping[Loss, Finding] = NO_FINDINGS,
     ) -> Verdict:
         """Return the verdict on shell text, or, with `args`, on a program with these arguments."""
         # `env` has the variables that the request sets, `path` is the PATH, `allowed` has the
-        # prefixes that the user has allowed for the session, `directory` is that of the session.
+        # prefixes that the user has allowed for the session, `directory` is that of the session,
+        # `findings` are the facts about losses of earlier verdicts (`Verdict.pending`).
         lists = self._lists.get(profile.name)
         if lists is None or lists.profile is not profile:
             lists = self._lists[profile.name] = Lists(profile)
         is_elsewhere = cwd is not None and not is_inside(cwd, directory)
-        classifier = Classifier(lists, self._rules, directory, is_elsewhere=is_elsewhere)
+        classifier = Classifier(lists, self._rules, findings, directory, is_elsewhere=is_elsewhere)
         line = command if args is None else " ".join((command, *args))
         try:
             if args is None:
@@ -200,10 +213,11 @@ class Judge:
                 classifier.program((command, *args))
         except (TooLongError, RecursionError):
             is_shell = args is None
-            classifier.texts.append((line, line))
+            classifier.texts.append(line)
+            classifier.unquoted.append(line)
             classifier.add((), *_too_long(line))
         problem = _environment(env, path)
-        if cwd and not problem and is_secret(cwd):
+        if cwd and not problem and is_secret(f"{cwd}/."):
             problem = f"{cwd} may have secrets"
         if not problem:
             return decide(classifier, line, frozenset(allowed), is_shell=is_shell)

@@ -8,7 +8,7 @@ import itertools
 import re
 from typing import Final, NamedTuple
 
-from acpterm.config.profiles import COMMAND_LISTS, GIT, Profile
+from acpterm.config.profiles import COMMAND_LISTS, GIT, Kind, Profile
 from acpterm.policy.verdict import Level
 from acpterm.policy.words import Word
 
@@ -29,6 +29,10 @@ class FoundPart(NamedTuple):
     """Whether the words are only suspected to be a command, in a search for danger."""
     is_wrapper: bool
     """Whether the command executes another command or text, which has parts of its own."""
+    kinds: tuple[Kind, ...] = ()
+    """What it loses; the reason is that of the first."""
+    is_listed: bool = True
+    """Whether it has its level also without `kinds`."""
 
 
 class Lists:

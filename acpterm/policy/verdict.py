@@ -4,7 +4,8 @@ import enum
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from acpterm.config.profiles import Decision
+from acpterm.config.profiles import Decision, Kind
+from acpterm.policy.losses.loss import Loss
 from acpterm.policy.words import UNKNOWN_TEXT
 
 
@@ -42,6 +43,15 @@ class Verdict(NamedTuple):
     """The words that "always allow" would store; None if no prefix can stand for the command."""
     is_shell: bool
     """Whether the command was judged as shell text, so that a shell must execute it."""
+    kind: Kind | None = None
+    """What is lost, if the reason is a loss."""
+    pending: tuple[Loss, ...] = ()
+    """Losses that may hold: their facts are not known. Judge again with what is found."""
+
+    @property
+    def loss(self) -> str | None:
+        """What is lost: its kind, and the reason with the names."""
+        return f"{self.kind}: {self.reason}" if self.kind else None
 
     @property
     def is_computed(self) -> bool:

@@ -124,16 +124,16 @@ def test_rule_that_begins_with_an_option_is_refused(run, tmp_path):
 
 def test_rules_that_ask_and_deny_are_added_and_removed(run, tmp_path):
     file = tmp_path / "acpterm" / "rules.toml"
-    assert run("ask", "npm", "publish").out == f"ask npm publish\nin {file}\n"
-    assert run("check", "npm publish --tag x").status == 3
+    assert run("ask", "npm", "owner").out == f"ask npm owner\nin {file}\n"
+    assert run("check", "npm owner --tag x").status == 3
     assert run("deny", "--reason", "never", "npm").out == f"deny npm\nin {file}\n"
-    assert run("check", "npm publish").status == 4
-    done = run("allow", "npm", "publish")
-    assert done.out.endswith("a stricter rule decides before it: ask npm publish, deny npm\n")
+    assert run("check", "npm owner").status == 4
+    done = run("allow", "npm", "owner")
+    assert done.out.endswith("a stricter rule decides before it: ask npm owner, deny npm\n")
     assert run("remove", "npm").out == f"removed: deny npm\nfrom {file}\n"
-    done = run("remove", "npm", "publish")
-    assert done.out == f"removed: ask npm publish\nremoved: allow npm publish\nfrom {file}\n"
-    assert run("check", "npm publish").status == 0
+    done = run("remove", "npm", "owner")
+    assert done.out == f"removed: ask npm owner\nremoved: allow npm owner\nfrom {file}\n"
+    assert run("check", "npm owner").status == 0
     done = run("remove", "npm")
     assert (done.status, done.err.startswith(f"acpterm: {file} has no rule npm")) == (1, True)
 

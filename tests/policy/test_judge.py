@@ -216,13 +216,13 @@ def test_rule_denies_wherever_the_command_is(command):
     [
         ("X=rm; false && X=git; $X push -rf x", Level.DANGEROUS, "deny"),
         ("X=git; false && X=rm; $X push -rf x", Level.DANGEROUS, "deny"),
-        ("X='npm publish'; true || X=ls; $X", Level.UNKNOWN, "deny"),
-        ("X=ls; true || X='npm publish'; $X", Level.UNKNOWN, "deny"),
+        ("X='npm owner'; true || X=ls; $X", Level.UNKNOWN, "deny"),
+        ("X=ls; true || X='npm owner'; $X", Level.UNKNOWN, "deny"),
         ("X=make; true || X=ls; $X", Level.UNKNOWN, "ask"),
     ],
 )
 def test_each_value_that_a_variable_may_have_is_judged_by_the_rules(command, level, decision):
-    rules = [rule("ask", "git", "push"), rule("ask", "ls"), rule("deny", "npm", "publish")]
+    rules = [rule("ask", "git", "push"), rule("ask", "ls"), rule("deny", "npm", "owner")]
     strict = msgspec.structs.replace(GUARDED, dangerous="deny")
     verdict = decide(command, rules=rules, profile=strict)
     assert (verdict.level, verdict.decision) == (level, decision)
@@ -305,7 +305,7 @@ def test_no_rule_allows_what_ends_a_system_and_none_is_proposed(command):
         ("ls && pytest -x tests", ("pytest",)),
         ("rm -r build", ("rm", "-r", "build")),
         ("python3 x.py --y", ("python3", "x.py", "--y")),
-        ("npm publish --tag beta", ("npm", "publish")),
+        ("npm version --tag beta", ("npm", "version")),
         ("uv run pytest", ("uv", "run", "pytest")),
         ("bash -lc 'cargo test'", ("cargo", "test")),
         ("timeout 5 cargo test x", ("cargo", "test")),

@@ -252,7 +252,7 @@ class TerminalService:
         self, shell_string: str
     ) -> Literal["safe", "unknown", "dangerous"]:
         """Return the level of a command by the policy; do not execute it or ask the user."""
-        return self._judge.check(shell_string, None, "/").level
+        return self._judge.check(shell_string, None, "/", reads_facts=False).level
 
     def parse_compound_command(self, command: str) -> list[str]:
         """Split a line at ``&&``, ``||``, ``;`` and ``|``; return the words of all its commands.

@@ -8,12 +8,14 @@ The steps of a create, in order, before anything is started; each can refuse the
    itself. The strictest decision counts, so a requested profile can only make the result stricter.
    The provider that the agent requests may not be looser than that of the profiles. The number and
    the rate of terminals are checked (`guard`).
-2. `placement`: provider, writable directory and network of the program are determined.
-3. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
+2. `settle`: if the command may lose something, whether it would is found out, and step 1 is
+   repeated with that. Only then the judgement is recorded, and a denial is raised.
+3. `placement`: provider, writable directory and network of the program are determined.
+4. `admit`: if the decision is *ask*, the user is asked, and the request waits for the answer.
    Cancelling the request withdraws the question.
 
-A check has the steps `judge_check` and `admit`, and starts nothing. Everything is written to the
-audit log, refusals too.
+A check has the steps `judge_check`, `settle` and `admit`, and starts nothing. Everything is written
+to the audit log, refusals too.
 
 With the setting `short_messages` of a profile, no error contains the verdict's reason and rule. A
 refusal by the user has only the user's own words. All other refusals begin with `BLOCKED`.
@@ -21,7 +23,7 @@ refusal by the user has only the user's own words. All other refusals begin with
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, TypeAlias
@@ -46,11 +48,13 @@ from acpterm.host.launch.placement import (
     strictest,
 )
 from acpterm.host.launch.validation import check_command, check_size
+from acpterm.host.loss_facts import Findings, LossFacts, Where
 from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
 from acpterm.policy.judge import deciding
+from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss
 from acpterm.policy.questions import Answer, Question
 from acpterm.policy.rules import RulesError
 from acpterm.policy.syntax.readers import reader_of
@@ -67,12 +71,13 @@ BLOCKED: Final = "Command blocked for security reasons"
 COMMAND_CHARS_MAX: Final = 16 * 1024
 
 
-def judge_create(
+def judge_create(  # noqa: PLR0917  `settle` calls it again with the findings
     connection: AgentConnection,
     session: Session,
     params: CreateTerminalRequest,
     options: CreateMeta,
     cwd: str,
+    findings: Findings = NO_FINDINGS,
 ) -> Judgement:
     """Judge a create request, which `Launch.check` has checked, and check the quotas.
 
@@ -80,7 +85,9 @@ def judge_create(
     the errors of `judge`.
     """
     env = {item.name: item.value for item in params.env}
-    judgement = judge(connection, session, params, cwd, env=env, options=options)
+    judgement = judge(connection, session, params, cwd, env=env, options=options, findings=findings)
+    if judgement.pending:
+        return judgement
     _record(connection, session, params, judgement, "create")
     if judgement.verdict.decision == "deny":
         raise _denial(judgement)
@@ -90,7 +97,11 @@ def judge_create(
 
 
 def judge_check(
-    connection: AgentConnection, session: Session, params: CheckRequest, cwd: str
+    connection: AgentConnection,
+    session: Session,
+    params: CheckRequest,
+    cwd: str,
+    findings: Findings = NO_FINDINGS,
 ) -> Judgement:
     """Judge a command that is only to be checked.
 
@@ -100,10 +111,40 @@ def judge_check(
     # The size is checked first, since the duration of the judgement grows with it.
     check_size(params.command, params.args, {}, connection.context.rlimits)
     check_command(params.command, params.args)
-    judgement = judge(connection, session, params, cwd)
+    judgement = judge(connection, session, params, cwd, findings=findings)
+    if judgement.pending:
+        return judgement
     _record(connection, session, params, judgement, "check")
     if params.ask and judgement.verdict.decision == "deny":
         raise _denial(judgement)
+    return judgement
+
+
+async def settle(
+    connection: AgentConnection,
+    session: Session,
+    judgement: Judgement,
+    again: Callable[[Findings], Judgement],
+) -> Judgement:
+    """Find out whether the losses that `judgement` suspects would happen, and judge again."""
+    if not judgement.pending:
+        return judgement
+    provider = judgement.provider
+    where: Where = "here"
+    if provider in ENGINES:
+        where = "container"
+    elif provider.startswith("ssh:"):
+        where = "elsewhere"
+    facts = LossFacts(
+        judgement.cwd,
+        root=connection.workspace(session) or connection.directory,
+        where=where,
+        home=connection.context.env.get("HOME", ""),
+    )
+    findings: dict[Loss, Finding] = {}
+    while judgement.pending:
+        findings.update(await facts.found(judgement.pending))
+        judgement = again(findings)
     return judgement
 
 
@@ -115,6 +156,7 @@ def judge(
     *,
     env: Mapping[str, str] | None = None,
     options: CreateMeta | None = None,
+    findings: Findings = NO_FINDINGS,
 ) -> Judgement:
     """Return the judgement on a command in the directory `cwd`.
 
@@ -154,6 +196,7 @@ def judge(
             shell=_shell(connection, used),
             directory=connection.workspace(session) or "",
             cwd=cwd,
+            findings=findings,
         )
         for profile in profiles
     ]
@@ -173,6 +216,7 @@ def judge(
         must_use_shell=any(_must_use_shell(one) for one in verdicts),
         provider=used,
         cwd=cwd,
+        pending=tuple(dict.fromkeys(loss for one in verdicts for loss in one.pending)),
     )
 
 
@@ -217,6 +261,8 @@ def _record(
         profile=judgement.profile.name,
         level=judgement.level,
         rule=verdict.rule,
+        kind=verdict.kind,
+        reason=verdict.reason if verdict.kind else None,
         decision=verdict.decision,
         variables=command_fields("", _deciding(params))["args"] or None,
     )

@@ -11,6 +11,7 @@ after a reconnect.
 
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -54,6 +55,8 @@ def check(
                 found = await connection.directories.nearest(cwd)
                 if found != cwd:
                     judgement = gate.judge_check(connection, session, params, found)
+            judge = partial(gate.judge_check, connection, session, params, judgement.cwd)
+            judgement = await gate.settle(connection, session, judgement, judge)
             if not params.ask or judgement.verdict.decision == "allow":
                 return _response(judgement)
             await connection.creates.wait_in_flight(request)
@@ -75,7 +78,7 @@ def _response(judgement: Judgement) -> CheckResponse:
     response.level = judgement.level.value
     if judgement.profile.short_messages and response.decision == "deny":
         # A profile with `short_messages` does not reveal the reason and the rule of a refusal.
-        response.reason, response.rule = BLOCKED, UNSET
+        response.reason, response.rule, response.kind = BLOCKED, UNSET, UNSET
         for part in response.parts:
             part.reason = ""
     return response
@@ -143,6 +146,10 @@ def _create(
                         # What is allowed in a directory that is gone is not allowed in its parent.
                         judgement = gate.judge_create(connection, session, params, options, found)
                         launch = replace(launch, cwd=found, cwd_gone=cwd)
+                judge = partial(
+                    gate.judge_create, connection, session, params, options, judgement.cwd
+                )
+                judgement = await gate.settle(connection, session, judgement, judge)
                 if session.cancelled != turn:
                     raise _cancelled()
                 launch.check_provider(judgement.provider)

@@ -48,6 +48,7 @@ from acpterm.host.state.records import (
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError, quote
 from acpterm.keeper.reports import KeeperLostError
+from acpterm.policy.losses.loss import Loss
 from acpterm.policy.verdict import Level, Verdict
 from acpterm.providers.provider import ENGINES, is_place
 from acpterm.pty.limits import NO_LIMITS, RESOURCES, LimitError, ResourceLimits
@@ -102,6 +103,8 @@ class Judgement(NamedTuple):
     for shell text only if every profile allows unknown commands."""
     provider: str
     cwd: str
+    pending: tuple[Loss, ...] = ()
+    """Losses of which it has to be found out whether they would happen (`gate.settle`)."""
 
     @property
     def where(self) -> str:
@@ -246,6 +249,7 @@ class Launch:
             host=host,
             clean_up_token=token,
             level=None if judgement is None else judgement.level,
+            loss=None if judgement is None else judgement.verdict.loss,
             **({} if self.creator is None else self.creator._asdict()),
         )
 

@@ -344,6 +344,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """What `Provider.clean_up` needs once the terminal is closed; None if nothing is left to do."""
     level: str | None = None
     """The level of the command that an agent requested: `safe`, `unknown` or `dangerous`."""
+    loss: str | None = None
+    """What the command was judged to lose: its kind, and the reason."""
 
     def cause_of(self, by: EndedBy | None) -> Cause | None:
         """Return the limit to report as the cause of an end `by`; None if that has no limit."""

@@ -9,6 +9,7 @@ They run no command, and write nothing to the audit log.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NoReturn
 
 from msgspec.structs import asdict
@@ -48,6 +49,7 @@ from acpterm.acp.user_streams import (
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
 from acpterm.host import verbs
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
+from acpterm.host.loss_facts import Findings, LossFacts, judged_now
 from acpterm.host.policy import checked
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
@@ -61,10 +63,12 @@ from acpterm.host.user import (
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
 from acpterm.policy.rules import RulesError
+from acpterm.policy.verdict import Verdict
 from acpterm.runtime.command_line import find_shell
+from acpterm.runtime.threads import run_blocking
 
 
-def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
+async def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
     """`_acpterm/command/check`: return how a command would be judged if an agent requested it.
 
     Raises `RpcError`: -32602 for an invalid command or directory, or an unknown profile; -32603 if
@@ -80,14 +84,23 @@ def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
         judge = policy.judge()
     except RulesError as error:
         raise RpcError(INTERNAL_ERROR, f"no command can be judged: {error}") from error
-    verdict = judge.judge(
-        params.command,
-        params.args,
-        profile=profile,
-        path=user.context.env.get("PATH"),
-        shell=find_shell(user.settings.shell),
-        directory=params.cwd or user.context.cwd,
-    )
+    directory = params.cwd or user.context.cwd
+    path, shell = user.context.env.get("PATH"), find_shell(user.settings.shell)
+
+    def again(findings: Findings) -> Verdict:
+        return judge.judge(
+            params.command,
+            params.args,
+            profile=profile,
+            path=path,
+            shell=shell,
+            directory=directory,
+            findings=findings,
+        )
+
+    home = user.context.env.get("HOME", "")
+    facts = LossFacts(directory, home=home)
+    verdict = await run_blocking(partial(judged_now, again, facts))
     prefix = None if verdict.prefix is None else list(verdict.prefix)
     return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)
 

@@ -26,6 +26,9 @@ class SimpleCommand(NamedTuple):
     input: Input = ""
     text: str = ""
     """The text of a here-document or here-string on the command's stdin."""
+    is_syntax: bool = False
+    """Whether this is no command: a redirection (`> file`), or the start or end (`(`, `)`) of a
+    subshell."""
 
     @property
     def name(self) -> str:

@@ -77,6 +77,8 @@ _DEVICE: Final = re.compile(
 )
 
 _WRITES: Final = re.compile(r"\d*(?:&>|>|<>)")
+_OPERATOR: Final = re.compile(r"\d*(&>>?|>[>|&]?|<>|<)")
+_SUBSHELL: Final = frozenset(("(", "$(", "<(", ">("))
 # Texts in which a shell may not substitute the output of a command.
 _QUOTED_KINDS: Final = frozenset(("ansi_c_string", "comment", "heredoc_body", "raw_string"))
 _SUBSTITUTION: Final = re.compile(
@@ -106,7 +108,8 @@ class Variables:
     """The variables that a line assigns, in its order; `constants` are set before the line."""
 
     def __init__(self, constants: Mapping[str, str]) -> None:
-        self.constants: Final = {"IFS": " ", **constants}
+        # The home directory is `~` in every word.
+        self.constants: Final = {"IFS": " ", "HOME": "~", "PWD": ".", **constants}
         """The last value of each variable."""
         self._values: Final[list[tuple[str, str]]] = []
         self.functions: Final[set[str]] = set()
@@ -180,6 +183,7 @@ class _Found(NamedTuple):
     is_piped: bool
     input: Input
     text: str
+    is_syntax: bool = False
 
 
 class CommandWalk:
@@ -206,11 +210,12 @@ class CommandWalk:
         # command's node.
         self._late: dict[int, list[Node]] = {}
         self._stack: list[_Visit] = []
+        self._has_directories = b"cd " in source or b"pushd" in source
 
     @property
     def words(self) -> list[list[str]]:
         """The words of each command as they are written, with their quotes and expansions."""
-        return [[raw.text for raw in found.raws] for found in self.found]
+        return [[raw.text for raw in found.raws] for found in self.found if not found.is_syntax]
 
     def run(self, root: "Node") -> None:
         """Visit all nodes below `root`, in the order of the line. Raises `TooLongError`."""
@@ -262,7 +267,7 @@ class CommandWalk:
         # In `"${x:-'`a`'}"`, the single quotes do not quote.
         return "expansion" not in (parent.type, parent.parent and parent.parent.type)
 
-    def _visit(self, visit: _Visit) -> None:
+    def _visit(self, visit: _Visit) -> None:  # noqa: C901  a branch for each kind of node
         node = visit.node
         # `[` is a program, `[[` is syntax.
         is_bracket = node.type == "test_command" and node.children[0].type == "["
@@ -292,6 +297,11 @@ class CommandWalk:
             self._loop(node)
         elif kind == "function_definition" and (name := node.child_by_field_name("name")):
             self.variables.functions.add(self._text(name))
+        elif self._has_directories and (kind == ")" or kind in _SUBSHELL):
+            # A subshell has a working directory of its own.
+            self.found.append(
+                _Found([Raw("(" if kind in _SUBSHELL else ")", ())], False, "", "", True)
+            )
         for child in reversed(children):
             # After `<<END |`, tree-sitter puts the rest of the pipeline into the redirection.
             is_rest = kind == "heredoc_redirect" and child.type == "pipeline"
@@ -434,6 +444,13 @@ class CommandWalk:
             self.problem = "a redirection to a file"
         if _DEVICE.match(text):
             self.danger = "it writes to a device"
+        if (
+            destinations
+            and (operator := _OPERATOR.match(text))
+            and not _HARMLESS_REDIRECTION.fullmatch(text)
+        ):
+            raws = [Raw(operator[1], ()), self._raw(destinations[0], [])]
+            self.found.append(_Found(raws, False, "", "", True))
         if destinations and _WRITES.match(text):
             words = words_of(self._raw(destinations[0], []), self.variables.constants)
             if any(is_own_file(word.text) for word in words):
@@ -486,7 +503,8 @@ class CommandWalk:
                 variants.append(variants[0][1:])
             if variants:
                 given: Input = found.input or ("pipe" if found.is_piped else "")
-                yield SimpleCommand(variants[0], tuple(variants[1:]), given, found.text)
+                others = () if found.is_syntax else tuple(variants[1:])
+                yield SimpleCommand(variants[0], others, given, found.text, found.is_syntax)
 
 
 def _is_plain(words: tuple[Word, ...]) -> bool:

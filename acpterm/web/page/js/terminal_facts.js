@@ -9,6 +9,7 @@ export function factsOf(info, now) {
     Owner: info.owner,
     Agent: info.agent ? summaryLine(info.agent) : null,
     Level: info.level === "unknown" ? null : info.level,
+    Loses: info.loss ? summaryLine(info.loss) : null,
     Where: where(info),
     Stopped: info.stopped && !status ? `${info.stopped.hint} (pid ${info.stopped.pid})` : null,
     Isolation: (info.isolation ?? "none") === "none" ? null : info.isolation,

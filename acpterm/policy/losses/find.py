@@ -1,0 +1,150 @@
+"""The entry point: finds the losses of one command."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from acpterm.config.profiles import Kind
+from acpterm.policy.losses.files import read_losses, written_losses
+from acpterm.policy.losses.git import git_losses
+from acpterm.policy.losses.loss import WORDS_MAX, Loss, Need
+from acpterm.policy.losses.table import (
+    CODE,
+    CODE_DOWNLOAD,
+    CODE_SECRET,
+    CODE_SQL,
+    CODE_WRITE,
+    DRY,
+    FED,
+    FORK_BOMB,
+    INTERPRETERS,
+    PACKAGES,
+    ROWS,
+    RUN_VALUES,
+    SECRET_READERS,
+    STARTUP,
+    TOOLS,
+    WRITERS,
+)
+from acpterm.policy.syntax.command import SimpleCommand
+from acpterm.policy.words import UNKNOWN_TEXT
+
+
+def _package(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
+    """Yield the loss of running a package that the project does not have."""
+    if name in ("pnpm", "yarn") and texts[:1] != ["dlx"]:
+        return
+    if name == "npm" and texts[:1] not in (["exec"], ["x"]):
+        return
+    if (name in ("bun", "pipx") and texts[:1] not in (["x"], ["run"])) or (
+        name == "bun" and texts[:1] == ["run"]
+    ):
+        return
+    if name == "uv" and texts[:2] != ["tool", "run"]:
+        return
+    rest = texts[2:] if name == "uv" else texts if name in ("npx", "bunx", "uvx") else texts[1:]
+    if any(one in ("--no", "--no-install", "--offline") for one in rest):
+        return
+    at = 0
+    package = ""
+    while at < len(rest) and rest[at].startswith("-"):
+        if rest[at] in ("-p", "--package", "--from"):
+            package = package or "".join(rest[at + 1 : at + 2])
+        at += 2 if rest[at] in RUN_VALUES else 1
+    package = package or "".join(rest[at : at + 1])
+    plain = re.sub(r"(?<=.)@[^/]*$|\[.*|[=<>~!].*", "", package)
+    if (
+        package
+        and UNKNOWN_TEXT not in package
+        and plain not in TOOLS
+        and not package.startswith(".")
+    ):
+        yield Loss(
+            Kind.DOWNLOADS, "runs {} from the net", Need.MISSING, (plain,), directory, is_plain=True
+        )
+
+
+def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
+    found: dict[str, list[tuple[re.Pattern[str], Kind, str]]] = {}
+    for programs, kind, reason, pattern in ROWS:
+        for program in programs.split():
+            found.setdefault(program, []).append((re.compile(pattern, re.DOTALL), kind, reason))
+    return found
+
+
+_CHECKED: Final = _row_checks()
+
+
+def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> list[Loss]:
+    """Return what a command may lose, the surest first; empty for almost every command."""
+    # `directory` is that of the command, seen from the directory of the line; None if not known.
+    # `line` is the shell text that has the command.
+    name = command.name
+    rows = _CHECKED.get(name)
+    is_code = name[:2] in ("py", "pe", "ru", "no", "de", "bu", "ph") and INTERPRETERS.fullmatch(
+        name
+    )
+    if not (
+        rows
+        or is_code
+        or name == "git"
+        or name in WRITERS
+        or name in PACKAGES
+        or name in SECRET_READERS
+    ):
+        return []
+    texts = [word.text for word in command.words[1:WORDS_MAX]]
+    found: list[Loss] = []
+    if name == "git":
+        return list(git_losses(texts, directory))
+    if rows:
+        words = " ".join(" ".join(texts).split())
+        given = f"{words} {command.text}" if command.input == "text" else words
+        if command.input == "pipe" and (fed := FED.search(line)):
+            given = f"{words} {fed[0]}"
+        if not DRY.search(words):
+            found += (Loss(kind, reason) for pattern, kind, reason in rows if pattern.match(given))
+    if is_code:
+        found += _code(command, texts, directory)
+    if name in PACKAGES:
+        found += _package(name, texts, directory)
+    if name in WRITERS:
+        found += (
+            one
+            for one in written_losses(name, texts, directory)
+            # `rm "$(mktemp)"`
+            if one.need is not Need.UNSAVED or "mktemp" not in line
+        )
+    if name in SECRET_READERS:
+        found += read_losses(name, texts, directory)
+    return found
+
+
+def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> Iterator[Loss]:
+    given = [
+        text
+        for at, text in enumerate(texts)
+        if at and re.fullmatch(r"-\w*[ceEr]|--eval|--print|-p|eval", texts[at - 1])
+    ]
+    code = "\n".join([*given, command.text if command.input == "text" else ""])
+    if CODE.search(code) and "tempfile" not in code:
+        yield Loss(Kind.WORK, "deletes files by its code")
+    if secret := CODE_SECRET.search(code):
+        yield Loss(Kind.SECRETS, f"reads {secret[1]}, which has secrets")
+    if CODE_SQL.search(code):
+        yield Loss(Kind.DATA, "destroys data in a database")
+    written = tuple(filter(None, itertools.chain.from_iterable(CODE_WRITE.findall(code))))
+    if any(STARTUP.search(one) for one in written):
+        yield Loss(Kind.STARTUP, "writes a start-up or key file by its code")
+    if written and "read" not in code:
+        # Code that reads files edits them.
+        yield Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, written, directory, is_plain=False)
+    if CODE_DOWNLOAD.search(code):
+        yield Loss(Kind.DOWNLOADS, "runs what it downloads")
+
+
+def line_danger(text: str) -> str:
+    """Return why a shell text is dangerous as a whole; empty if it is not."""
+    bomb = "|" in text and FORK_BOMB.search(text)
+    return "it starts copies of itself without end" if bomb else ""

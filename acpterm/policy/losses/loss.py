@@ -1,0 +1,85 @@
+"""`Loss`: what a command may lose, and what has to be so for that."""
+
+import enum
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
+
+from acpterm.config.profiles import Kind
+
+
+class Need(enum.StrEnum):
+    """What has to be so for a loss to hold; `Loss.operands` says of which paths or names."""
+
+    NOTHING = "nothing"
+    ALIAS = "alias"
+    """git has an alias of this name. Its finding is the text of the alias."""
+    BRANCH = "branch"
+    """The branches have commits that no other branch and no remote has."""
+    CHANGED = "changed"
+    """git: tracked files below the paths have changes that are not staged."""
+    CLEANED = "cleaned"
+    """git: `git clean` with these arguments removes something."""
+    DEFAULT = "default"
+    """git: a forced push of these branches, or the current one, drops commits that are only there,
+    or is to the default branch."""
+    DELETED = "deleted"
+    """A file or directory exists, and git cannot restore it."""
+    MANY = "many"
+    """Several of these files have changes that git cannot restore."""
+    MISSING = "missing"
+    """The package is not installed in the project."""
+    OVERWRITTEN = "overwritten"
+    """A file exists, and git cannot restore its content."""
+    PUSHED = "pushed"
+    """git: a commit that is rewritten (those after the operand, or HEAD) was pushed."""
+    RESET = "reset"
+    """git: tracked files have changes, staged or not, or commits after it are only here."""
+    UNSAVED = "unsaved"
+    """git: there are files with changes, or untracked ones that no build makes."""
+    STASH = "stash"
+    """git: there is something in the stash."""
+    TAG = "tag"
+    """git: a tag exists, and no branch or remote has its commit."""
+
+
+NOUNS: Final[Mapping[Need, str]] = {
+    Need.BRANCH: "branches", Need.STASH: "stashes", Need.TAG: "tags", Need.PUSHED: "commits",
+    Need.DEFAULT: "commits", Need.MISSING: "packages",
+}  # fmt: skip
+"""What the names of a finding are, if there are several; by default, files."""
+
+
+class Loss(NamedTuple):
+    """What a command may lose, and what has to be known to be certain."""
+
+    kind: Kind
+    reason: str
+    """What the command does; `{}` stands for the names of what is lost."""
+    need: Need = Need.NOTHING
+    operands: tuple[str, ...] = ()
+    directory: str | None = ""
+    """Where the command runs, seen from the directory of the line; None if that is not known."""
+    is_plain: bool = True
+    """Whether the loss counts where the fact cannot be found out: the words say enough."""
+
+    def text(self, names: Sequence[str] | None) -> str:
+        """Return the reason, with the names of what is lost; None if they are not known."""
+        noun = NOUNS.get(self.need, "files")
+        if not names:
+            return self.reason.format(noun)
+        shown = ", ".join(names[:NAMES_SHOWN])
+        if len(names) > NAMES_SHOWN:
+            shown += f" and {len(names) - NAMES_SHOWN} more"
+        return self.reason.format(shown if len(names) == 1 else f"{len(names)} {noun}: {shown}")
+
+
+Finding: TypeAlias = tuple[str, ...] | None
+"""The names of what is lost; empty if nothing is; None if it cannot be found out."""
+NO_FINDINGS: Final[Mapping["Loss", Finding]] = MappingProxyType({})
+NAMES_SHOWN: Final = 3
+"""Maximum names of what is lost that a reason has."""
+
+WORDS_MAX: Final = 400
+"""Maximum words of a command that are examined for losses."""
+THROWS: Final = "throws away changes in {}"
