@@ -511,7 +511,9 @@ def unsafe_argument(words: Sequence[Word], directory: str = "") -> str:
     texts = [_relative(word.text, directory) for word in words[1:]]
     if name not in _NAMES_ONLY:
         for word in words[1:]:
-            if is_secret(word.text, is_glob=word.is_glob):
+            # All of a home directory is secret, but not to be in it.
+            text = f"{word.text}/." if name in ("cd", "chdir") else word.text
+            if is_secret(text, is_glob=word.is_glob):
                 return f"{word.text} may be a secret"
     check = _CHECKS.get(name)
     if check is None:

@@ -203,7 +203,7 @@ class Judge:
             classifier.texts.append((line, line))
             classifier.add((), *_too_long(line))
         problem = _environment(env, path)
-        if cwd and not problem and is_secret(cwd):
+        if cwd and not problem and is_secret(f"{cwd}/."):
             problem = f"{cwd} may have secrets"
         if not problem:
             return decide(classifier, line, frozenset(allowed), is_shell=is_shell)
