@@ -98,8 +98,9 @@ class Classifier:
         """Whether `cd` leads out of `directory`, the session's."""
         self.rules = rules
         self.found: list[FoundPart] = []
-        self.texts: list[tuple[str, str]] = []
-        """The texts for shells, and each without what its quotes protect."""
+        self.texts: list[str] = []
+        self.unquoted: list[str] = []
+        """The texts without what their quotes protect."""
         self._count = 0
         self._words = 0
         self._size = 0
@@ -122,7 +123,7 @@ class Classifier:
     def _line(self, text: str, context: _Context) -> None:
         is_suspected = context.is_suspected
         self._size += len(text)
-        if self._size > TEXTS_MAX + 4 * len(self.texts[0][0] if self.texts else text):
+        if self._size > TEXTS_MAX + 4 * len(self.texts[0] if self.texts else text):
             raise TooLongError
         script = parse(text, context.constants)
         if script.problem and not is_suspected:
@@ -133,7 +134,8 @@ class Classifier:
             self.add((), Level.UNKNOWN, "there is no command")
         # Quotes of other shells may end elsewhere.
         is_known = not script.problem and context.reader != "other"
-        self.texts.append((text, unquoted(text) if is_known else text))
+        self.texts.append(text)
+        self.unquoted.append(unquoted(text) if is_known else text)
         posix = text if context.reader == "bash" and not is_suspected else posix_text(text)
         joined = joined_text(text)
         is_plain = posix == joined == text and not script.problem

@@ -153,11 +153,10 @@ def _blocked(classifier: Classifier, line: str) -> str:
         return "blocked_patterns: the command is too long to be searched"
     if lists.blocked_patterns:
         words = [part.words for part in classifier.found if part.words]
-        texts = [text for text, _ in classifier.texts] + [pattern_text(one) for one in words]
-        unquoted = [text for _, text in classifier.texts]
+        texts = classifier.texts + [pattern_text(one) for one in words]
         for pattern in lists.blocked_patterns:
             is_syntax = _SYNTAX.search(pattern.pattern)
-            if any(map(pattern.search, unquoted if is_syntax else texts)):
+            if any(map(pattern.search, classifier.unquoted if is_syntax else texts)):
                 return f"blocked_patterns: {pattern.pattern}"
     return ""
 
@@ -200,7 +199,8 @@ class Judge:
                 classifier.program((command, *args))
         except (TooLongError, RecursionError):
             is_shell = args is None
-            classifier.texts.append((line, line))
+            classifier.texts.append(line)
+            classifier.unquoted.append(line)
             classifier.add((), *_too_long(line))
         problem = _environment(env, path)
         if cwd and not problem and is_secret(f"{cwd}/."):
