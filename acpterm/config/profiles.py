@@ -46,8 +46,8 @@ HARMLESS_COMMANDS: Final = (
     "shasum", "sleep", "sort", "stat", "strings", "tac", "tail", "test", "touch", "tr", "tree",
     "true", "tty", "type", "uname", "uniq", "uptime", "wc", "whereis", "which", "whoami",
     *(f"git {command}" for command in (
-        "--version", "blame", "branch", "cat-file", "check-ignore", "cherry", "config",
-        "count-objects", "describe", "diff", "diff-files", "diff-index", "diff-tree",
+        "--version", "blame", "branch", "cat-file", "check-attr", "check-ignore", "cherry",
+        "config", "count-objects", "describe", "diff", "diff-files", "diff-index", "diff-tree",
         "for-each-ref", "grep", "log", "ls-files", "ls-tree", "merge-base", "name-rev",
         "range-diff", "reflog", "remote", "rev-list", "rev-parse", "shortlog", "show",
         "show-branch", "show-ref", "stash list", "stash show", "status", "submodule status", "tag",
@@ -59,7 +59,9 @@ HARMLESS_COMMANDS: Final = (
         "uv", "yarn",
     )),
     "bun -v", "docker images", "docker ps", "go version", "java -version", "node -v", "npm -v",
-    "npm list", "npm ls", "pip list", "pip show", "pip3 list", "pip3 show",
+    "npm list", "npm ls", "php -v", "pip check", "pip freeze", "pip list", "pip show",
+    "pip3 freeze", "pip3 list", "pip3 show", "python -V", "python3 -V", "ruby -v",
+    "systemctl status",
 )  # fmt: skip
 # They execute the project's own code, and nothing that is downloaded.
 PROJECT_COMMANDS: Final = (
