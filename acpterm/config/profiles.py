@@ -54,14 +54,12 @@ HARMLESS_COMMANDS: Final = (
         "version", "whatchanged", "worktree list",
     )),
     *(f"{name} --version" for name in (
-        "bun", "cargo", "clang", "cmake", "deno", "docker", "gcc", "gh", "java", "make", "node",
-        "npm", "npx", "php", "pip", "pip3", "pnpm", "python", "python3", "ruby", "rustc", "tsc",
-        "uv", "yarn",
+        "bun", "clang", "cmake", "deno", "docker", "gcc", "gh", "java", "make", "node", "npm",
+        "npx", "php", "pip", "pip3", "python", "python3", "ruby", "tsc", "uv",
     )),
     "bun -v", "docker images", "docker ps", "go version", "java -version", "node -v", "npm -v",
     "npm list", "npm ls", "php -v", "pip check", "pip freeze", "pip list", "pip show",
-    "pip3 freeze", "pip3 list", "pip3 show", "python -V", "python3 -V", "ruby -v",
-    "systemctl status",
+    "pip3 freeze", "pip3 list", "pip3 show", "python -V", "python3 -V", "systemctl status",
 )  # fmt: skip
 # They execute the project's own code, and nothing that is downloaded.
 PROJECT_COMMANDS: Final = (
