@@ -62,20 +62,20 @@ HARMLESS_COMMANDS: Final = (
     "shasum", "sleep", "sort", "stat", "strings", "tac", "tail", "test", "touch", "tr", "tree",
     "true", "tty", "type", "uname", "uniq", "uptime", "wc", "whereis", "which", "whoami",
     *(f"git {command}" for command in (
-        "--version", "blame", "branch", "cat-file", "check-ignore", "cherry", "config",
-        "count-objects", "describe", "diff", "diff-files", "diff-index", "diff-tree",
+        "--version", "blame", "branch", "cat-file", "check-attr", "check-ignore", "cherry",
+        "config", "count-objects", "describe", "diff", "diff-files", "diff-index", "diff-tree",
         "for-each-ref", "grep", "log", "ls-files", "ls-tree", "merge-base", "name-rev",
         "range-diff", "reflog", "remote", "rev-list", "rev-parse", "shortlog", "show",
         "show-branch", "show-ref", "stash list", "stash show", "status", "submodule status", "tag",
         "version", "whatchanged", "worktree list",
     )),
     *(f"{name} --version" for name in (
-        "bun", "cargo", "clang", "cmake", "deno", "docker", "gcc", "gh", "java", "make", "node",
-        "npm", "npx", "php", "pip", "pip3", "pnpm", "python", "python3", "ruby", "rustc", "tsc",
-        "uv", "yarn",
+        "bun", "clang", "cmake", "deno", "docker", "gcc", "gh", "java", "make", "node", "npm",
+        "npx", "php", "pip", "pip3", "python", "python3", "ruby", "tsc", "uv",
     )),
     "bun -v", "docker images", "docker ps", "go version", "java -version", "node -v", "npm -v",
-    "npm list", "npm ls", "pip list", "pip show", "pip3 list", "pip3 show",
+    "npm list", "npm ls", "php -v", "pip check", "pip freeze", "pip list", "pip show",
+    "pip3 freeze", "pip3 list", "pip3 show", "python -V", "python3 -V", "systemctl status",
 )  # fmt: skip
 # They execute the project's own code, and nothing that is downloaded.
 PROJECT_COMMANDS: Final = (

@@ -283,6 +283,8 @@ def _is_git_query(rest: Sequence[str]) -> bool:
     """Return whether `git config` with the arguments `rest` only reads the configuration."""
     if rest and rest[0] in ("--list", "-l"):
         return len(rest) == 1
+    if len(rest) == 1:
+        return re.fullmatch(r"[\w-]+\.[\w.-]+", rest[0]) is not None
     return (
         len(rest) in (2, 3)
         and rest[0] in ("--get", "--get-all", "--get-regexp")
@@ -462,18 +464,18 @@ DIRECTORY_COMMANDS: Final = frozenset(
 )
 # Programs that print names, and not what is in files.
 _NAMES_ONLY: Final = frozenset(
-    ("basename", "df", "dirname", "du", "echo", "fd", "fdfind", "find", "ls", "mkdir",
+    ("[", "basename", "df", "dirname", "du", "echo", "fd", "fdfind", "find", "ls", "mkdir",
      "printf", "readlink", "realpath", "stat", "test", "touch", "tree", "type", "which")
 )  # fmt: skip
 # Keys, passwords, tokens, histories, environments of processes; all of a home or of the system.
 _SECRET: Final = re.compile(
-    r"(?:^|[/:=@])(?:\.(?:ssh|gnupg|pki|aws|azure|kube|password-store|mozilla|thunderbird|terraform\.d"
+    r"(?:^|[/:=@])(?:\.(?:ssh(?!/(?:known_hosts|config|[^/]*\.pub)$)|gnupg|pki|aws|azure|kube|password-store|mozilla|thunderbird|terraform\.d"
     r"|vault-token|netrc|pgpass|my\.cnf|npmrc|pypirc|git-credentials|Xauthority|(?:[a-z_]+_)?history"
     r"|env(?!\.(?:example|sample|template|dist)\b)(?:\.\w+)*|\.?credentials(?:\.\w+)?)(?:/|$)"
     r"|\.config/(?:gh|hub|op|gcloud|rclone|google-chrome|chromium|microsoft-edge|BraveSoftware|git/cred)"
     r"|\.local/share/(?:keyrings|kwalletd|pass)|\.(?:cargo|gem|docker|m2)/(?:credentials|config\.json|set)"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)\w*$|[^/]*\.(?:pem|key|p12|pfx|kdbx|keystore)$"
-    r"|\.?(?:credentials|secrets?)(?:\.(?:json|ya?ml|toml|ini|txt))?$"
+    r"|\.?(?:credentials|secrets?)\.(?:json|ya?ml|toml|ini|txt)$"
     r"|etc/(?:g?shadow|sudoers|ssl/private)|proc/[^/]+/(?:environ|mem|fd|root|cwd)"
     r"|var/(?:mail|spool)(?:/|$))|^(?:~[^/]*|/|/home(?:/[^/]+)?|/root)/?$"
 )
