@@ -18,6 +18,7 @@ user, and the answer counts. Without the setting, the client only tells the user
 import itertools
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from textwrap import fill
 from typing import Final
 
 import anyio
@@ -36,7 +37,7 @@ PENDING: Final = "pending-"
 """The beginning of the ids of pending starts; a number follows."""
 _DISCARD_TIMEOUT_S: Final = 2.0
 _LINE_CHARS: Final = 72
-"""Maximum characters of a line of a command in a question."""
+"""Maximum characters of a line in a question. Claude Code shows only what fits into the window."""
 # How many starts that were pending are retained when done, for calls that name their ids.
 _DONE_MAX: Final = 20
 
@@ -196,9 +197,9 @@ def _about(text: str, command: str) -> str:
     """Return a question about a command, none of whose lines looks like text of acpterm."""
     lines = escape_invisible_text(command).split("\n")
     shown = "\n".join("    " + "\n  … ".join(_pieces(line)) for line in lines)
-    return f"{text}\n\n{shown}"
+    about = "\n".join(fill(line, _LINE_CHARS, break_on_hyphens=False) for line in text.split("\n"))
+    return f"{about}\n\n{shown}"
 
 
 def _pieces(line: str) -> list[str]:
-    # Claude Code shows as much of each line as fits into the window.
     return [line[at : at + _LINE_CHARS] for at in range(0, len(line), _LINE_CHARS)] or [""]

@@ -181,10 +181,11 @@ async def test_question_shows_the_command_last_with_invisible_characters_escaped
     async with mcp_tools(tmp_path, elicit=elicited, agent="test\n\u202ename", **settings) as tools:
         await tools.call("terminal_bash", command=command)
     (message,) = elicited.messages
-    first, empty, *rest = message.split("\n")
-    assert first.startswith("test\\n\\u202ename wants to run a command in ")
-    assert empty == ""
-    assert rest == [
+    about, shown = message.split("\n\n", 1)
+    assert about.startswith("test\\n\\u202ename wants to run a command in ")
+    assert about.endswith("in the list of dangerous commands):")
+    assert max(map(len, about.split("\n"))) <= 80
+    assert shown.split("\n") == [
         f"    {DANGEROUS}",
         "    echo",
         "    ",
