@@ -161,10 +161,11 @@ class Classifier:
             self.add((), Level.DANGEROUS, danger)
         if not script.commands and not script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, "there is no command")
-        # Quotes of other shells may end elsewhere.
-        is_known = not script.problem and context.reader != "other"
         self.texts.append(text)
-        self.unquoted.append(unquoted(text) if is_known else text)
+        if self.lists.blocked_patterns:
+            # Quotes of other shells may end elsewhere.
+            is_raw = script.problem or context.reader == "other"
+            self.unquoted.append(text if is_raw else unquoted(text))
         posix = text if context.reader == "bash" and not is_suspected else posix_text(text)
         joined = joined_text(text)
         is_plain = posix == joined == text and not script.problem
@@ -177,9 +178,8 @@ class Classifier:
             self._command(command, inside)
         del self._directories[depth:]
         perhaps = inside._replace(is_exact=False, is_suspected=True)
-        for command in script.suspected:
-            self._command(command, perhaps)
-        for command in _perhaps_commands(text, script, context.reader):
+        others = _perhaps_commands(text, script, context.reader)
+        for command in itertools.chain(script.suspected, others):
             self._command(command, perhaps)
         if joined != text:
             self._read_differently(joined, "a word that is continued on the next line", inside)
