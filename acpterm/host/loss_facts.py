@@ -27,7 +27,7 @@ from acpterm.runtime.threads import run_blocking
 FACTS_S: Final = 0.3
 """Maximum time in which the facts of a line are found out, in seconds."""
 TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", os.path.realpath(tempfile.gettempdir()))  # noqa: S108
-"""Directories of files that nobody misses, unless the session works there."""
+"""Directories of files that are no loss, unless the session works there."""
 MANY: Final = 3
 """Of fewer files with changes, editing in place is no loss: agents edit their own changes."""
 _PATHS_MAX: Final = 256

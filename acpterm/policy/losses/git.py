@@ -306,9 +306,9 @@ _GIT: Final[Mapping[str, _Git]] = {
     "filter-branch": _git_always(Kind.HISTORY, "rewrites history"),
     "filter-repo": _git_always(Kind.HISTORY, "rewrites history"),
     "gc": _git_always(
-        Kind.HISTORY, "deletes lost commits for ever", options=r"--prune(?:=(?:now|all|0.*))?"
+        Kind.HISTORY, "deletes lost commits", options=r"--prune(?:=(?:now|all|0.*))?"
     ),
-    "prune": _git_always(Kind.HISTORY, "deletes lost commits for ever", options=r"(?!-n|--dry).*"),
+    "prune": _git_always(Kind.HISTORY, "deletes lost commits", options=r"(?!-n|--dry).*"),
     "push": _git_push,
     "pull": _git_pull,
     "read-tree": _git_read_tree,
