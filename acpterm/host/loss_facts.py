@@ -22,7 +22,6 @@ from typing import Final, Literal, TypeAlias
 
 from acpterm.policy.losses.loss import Finding, Loss, Need
 from acpterm.policy.verdict import Verdict
-from acpterm.runtime.threads import run_blocking
 
 FACTS_S: Final = 0.3
 """Maximum time in which the facts of a line are found out, in seconds."""
@@ -85,10 +84,6 @@ class LossFacts:
         if self._deadline == math.inf:
             self._deadline = time.monotonic() + FACTS_S
         return {loss: self._finding(loss) for loss in losses}
-
-    async def found(self, losses: Sequence[Loss]) -> Findings:
-        """Return what `find` does; a thread finds it."""
-        return await run_blocking(partial(self.find, losses), abandon_on_cancel=True)
 
     def _finding(self, loss: Loss) -> Finding:
         if self._where == "elsewhere" or loss.directory is None:
