@@ -2,9 +2,10 @@
 
     home/         keys, credentials, tokens, start-up files, aliases of git
     shop.git      the remote of all that follows
-    work/shop     the session's directory, on `feature/login`: it is diverged from its pushed branch
+    work/shop     the session's directory, on `feature/login`: of its commits `one`, `two` and `three`
+                  the first was pushed, and someone else has pushed another after it
     work/lib      a clone without changes, on the pushed `main`
-    work/api      a clone on `topic`, with two commits that were not pushed; `main` is newer
+    work/api      a clone on `topic`, which was rebased after it was pushed; `main` is newer
     work/wt, work/clean-wt, work/other
 
 In `shop`, `a.py`, `README.md` and `src/auth.py` are changed, `b.py` is staged and `c.py` is both.
@@ -95,42 +96,44 @@ def prepare(base: Path) -> Prepared:
             ["/bin/sh", "-c", script], cwd=directory, env=env, check=True, capture_output=True
         )
 
+    git(base, f"init -q --bare -b main {remote}")
+    _write(shop / "README.md")
+    git(
+        shop, "init -q -b main", f"remote add origin {remote}", "add -A", "commit -qm Start",
+    )  # fmt: skip
     for name in _TRACKED:
         _write(shop / name)
     (shop / ".gitignore").write_text(_IGNORE)
     (shop / "package.json").write_text('{"name": "shop", "scripts": {"test": "jest"}}\n')
-    git(base, f"init -q --bare -b main {remote}")
-    git(
-        shop, "init -q -b main", f"remote add origin {remote}", "add -A", "commit -qm First",
-        "tag v1.0.0", "branch fix/typo", "push -q origin main v1.0.0", "switch -qc feature/search",
-    )  # fmt: skip
-    _write(shop / "src/search.py")
-    git(shop, "add -A", "commit -qm Search", "push -qu origin feature/search", "switch -q main")
-    git(shop, "switch -qc experiment")
-    _write(shop / "src/experiment.py")
-    git(shop, "add -A", "commit -qm Experiment", "switch -q main", "switch -qc rc")
-    _write(shop / "VERSION")
-    git(
-        shop, "add -A", "commit -qm Candidate", "tag v1.1.0-rc1", "switch -q main", "branch -D rc",
-        "switch -qc feature/login",
-    )  # fmt: skip
+    git(shop, "add -A", "commit -qm First", "tag v1.0.0", "branch fix/typo")
+    for branch, name in (
+        ("feature/search", "src/search.py"),
+        ("experiment", "src/experiment.py"),
+        ("rc", "VERSION"),
+    ):
+        git(shop, f"switch -qc {branch} fix/typo")
+        _write(shop / name)
+        git(shop, "add -A", f"commit -qm {branch}")
+    git(shop, "tag v1.1.0-rc1", "switch -qc feature/login fix/typo", "branch -D rc")
+    (shop / "src/auth.py").write_text("one\n")
+    git(shop, "commit -qam one")
     # A commit of someone else is on the pushed branch, and only there.
     _write(shop / "src/theirs.py")
     git(
-        shop, "add -A", "commit -qm Theirs", "push -qu origin feature/login",
-        "reset -q --hard HEAD~1",
+        shop, "add -A", "commit -qm Theirs",
+        "push -q -u origin main v1.0.0 feature/search feature/login", "reset -q --hard HEAD~1",
     )  # fmt: skip
-    for name in ("one", "two", "three"):
-        (shop / "src/auth.py").write_text(name)
+    for name in ("two", "three"):
+        (shop / "src/auth.py").write_text(f"{name}\n")
         git(shop, f"commit -qam {name}")
-    git(
-        shop, "push -qf origin HEAD~2:refs/heads/pushed", "fetch -q", "worktree add -q -b wt ../wt",
-        "worktree add -q --detach ../clean-wt", "switch -q main",
-    )  # fmt: skip
+    git(shop, "worktree add -q -b wt ../wt", "worktree add -q --detach ../clean-wt", "switch -q main")
     _write(shop / "src/new_page.py")
-    git(shop, "add -A", "commit -qm Page", "switch -q feature/login", "config alias.undo 'reset --hard HEAD~1'")
+    git(
+        shop, "add -A", "commit -qm Page", "switch -q feature/login",
+        "config alias.undo 'reset --hard HEAD~1'",
+    )  # fmt: skip
     for text in ("older", "newer"):
-        (shop / "src/auth.py").write_text(text)
+        (shop / "src/auth.py").write_text(f"{text}\n")
         git(shop, f"stash push -qm {text}")
     for name in ("a.py", "c.py", "README.md", "src/auth.py", "b.py"):
         (shop / name).write_text(f"{name}, changed\n")
@@ -145,16 +148,19 @@ def prepare(base: Path) -> Prepared:
 
     git(base, f"clone -q {remote} {lib}", f"clone -q {remote} {api}")
     git(lib, "branch done")
-    (lib / "src/app.py").write_text("newer\n")
-    git(lib, "commit -qam Newer", "push -q")
     git(api, "switch -qc topic")
-    for name in ("three", "four"):
+    for name in ("four", "five"):
         _write(api / f"src/{name}.py")
         git(api, "add -A", f"commit -qm {name}")
-    git(api, "fetch -q", "branch -qf main origin/main")
+    git(api, "push -qu origin topic")
+    for name in ("newer", "newest"):
+        (lib / "src/app.py").write_text(f"{name}\n")
+        git(lib, f"commit -qam {name}", "push -q")
+        # The first time, `topic` is moved: what is pushed of it are the same changes.
+        git(api, "fetch -q", "branch -qf main origin/main", *(["rebase -q main"] * (name == "newer")))
     return Prepared(home, shop)
 
 
 def _write(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{path.name}\n")
+    path.write_text(f"{path.parent.name}/{path.name}\n")

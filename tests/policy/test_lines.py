@@ -23,3 +23,9 @@ def lines(name: str) -> list[str]:
 WORK = lines("work_lines.txt")
 LOSSES = [tuple(line.split("\t", 1)) for line in lines("loss_lines.tsv")]
 LISTED = lines("listed_lines.txt")
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Verdict]]:
+    # Not below /tmp, where nothing counts as lost.
+    base = Path(tempfile.mkdtemp(prefix="acpterm-", dir=_unlike_tmp()))
