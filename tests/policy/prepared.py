@@ -2,8 +2,8 @@
 
     home/         keys, credentials, tokens, start-up files, aliases of git
     shop.git      the remote of all that follows
-    work/shop     the session's directory, on `feature/login`: of its commits `one`, `two` and `three`
-                  the first was pushed, and someone else has pushed another after it
+    work/shop     the session's directory, on `feature/login`: `one` was pushed, `two` and `three`
+                  were not, and the pushed branch has a commit of someone else
     work/lib      a clone without changes, on the pushed `main`
     work/api      a clone on `topic`, which was rebased after it was pushed; `main` is newer
     work/wt, work/clean-wt, work/other
@@ -14,6 +14,7 @@ In `shop`, `a.py`, `README.md` and `src/auth.py` are changed, `b.py` is staged a
 the products of builds. All other files are in the last commit.
 """
 
+import os
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
@@ -79,88 +80,95 @@ class Prepared(NamedTuple):
 
 def prepare(base: Path) -> Prepared:
     """Make the directory in `base`, which exists."""
-    home, remote, work = base / "home", base / "shop.git", base / "work"
-    shop, lib, api = work / "shop", work / "lib", work / "api"
-    for name in _HOME:
-        _write(home / name)
-    (home / ".gitconfig").write_text(_ALIASES)
+    prepared = Prepared(base / "home", base / "work/shop")
+    _write(prepared.home, *_HOME)
+    (prepared.home / ".gitconfig").write_text(_ALIASES)
+    _make_shop(prepared, base / "shop.git")
+    _change_shop(prepared.shop)
+    _make_clones(prepared, base / "shop.git")
+    _write(base / "work", "wt/unsaved.py", "other/report.txt")
+    return prepared
 
-    def git(directory: Path, *lines: str) -> None:
-        script = "set -e\n" + "\n".join(f"git {line}" for line in lines)
-        env = {
-            "PATH": "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin",
-            "HOME": str(home),
-            "GIT_CONFIG_NOSYSTEM": "1",
-        }
-        subprocess.run(
-            ["/bin/sh", "-c", script], cwd=directory, env=env, check=True, capture_output=True
-        )
 
-    git(base, f"init -q --bare -b main {remote}")
-    _write(shop / "README.md")
+def _make_shop(prepared: Prepared, remote: Path) -> None:
+    shop = prepared.shop
+    _write(shop, "README.md")
+
+    def git(*lines: str) -> None:
+        _git(prepared, shop, *lines)
+
     git(
-        shop, "init -q -b main", f"remote add origin {remote}", "add -A", "commit -qm Start",
+        f"init -q --bare -b main {remote}", "init -q -b main", f"remote add origin {remote}",
+        "add -A", "commit -qm Start",
     )  # fmt: skip
-    for name in _TRACKED:
-        _write(shop / name)
+    _write(shop, *_TRACKED)
     (shop / ".gitignore").write_text(_IGNORE)
     (shop / "package.json").write_text('{"name": "shop", "scripts": {"test": "jest"}}\n')
-    git(shop, "add -A", "commit -qm First", "tag v1.0.0", "branch fix/typo")
+    git("add -A", "commit -qm First", "tag v1.0.0", "branch fix/typo")
     for branch, name in (
         ("feature/search", "src/search.py"),
         ("experiment", "src/experiment.py"),
         ("rc", "VERSION"),
     ):
-        git(shop, f"switch -qc {branch} fix/typo")
-        _write(shop / name)
-        git(shop, "add -A", f"commit -qm {branch}")
-    git(shop, "tag v1.1.0-rc1", "switch -qc feature/login fix/typo", "branch -D rc")
+        git(f"switch -qc {branch} fix/typo")
+        _write(shop, name)
+        git("add -A", f"commit -qm {branch}")
+    git("tag v1.1.0-rc1", "switch -qc feature/login fix/typo", "branch -D rc")
     (shop / "src/auth.py").write_text("one\n")
-    git(shop, "commit -qam one")
-    # A commit of someone else is on the pushed branch, and only there.
-    _write(shop / "src/theirs.py")
+    git("commit -qam one")
+    _write(shop, "src/theirs.py")
     git(
-        shop, "add -A", "commit -qm Theirs",
-        "push -q -u origin main v1.0.0 feature/search feature/login", "reset -q --hard HEAD~1",
+        "add -A", "commit -qm Theirs", "push -qu origin main v1.0.0 feature/search feature/login",
+        "reset -q --hard HEAD~1",
     )  # fmt: skip
     for name in ("two", "three"):
         (shop / "src/auth.py").write_text(f"{name}\n")
-        git(shop, f"commit -qam {name}")
-    git(shop, "worktree add -q -b wt ../wt", "worktree add -q --detach ../clean-wt", "switch -q main")
-    _write(shop / "src/new_page.py")
-    git(
-        shop, "add -A", "commit -qm Page", "switch -q feature/login",
-        "config alias.undo 'reset --hard HEAD~1'",
-    )  # fmt: skip
+        git(f"commit -qam {name}")
+    git("worktree add -q -b wt ../wt", "worktree add -q --detach ../clean-wt", "switch -q main")
+    _write(shop, "src/new_page.py")
+    git("add -A", "commit -qm Page", "switch -q feature/login")
+    git("config alias.undo 'reset --hard HEAD~1'")
     for text in ("older", "newer"):
         (shop / "src/auth.py").write_text(f"{text}\n")
-        git(shop, f"stash push -qm {text}")
-    for name in ("a.py", "c.py", "README.md", "src/auth.py", "b.py"):
+        git(f"stash push -qm {text}")
+    for name in ("b.py", "c.py"):
         (shop / name).write_text(f"{name}, changed\n")
-    git(shop, "add b.py c.py")
-    (shop / "c.py").write_text("changed again\n")
-    for name in (*_UNTRACKED, *_IGNORED):
-        _write(shop / name)
-    for name in _NODE_PROGRAMS:
-        _write(shop / "node_modules/.bin" / name)
-    _write(work / "wt/unsaved.py")
-    _write(work / "other/report.txt")
+    git("add b.py c.py")
 
-    git(base, f"clone -q {remote} {lib}", f"clone -q {remote} {api}")
-    git(lib, "branch done")
-    git(api, "switch -qc topic")
+
+def _change_shop(shop: Path) -> None:
+    for name in ("a.py", "README.md", "src/auth.py"):
+        (shop / name).write_text(f"{name}, changed\n")
+    (shop / "c.py").write_text("c.py, changed again\n")
+    _write(shop, *_UNTRACKED, *_IGNORED)
+    _write(shop / "node_modules/.bin", *_NODE_PROGRAMS)
+
+
+def _make_clones(prepared: Prepared, remote: Path) -> None:
+    lib, api = prepared.shop.parent / "lib", prepared.shop.parent / "api"
+    _git(prepared, prepared.shop, f"clone -q {remote} {lib}", f"clone -q {remote} {api}")
+    _git(prepared, lib, "branch done")
+    _git(prepared, api, "switch -qc topic")
     for name in ("four", "five"):
-        _write(api / f"src/{name}.py")
-        git(api, "add -A", f"commit -qm {name}")
-    git(api, "push -qu origin topic")
+        _write(api, f"src/{name}.py")
+        _git(prepared, api, "add -A", f"commit -qm {name}")
+    _git(prepared, api, "push -qu origin topic")
     for name in ("newer", "newest"):
         (lib / "src/app.py").write_text(f"{name}\n")
-        git(lib, f"commit -qam {name}", "push -q")
-        # The first time, `topic` is moved: what is pushed of it are the same changes.
-        git(api, "fetch -q", "branch -qf main origin/main", *(["rebase -q main"] * (name == "newer")))
-    return Prepared(home, shop)
+        _git(prepared, lib, f"commit -qam {name}", "push -q")
+        _git(prepared, api, "fetch -q", "branch -qf main origin/main")
+        if name == "newer":
+            _git(prepared, api, "rebase -q main")
 
 
-def _write(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{path.parent.name}/{path.name}\n")
+def _git(prepared: Prepared, directory: Path, *lines: str) -> None:
+    script = "\n".join(("set -e", *(f"git {line}" for line in lines)))
+    env = {"PATH": os.environ["PATH"], "HOME": str(prepared.home), "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["sh", "-c", script], cwd=directory, env=env, check=True, capture_output=True)
+
+
+def _write(directory: Path, *names: str) -> None:
+    for name in names:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{path.parent.name}/{path.name}\n")
