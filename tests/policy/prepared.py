@@ -6,6 +6,7 @@
                   were not, and the pushed branch has a commit of someone else
     work/lib      a clone without changes, on the pushed `main`
     work/api      a clone on `topic`, which was rebased after it was pushed; `main` is newer
+    work/team     a clone on `release`, which was pushed; `main` is newer
     work/wt, work/clean-wt, work/other
 
 In `shop`, `a.py`, `README.md` and `src/auth.py` are changed, `b.py` is staged and `c.py` is both.
@@ -145,20 +146,24 @@ def _change_shop(shop: Path) -> None:
 
 
 def _make_clones(prepared: Prepared, remote: Path) -> None:
-    lib, api = prepared.shop.parent / "lib", prepared.shop.parent / "api"
-    _git(prepared, prepared.shop, f"clone -q {remote} {lib}", f"clone -q {remote} {api}")
+    work = prepared.shop.parent
+    lib, api, team = work / "lib", work / "api", work / "team"
+    for clone in (lib, api, team):
+        _git(prepared, work, f"clone -q {remote} {clone}")
     _git(prepared, lib, "branch done")
-    _git(prepared, api, "switch -qc topic")
-    for name in ("four", "five"):
-        _write(api, f"src/{name}.py")
-        _git(prepared, api, "add -A", f"commit -qm {name}")
-    _git(prepared, api, "push -qu origin topic")
+    for clone, branch in ((api, "topic"), (team, "release")):
+        _git(prepared, clone, f"switch -qc {branch}")
+        for name in (f"{branch}1.py", f"{branch}2.py"):
+            _write(clone, name)
+            _git(prepared, clone, "add -A", f"commit -qm {name}")
+        _git(prepared, clone, f"push -qu origin {branch}")
     for name in ("newer", "newest"):
         (lib / "src/app.py").write_text(f"{name}\n")
         _git(prepared, lib, f"commit -qam {name}", "push -q")
         _git(prepared, api, "fetch -q", "branch -qf main origin/main")
         if name == "newer":
             _git(prepared, api, "rebase -q main")
+    _git(prepared, team, "fetch -q", "branch -qf main origin/main")
 
 
 def _git(prepared: Prepared, directory: Path, *lines: str) -> None:
