@@ -356,8 +356,9 @@ class LossFacts:
         return self._names(self._lost(directory, paths))
 
     def many(self, directory: str, operands: tuple[str, ...]) -> Finding:
-        if operands == (".",):
-            found = self._status(directory, operands, "--untracked-files=no") or ()
+        if operands[:1] == ("",):
+            # Patterns of git, since the names come from another command.
+            found = self._status(directory, operands[1:], "--untracked-files=no") or ()
             names = tuple(path for _, path in found)
         else:
             paths = [one for one in self._existing(directory, operands) if _is_filled_file(one)]
