@@ -33,9 +33,9 @@ _PATHS_MAX: Final = 256
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 Findings: TypeAlias = Mapping[Loss, Finding]
-Where: TypeAlias = Literal["here", "container", "elsewhere"]
-"""Where a command runs: with the files of this machine; in a container, whose other files are not
-the user's; or on another host, of which nothing is known."""
+Where: TypeAlias = Literal["here", "isolated", "elsewhere"]
+"""Where a command runs: with the files of this machine; in a sandbox or container, where it cannot
+change other files of the user than the session's; or on another host, of which nothing is known."""
 
 _DEFAULT_BRANCHES: Final = frozenset(("main", "master", "trunk"))
 # Files that can be made again.

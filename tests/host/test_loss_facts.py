@@ -108,9 +108,9 @@ def test_outside_of_a_repository_files_that_exist_are_lost(tmp_path, monkeypatch
     assert verdict_on("rm a", place).reason == "deletes a"
     assert verdict_on("rm ../c", place).reason == "deletes ../c"
     assert verdict_on("rm ../tmp/b", place).decision == "allow"
-    # Other files of a container are not the user's; of another host, nothing is known.
-    assert verdict_on("rm ../c", place, where="container").decision == "allow"
-    assert verdict_on("rm a", place, where="container").decision == "ask"
+    # A sandbox or container cannot change other files; of another host, nothing is known.
+    assert verdict_on("rm ../c", place, where="isolated").decision == "allow"
+    assert verdict_on("rm a", place, where="isolated").decision == "ask"
     assert verdict_on("rm a", place, where="elsewhere").decision == "allow"
     assert verdict_on("git checkout -- .", place, where="elsewhere").decision == "ask"
 

@@ -130,6 +130,10 @@ def test_reason_names_what_is_found_and_is_none_when_nothing_is_lost():
     verdict = judged("git checkout -- .", findings={loss: ("a", "b", "c", "d", "e")})
     assert verdict.reason == "throws away changes in 5 files: a, b, c and 2 more"
     assert judged("git checkout -- .", findings={loss: ("a",)}).reason.endswith("changes in a")
+    name = "\x1b]0;x\x07\udc80" + 200 * "n"
+    reason = judged("git checkout -- .", findings={loss: (name, "b")}).reason
+    assert reason.isprintable()
+    assert len(reason) < 200
     verdict = judged("git checkout -- .", findings={loss: ()})
     assert (verdict.decision, verdict.kind, verdict.pending) == ("allow", None, ())
     verdict = judged("git checkout -- .", findings={loss: None})

@@ -132,10 +132,10 @@ async def settle(
         return judgement
     provider = judgement.provider
     where: Where = "here"
-    if provider in ENGINES:
-        where = "container"
-    elif provider.startswith("ssh:"):
+    if provider.startswith("ssh:"):
         where = "elsewhere"
+    elif provider != "local" and not is_place(provider):
+        where = "isolated"
     facts = LossFacts(
         judgement.cwd,
         root=connection.workspace(session) or connection.directory,
