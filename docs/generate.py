@@ -33,7 +33,7 @@ from acpterm.cli.completion import completion_script
 from acpterm.cli.main import GROUPS, SHORT, group
 from acpterm.commands import format as formatted
 from acpterm.config import Settings
-from acpterm.config.profiles import BUILTIN, COMMAND_LISTS, Limits, Profile, ProfileFor
+from acpterm.config.profiles import BUILTIN, COMMAND_LISTS, Limits, Losses, Profile, ProfileFor
 from acpterm.runtime import sanitize
 
 HERE = Path(__file__).parent
@@ -100,6 +100,13 @@ limits: see [policy.md](policy.md). The settings file defines more profiles, eac
 | value of a profile | values | meaning |
 | --- | --- | --- |
 {values}
+
+The key `losses` is a table of decisions on what a command would lose. A kind that is missing is
+decided as `dangerous` is:
+
+| kind of loss | values | meaning |
+| --- | --- | --- |
+{losses}
 
 The key `limits` is a table, in which every limit is optional:
 
@@ -239,7 +246,10 @@ def settings() -> str:
 def profiles() -> str:
     """Return the text of `profiles.md`."""
     tables = {
-        "values": [field for field in _fields(Profile) if field.name not in ("name", "limits")],
+        "values": [
+            field for field in _fields(Profile) if field.name not in ("name", "limits", "losses")
+        ],
+        "losses": _fields(Losses),
         "limits": _fields(Limits),
         "selectors": _fields(ProfileFor),
     }
@@ -311,7 +321,8 @@ def _fields(struct: type[msgspec.Struct]) -> list[types.Field]:
 def _difference(profile: Profile, names: list[str]) -> str:
     """Return the values of a built-in profile that differ from the defaults, in Markdown.
 
-    `names` are the fields to compare, besides `limits`. Return "the defaults" if nothing differs.
+    `names` are the fields to compare, besides `limits` and `losses`. Return "the defaults" if
+    nothing differs.
     """
     usual = Profile(name="")
     found = {name: getattr(profile, name) for name in names}
@@ -322,6 +333,10 @@ def _difference(profile: Profile, names: list[str]) -> str:
     ]
     limits = msgspec.to_builtins(profile.limits)
     values += [f"`limits.{name} = {value}`" for name, value in limits.items()]
+    losses = msgspec.to_builtins(profile.losses)
+    if losses and len(set(losses.values())) == 1 and len(losses) == len(_fields(Losses)):
+        losses = {"*": next(iter(losses.values()))}
+    values += [f'`losses.{name} = "{value}"`' for name, value in losses.items()]
     return ", ".join(values).replace("|", "\\|") or "the defaults"
 
 

@@ -199,7 +199,7 @@ class Losses(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit
         Decision | None, Meta(title="Reads keys, tokens or passwords, or shows them.")
     ] = None
     downloads: Annotated[
-        Decision | None, Meta(title="Runs what comes from the net, such as `curl … | sh`.")
+        Decision | None, Meta(title="Runs what comes from the net, such as a script from `curl`.")
     ] = None
 
 

@@ -22,21 +22,20 @@ from typing import Final, Literal, TypeAlias
 
 from acpterm.policy.losses.loss import Finding, Loss, Need
 from acpterm.policy.verdict import Verdict
-from acpterm.runtime.threads import run_blocking
 
 FACTS_S: Final = 0.3
 """Maximum time in which the facts of a line are found out, in seconds."""
 TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", os.path.realpath(tempfile.gettempdir()))  # noqa: S108
-"""Directories of files that nobody misses, unless the session works there."""
+"""Directories of files that are no loss, unless the session works there."""
 MANY: Final = 3
 """Of fewer files with changes, editing in place is no loss: agents edit their own changes."""
 _PATHS_MAX: Final = 256
 _FILE_BYTES_MAX: Final = 1024 * 1024
 
 Findings: TypeAlias = Mapping[Loss, Finding]
-Where: TypeAlias = Literal["here", "container", "elsewhere"]
-"""Where a command runs: with the files of this machine; in a container, whose other files are not
-the user's; or on another host, of which nothing is known."""
+Where: TypeAlias = Literal["here", "isolated", "elsewhere"]
+"""Where a command runs: with the files of this machine; in a sandbox or container, where it cannot
+change other files of the user than the session's; or on another host, of which nothing is known."""
 
 _DEFAULT_BRANCHES: Final = frozenset(("main", "master", "trunk"))
 # Files that can be made again.
@@ -85,10 +84,6 @@ class LossFacts:
         if self._deadline == math.inf:
             self._deadline = time.monotonic() + FACTS_S
         return {loss: self._finding(loss) for loss in losses}
-
-    async def found(self, losses: Sequence[Loss]) -> Findings:
-        """Return what `find` does; a thread finds it."""
-        return await run_blocking(partial(self.find, losses), abandon_on_cancel=True)
 
     def _finding(self, loss: Loss) -> Finding:
         if self._where == "elsewhere" or loss.directory is None:
@@ -361,8 +356,9 @@ class LossFacts:
         return self._names(self._lost(directory, paths))
 
     def many(self, directory: str, operands: tuple[str, ...]) -> Finding:
-        if operands == (".",):
-            found = self._status(directory, operands, "--untracked-files=no") or ()
+        if operands[:1] == ("",):
+            # Patterns of git, since the names come from another command.
+            found = self._status(directory, operands[1:], "--untracked-files=no") or ()
             names = tuple(path for _, path in found)
         else:
             paths = [one for one in self._existing(directory, operands) if _is_filled_file(one)]

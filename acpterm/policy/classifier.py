@@ -18,7 +18,6 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from acpterm.config.profiles import Kind
@@ -50,15 +49,13 @@ SUSPICIOUS_NAMES: Final = (
     "runuser", "mkfs", "fdisk", "wipefs", "shred", "reboot", "shutdown", "halt", "poweroff", "eval",
 )  # fmt: skip
 """Names of dangerous programs. A line that is too long to be judged must have none of them.
-
-They are also tried where the name of a program is a pattern (`_TRIED_NAMES`).
 """
 SEARCHED_MAX: Final = JUDGED_BYTES_MAX
 """Maximum characters of a command that is searched for dangerous names and blocked patterns."""
 NAMES_MAX: Final = 32
 """Maximum names of dangerous programs in a text that any shell may read."""
 
-# Names that are tried where the name of a program is a pattern, such as `/bin/r?`.
+# Names that are searched in a text that any shell may read.
 _TRIED_NAMES: Final = (
     *SUSPICIOUS_NAMES, "find", "git", "systemctl",
     *(f"mkfs.{kind}" for kind in (
@@ -222,7 +219,7 @@ class Classifier:
         inner = [*unwrapped.inner, *self._alias(command)]
         if not context.is_suspected:
             self._enter(command)
-        for other in (*command.others, *_candidates(words)):
+        for other in command.others:
             variant = unwrap(command._replace(words=other))
             other_level, other_reason = self._level(other, False, variant.danger)
             if other_level is Level.DANGEROUS or self._is_ruled(other):
@@ -411,19 +408,6 @@ def _perhaps_commands(text: str, script: Script, reader: Reader) -> Iterator[Sim
         # The two readings of the text up to the next separator.
         piece = text[name.start() : name.start() + _PIECE_MAX]
         yield from itertools.islice(suspected(piece), 2)
-
-
-def _candidates(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """Yield the commands that `words` may be if the program's name is a pattern, such as `r?`."""
-    # Not for `*`, without a letter or slash: probably an argument.
-    if words[0].is_glob:
-        # A pattern without letters, such as `*`, is likely an operand, not the name of a program.
-        pattern = words[0].text.rpartition("/")[2]
-        if not re.search("[a-z/]", words[0].text):
-            return
-        for name in _TRIED_NAMES:
-            if fnmatchcase(name, pattern):
-                yield (Word(name, is_literal=False), *words[1:])
 
 
 def _shown(text: str) -> str:

@@ -127,8 +127,6 @@ LINES = (
     "alias tsc='echo a; '\ntsc sudo x",
     "alias tsc=mark\ntsc",
     "shopt -s expand_aliases; alias q=\"echo '\"\nq '; sudo x #'",
-    "./programs/s?do x",
-    "./programs/[s]udo x",
     "set -- a; ${1:+sudo} x",
     "hash -p $PWD/programs/sudo tsc; tsc",
     "mapfile -C sudo -c1 <<<x",

@@ -25,6 +25,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -62,6 +63,7 @@ from acpterm.policy.verdict import Level, Verdict, worst
 from acpterm.policy.verdict import strictest as strictest_decision
 from acpterm.providers.provider import ENGINES, is_place
 from acpterm.runtime.command_line import command_line, find_shell, shell_line
+from acpterm.runtime.threads import run_blocking
 
 Params: TypeAlias = CreateTerminalRequest | CheckRequest
 
@@ -131,10 +133,10 @@ async def settle(
         return judgement
     provider = judgement.provider
     where: Where = "here"
-    if provider in ENGINES:
-        where = "container"
-    elif provider.startswith("ssh:"):
+    if provider.startswith("ssh:"):
         where = "elsewhere"
+    elif provider != "local" and not is_place(provider):
+        where = "isolated"
     facts = LossFacts(
         judgement.cwd,
         root=connection.workspace(session) or connection.directory,
@@ -143,7 +145,8 @@ async def settle(
     )
     findings: dict[Loss, Finding] = {}
     while judgement.pending:
-        findings.update(await facts.found(judgement.pending))
+        find = partial(facts.find, judgement.pending)
+        findings.update(await run_blocking(find, abandon_on_cancel=True))
         judgement = again(findings)
     return judgement
 

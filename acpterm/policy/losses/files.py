@@ -4,6 +4,7 @@ import itertools
 import posixpath
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.arguments import has_option, operands_of, value_of
@@ -111,7 +112,20 @@ def _in_place(name: str, texts: list[str]) -> list[str] | None:
     return None
 
 
-def written_losses(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
+# The names of files that another command of the line finds, or the pattern by which it does.
+_FOUND: Final = re.compile(
+    r"(?:-i?name|--include=?|-g|ls-files) +['\"]?([\w./*-]*\*[\w./*-]*)"
+    r"|\bgrep (?:-\S+ )+(?:'[^']*'|\"[^\"]*\"|\S+) ([\w./ -]+?) *\|"
+)
+
+
+def _found_in(line: str) -> tuple[str, ...]:
+    """Return patterns of git for the files that a command may get from the others of its line."""
+    found = _FOUND.search(line)
+    return tuple((found[1] or found[2]).split()) if found else (".",)
+
+
+def written_losses(name: str, texts: list[str], directory: str | None, line: str) -> Iterator[Loss]:
     """Yield the losses of writing files: start-up files, and what exists."""
     reason, paths = _targets(name, texts)
     edited = _in_place(name, texts)
@@ -124,10 +138,9 @@ def written_losses(name: str, texts: list[str], directory: str | None) -> Iterat
             break
     if edited:
         known = tuple(one for one in edited if UNKNOWN_TEXT not in one)
-        is_open = len(known) < len(edited)
-        yield Loss(
-            Kind.WORK, THROWS, Need.MANY, (".",) if is_open else known, directory, is_plain=False
-        )
+        if len(known) < len(edited):
+            known = ("", *_found_in(line))
+        yield Loss(Kind.WORK, THROWS, Need.MANY, known, directory, is_plain=False)
     known = tuple(one for one in paths if UNKNOWN_TEXT not in one and not NO_FILES.fullmatch(one))
     if (
         reason

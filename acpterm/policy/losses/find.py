@@ -23,6 +23,7 @@ from acpterm.policy.losses.table import (
     ROWS,
     RUN_VALUES,
     SECRET_READERS,
+    SQL,
     STARTUP,
     TOOLS,
     WRITERS,
@@ -49,7 +50,8 @@ def _package(name: str, texts: list[str], directory: str | None) -> Iterator[Los
     at = 0
     package = ""
     while at < len(rest) and rest[at].startswith("-"):
-        if rest[at] in ("-p", "--package", "--from"):
+        # For uv, `-p` is a version of Python.
+        if rest[at] in ("--package", "--from") or (rest[at] == "-p" and "uv" not in name):
             package = package or "".join(rest[at + 1 : at + 2])
         at += 2 if rest[at] in RUN_VALUES else 1
     package = package or "".join(rest[at : at + 1])
@@ -103,8 +105,14 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
         given = f"{words} {command.text}" if command.input == "text" else words
         if command.input == "pipe" and (fed := FED.search(line)):
             given = f"{words} {fed[0]}"
+        # What is in a literal of SQL is no statement.
+        bare = re.sub("'[^']*'", "''", given) if command.input != "pipe" else given
         if not DRY.search(words):
-            found += (Loss(kind, reason) for pattern, kind, reason in rows if pattern.match(given))
+            found += (
+                Loss(kind, reason)
+                for pattern, kind, reason in rows
+                if pattern.match(bare if pattern.pattern == SQL else given)
+            )
     if is_code:
         found += _code(command, texts, directory)
     if name in PACKAGES:
@@ -112,7 +120,7 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     if name in WRITERS:
         found += (
             one
-            for one in written_losses(name, texts, directory)
+            for one in written_losses(name, texts, directory, line)
             # `rm "$(mktemp)"`
             if one.need is not Need.UNSAVED or "mktemp" not in line
         )

@@ -112,9 +112,14 @@ def _git_clean(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if has_option(rest, "f", "--force") and not has_option(
         rest, "ni", "--dry-run", "--interactive"
     ):
-        words = [re.sub("f", "", one) if re.fullmatch(r"-[a-zA-Z]+", one) else one for one in rest]
+        # With -q, `git clean -n` prints nothing.
+        words = [
+            re.sub("[fq]", "", one) if re.fullmatch(r"-[a-zA-Z]+", one) else one for one in rest
+        ]
         kept = tuple(
-            one for one in words if one not in ("-", "--force") and UNKNOWN_TEXT not in one
+            one
+            for one in words
+            if one not in ("-", "--force", "--quiet") and UNKNOWN_TEXT not in one
         )
         yield Loss(Kind.WORK, "deletes {}", Need.CLEANED, kept, directory)
 
@@ -144,7 +149,7 @@ def _git_branch(rest: list[str], directory: str | None) -> Iterator[Loss]:
     if has_option(rest, "D") or (is_forced and has_option(rest, "d", "--delete")):
         yield Loss(Kind.HISTORY, "deletes commits of {}", Need.BRANCH, operands, directory)
     elif is_forced or has_option(rest, "MC"):
-        changed = operands[-1:] if has_option(rest, "MC") else operands[:1]
+        changed = operands[-1:] if has_option(rest, "mMcC") else operands[:1]
         yield Loss(
             Kind.HISTORY, "drops commits of {}", Need.BRANCH, changed, directory, is_plain=False
         )
@@ -241,7 +246,11 @@ def _git_config(rest: list[str], directory: str | None) -> Iterator[Loss]:
     operands = operands_of(rest, "f")
     if operands[:1] == ["set"]:
         operands = operands[1:]
-    if not is_query and len(operands) > 1 and GIT_CONFIG.fullmatch(operands[0]):
+    # What an alias of git's own commands hides is found when it is used.
+    is_alias = operands[:1] != [] and operands[0].startswith("alias.")
+    if is_query or len(operands) < 2 or (is_alias and not operands[1].startswith("!")):
+        return
+    if GIT_CONFIG.fullmatch(operands[0]):
         yield Loss(Kind.STARTUP, f"changes what git executes: {shown(operands[0])}")
 
 
@@ -306,9 +315,9 @@ _GIT: Final[Mapping[str, _Git]] = {
     "filter-branch": _git_always(Kind.HISTORY, "rewrites history"),
     "filter-repo": _git_always(Kind.HISTORY, "rewrites history"),
     "gc": _git_always(
-        Kind.HISTORY, "deletes lost commits for ever", options=r"--prune(?:=(?:now|all|0.*))?"
+        Kind.HISTORY, "deletes lost commits", options=r"--prune(?:=(?:now|all|0.*))?"
     ),
-    "prune": _git_always(Kind.HISTORY, "deletes lost commits for ever", options=r"(?!-n|--dry).*"),
+    "prune": _git_always(Kind.HISTORY, "deletes lost commits", options=r"(?!-n|--dry).*"),
     "push": _git_push,
     "pull": _git_pull,
     "read-tree": _git_read_tree,

@@ -68,7 +68,7 @@ class Loss(NamedTuple):
         noun = NOUNS.get(self.need, "files")
         if not names:
             return self.reason.format(noun)
-        shown = ", ".join(names[:NAMES_SHOWN])
+        shown = ", ".join(map(_printable, names[:NAMES_SHOWN]))
         if len(names) > NAMES_SHOWN:
             shown += f" and {len(names) - NAMES_SHOWN} more"
         return self.reason.format(shown if len(names) == 1 else f"{len(names)} {noun}: {shown}")
@@ -77,9 +77,16 @@ class Loss(NamedTuple):
 Finding: TypeAlias = tuple[str, ...] | None
 """The names of what is lost; empty if nothing is; None if it cannot be found out."""
 NO_FINDINGS: Final[Mapping["Loss", Finding]] = MappingProxyType({})
+_NAME_CHARS_MAX: Final = 80
 NAMES_SHOWN: Final = 3
 """Maximum names of what is lost that a reason has."""
 
 WORDS_MAX: Final = 400
 """Maximum words of a command that are examined for losses."""
 THROWS: Final = "throws away changes in {}"
+
+
+def _printable(name: str) -> str:
+    """Return a file's name, which may have any bytes, as text for the user; a long one is cut."""
+    text = "".join(one if one.isprintable() else "?" for one in name)
+    return text if len(text) <= _NAME_CHARS_MAX else f"…{text[1 - _NAME_CHARS_MAX :]}"

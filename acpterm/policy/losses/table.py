@@ -7,7 +7,8 @@ from acpterm.config.profiles import Kind
 
 _OPTIONS: Final = r"(?:-\S+ (?:[^-\s]\S* )??)*"
 SQL: Final = (
-    r"(?i).*\b(?:drop\s+(?:table|database|schema|view|index|role|user|keyspace|collection)\b"
+    r"(?i)(?!(?:-\S+ )*(?::memory:|/tmp/\S+\.(?:db|sqlite3?|duckdb)\b))"
+    r".*\b(?:drop\s+(?:table|database|schema|view|index|role|user|keyspace|collection)\b"
     r"|truncate\s+(?:table\s+)?[\w.\"`]+|delete\s+from\s+[\w.\"`\[\]]+\s*(?:;|$|['\"]|--)"
     r"|update\s+[\w.\"`]+\s+set\b(?!.*\bwhere\b)|alter\s+table\b.*\bdrop\b|flushall|flushdb"
     r"|drop_?database\s*\(|\.drop\s*\(|delete_?many\s*\(\s*\{\s*\}|\.remove\s*\(\s*(?:\{\s*\})?\s*\))"
@@ -29,6 +30,12 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("wget", Kind.REMOTE, "deletes from a server", r".*--method[ =]DELETE\b"),
     ("nomad", Kind.REMOTE, "deletes from a cluster", r"job stop\b"),
     ("docker", Kind.REMOTE, "forgets a host", r"context rm\b"),
+    ("ssh", Kind.REMOTE, "deletes on another machine", r".*\b(?:rm (?:-\w+ )*-\w*[rR]|(?:system|volume) prune\b|compose\b.* down\b.* -v\b|dropdb\b)"),
+    ("find", Kind.SECRETS, "reads files that have secrets", r".*(?:/\.ssh|/\.aws|\.env)\b.* -exec\w* (?:cat|head|tail|grep|base64|cp|strings)\b"),
+    ("find", Kind.WORK, "deletes the files that it finds", r".* -delete\b"),
+    ("batch", Kind.SCHEDULE, "schedules a command", ""),
+    ("python python3", Kind.DATA, "destroys data in a database", r".*\.objects\.all\(\)\.delete\(\)"),
+    ("rails", Kind.DATA, "destroys data in a database", r".*\.(?:delete|destroy)_all\b"),
     ("minikube", Kind.REMOTE, "deletes from a cluster", r"kubectl -- delete\b"),
     ("mvn mvnw gradle gradlew", Kind.DATA, "destroys data in a database", r"(?:\S+ )*(?:flyway:?clean|flywayClean|liquibase:dropAll|dropAll)\b"),
     ("influx", Kind.DATA, "deletes stored values", r"\w+ delete\b"),
@@ -83,7 +90,7 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("chsh usermod useradd userdel visudo passwd chpasswd", Kind.STARTUP, "changes accounts", ""),
     ("npm", Kind.STARTUP, "changes what npm executes", r"config set .*(?:script-shell|prefix|registry|node-options)"),
 
-    ("kubectl oc k9s k microk8s", Kind.REMOTE, "deletes from a cluster", rf"{_OPTIONS}(?:kubectl )?(?:delete|drain|replace\b.* --force|rollout undo)\b"),
+    ("kubectl oc k9s k microk8s", Kind.REMOTE, "deletes from a cluster", rf"{_OPTIONS}(?:kubectl )?(?:delete|drain|replace\b.* --force)\b"),
     ("kubectl oc", Kind.REMOTE, "deletes from a cluster", rf"{_OPTIONS}(?:scale\b.* --replicas[ =]0\b|apply\b.* --prune\b)"),
     ("helm", Kind.REMOTE, "deletes from a cluster", rf"{_OPTIONS}(?:uninstall|delete|del|un|rollback)\b"),
     ("terraform tofu terragrunt", Kind.REMOTE, "destroys infrastructure", rf"{_OPTIONS}(?:run-all |run )?(?:destroy|state (?:rm|push)|workspace delete|force-unlock|taint|apply\b.*-(?:auto-approve|destroy))\b"),
@@ -113,7 +120,7 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("mysqladmin", Kind.DATA, "deletes a database", r".*\bdrop\b"),
     ("psql mysql mariadb sqlite3 duckdb clickhouse clickhouse-client cockroach sqlcmd sqlplus usql pgcli mycli litecli cqlsh mongo mongosh redis-cli valkey-cli sqlite bq snowsql trino presto influx wp turso", Kind.DATA, "destroys data in a database", SQL),
     ("redis-cli valkey-cli", Kind.DATA, "destroys data in a database", r"(?i).*\b(?:flush(?:all|db)|(?:del|unlink) \S)"),
-    ("docker podman nerdctl", Kind.DATA, "deletes containers, images or volumes", rf"{_OPTIONS}(?:(?:system|volume|container|image|builder|network) prune\b|volume (?:rm|remove)\b|(?:container )?rm\b.* ?(?:-\w*[vf]|--force|--volumes)|rmi\b.*-\w*f|compose {_OPTIONS}(?:down\b.*(?: -v\b| --volumes\b)|rm\b.* -\w*v)|machine (?:rm|reset)\b|system reset\b|swarm leave\b|stack rm\b|service rm\b)"),
+    ("docker podman nerdctl", Kind.DATA, "deletes containers, images or volumes", rf"{_OPTIONS}(?:(?:system|volume|container) prune\b|volume (?:rm|remove)\b|(?:container )?rm\b.* (?:-\w*v|--volumes)|compose {_OPTIONS}(?:down\b.*(?: -v\b| --volumes\b)|rm\b.* -\w*v)|machine (?:rm|reset)\b|system reset\b|swarm leave\b|stack rm\b|service rm\b)"),
     ("docker-compose podman-compose", Kind.DATA, "deletes volumes", rf"{_OPTIONS}(?:down\b.*(?: -v\b| --volumes\b)|rm\b.* -\w*v)"),
     ("rails rake", Kind.DATA, "destroys data in a database", r".*\bdb:(?:drop|reset|schema:load|purge|truncate_all|migrate:reset|setup|rollback)"),
     ("prisma", Kind.DATA, "destroys data in a database", r"migrate reset|db push\b.*(?:--force-reset|--accept-data-loss)"),
@@ -184,15 +191,15 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("bfg git-filter-repo git-filter-branch", Kind.HISTORY, "rewrites history", ""),
     ("fsutil cipher", Kind.DATA, "destroys data", "(?i).*(?:/w|setzerodata)"),
 )  # fmt: skip
-DRY: Final = re.compile(r"(?:^| )--?dry-?run(?!=(?:none|false))|(?:^| )--help\b")
+DRY: Final = re.compile(r"(?:^| )--?(?:dry-?run(?!=(?:none|false))|help\b)")
 # Code of other languages that deletes directories.
 CODE: Final = re.compile(
-    r"rmtree\s*\(|\brm(?:dir)?(?:Sync)?\s*\([^)]*recursive|remove_tree\s*\(|rm_rf?\b|rm_r\s*\(|rimraf"
+    r"rmtree\s*\((?!\s*['\"]/tmp/)|\brm(?:dir)?(?:Sync)?\s*\([^)]*recursive|remove_tree\s*\(|rm_rf?\b|rm_r\s*\(|rimraf"
     r"|FileUtils\.(?:rm|remove)|Dir\.delete|unlink_tree|File::Path|\bunlink\s+glob|File\.delete"
-    r"|\bos\.(?:remove|unlink|removedirs|truncate)\s*\(|\.unlink\s*\(|unlinkSync\s*\(|\.truncate\s*\(\s*0|\bunlink\s*\(?\s*['\"]"
+    r"|\bos\.(?:remove|unlink|removedirs|truncate)\s*\((?!\s*['\"]/tmp/)|\.unlink\s*\(|unlinkSync\s*\(|\.truncate\s*\(\s*0|\bunlink\s*\(?\s*['\"]"
 )
 CODE_SECRET: Final = re.compile(
-    r"(?:open|read\w*|File|load\w*|Path)\W[^;\n]*?(\.ssh/id_\w+|\.aws/credentials|/etc/shadow|/proc/\w+/environ"
+    r"(?:open|read\w*|File|load\w*|Path|dotenv_values)\W[^;\n]*?(\.ssh/id_\w+|\.aws/credentials|/etc/shadow|/proc/\w+/environ"
     r"|\.git-credentials|\.netrc|(?<![\w.])\.env(?![\w.]))"
 )
 CODE_DOWNLOAD: Final = re.compile(
@@ -206,6 +213,7 @@ CODE_SQL: Final = re.compile(
 CODE_WRITE: Final = re.compile(
     r"open\s*\((?:os\.path\.expanduser\s*\()?\s*['\"]([^'\"]+)['\"]\)?\s*,\s*['\"][wa]"
     r"|write\w*Sync\s*\(\s*['\"]([^'\"]+)['\"]|Path\s*\(['\"]([^'\"]+)['\"]\)\.write_|File\.write\s*\(?['\"]([^'\"]+)|open\s*\(\s*\w+\s*,\s*['\"]>\s*([^'\"]+)"
+    r"|(?:os\.(?:rename|replace)|shutil\.(?:copy\w*|move)|copyFileSync|renameSync)\s*\([^,]+,\s*['\"]([^'\"]+)['\"]"
 )
 FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
 
@@ -221,7 +229,7 @@ SECRET: Final = re.compile(
     r"|\.claude/\.credentials\.json|\.codex/auth\.json|\.gemini/oauth_creds\.json|\.config/anthropic/.*|\.huggingface/token|\.cache/huggingface/token"
     r"|\.(?:mozilla/firefox|thunderbird)/.*(?:logins\.json|key[34]\.db|cookies\.sqlite)|(?:google-chrome|chromium|Chrome|BraveSoftware|microsoft-edge)[^/]*/.*(?:Login Data|Cookies|Local State)"
     r"|(?:Keychains|keyrings|\.password-store|kwalletd)/.*|\.heroku/.*credentials.*|\.s3cfg|\.boto|rclone\.conf|\.wgetrc|\.dockercfg|master\.key"
-    r"|\.env(?:\.(?!example|sample|template|dist|test|defaults?|schema|md|d\.ts)[\w.-]+)?"
+    r"|\.env(?:\.(?!example|sample|template|dist|test|defaults?|schema|md|d\.ts)[\w.*-]+|\*)?"
     r"|(?:server|private|priv|tls|ssl|host|client)[\w-]*\.(?:key|pem)|[\w.-]*(?:private|_rsa|_ed25519)[\w-]*(?:\.pem|\.key)?"
     r"|[\w.-]*\.tfstate(?:\.backup)?|service[-_]?account[\w-]*\.json|client_secret[\w.-]*\.json|credentials\.json|secrets?\.(?:ya?ml|json|toml|env)|[\w.-]+\.(?:p12|pfx|jks|keystore|kdbx)"
     r")$|^/etc/(?:g?shadow-?|sudoers|krb5\.keytab|ssl/private/.*|ssh/ssh_host_\w+_key)$|^/proc/[^/]+/(?:task/[^/]+/)?environ$"

@@ -11,7 +11,6 @@ several tables of values.
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -89,8 +88,6 @@ VALUE_MAX: Final = 256
 """Maximum characters of a variable's value; a longer value counts as unknown."""
 ASSIGNMENTS_MAX: Final = 256
 """Maximum assignments in a line whose values are tried."""
-REPEATED_MAX: Final = 8
-"""Maximum values that are tried, in total, of the variables that a line assigns more than twice."""
 POSITIONAL_MAX: Final = 8
 """Maximum positional parameters (`$1` and so on) whose values are collected."""
 
@@ -131,11 +128,6 @@ class Variables:
         words = [word.text for raw in raws for word in words_of(raw, self.constants)]
         self.assign(name, " ".join(words))
 
-    def assign_each(self, name: str, raw: Raw) -> None:
-        """Turn the raw word `raw` into arguments; assign them one by one, as `for` does."""
-        for word in words_of(raw, self.constants):
-            self.assign(name, word.text)
-
     def assign_by_command(self, words: Sequence[str], stdin: str | None) -> None:
         """Record what `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…` assign."""
         if words and words[0] in self.functions:
@@ -159,10 +151,7 @@ class Variables:
         if first != self.constants:
             tables.append(Table(first, UNKNOWN_TEXT))
         tables.append(Table(self.constants, ""))
-        # Try each value of a variable that has many values, such as the variable of a loop.
-        count = Counter(name for name, _ in self._values)
-        repeated = [pair for pair in self._values if count[pair[0]] > 2][:REPEATED_MAX]
-        return tables + [Table({**self.constants, name: value}, "") for name, value in repeated]
+        return tables
 
 
 class _Visit(NamedTuple):
@@ -267,7 +256,7 @@ class CommandWalk:
         # In `"${x:-'`a`'}"`, the single quotes do not quote.
         return "expansion" not in (parent.type, parent.parent and parent.parent.type)
 
-    def _visit(self, visit: _Visit) -> None:  # noqa: C901  a branch for each kind of node
+    def _visit(self, visit: _Visit) -> None:
         node = visit.node
         # `[` is a program, `[[` is syntax.
         is_bracket = node.type == "test_command" and node.children[0].type == "["
@@ -293,8 +282,6 @@ class CommandWalk:
             self._redirection(node)
         elif kind == "variable_assignment":
             self._assignment(node)
-        elif kind == "for_statement":
-            self._loop(node)
         elif kind == "function_definition" and (name := node.child_by_field_name("name")):
             self.variables.functions.add(self._text(name))
         elif self._has_directories and (kind == ")" or kind in _SUBSHELL):
@@ -468,12 +455,6 @@ class CommandWalk:
             items = [child for child in value.children if child.is_named]
             raws = [self._raw(one, []) for one in (items if value.type == "array" else [value])]
             self.variables.assign_words(text, raws)
-
-    def _loop(self, node: "Node") -> None:
-        variable = node.child_by_field_name("variable")
-        if variable is not None:
-            for value in node.children_by_field_name("value")[:WORDS_MAX]:
-                self.variables.assign_each(self._text(variable), self._raw(value, []))
 
     def _text(self, node: "Node") -> str:
         return self._source[node.start_byte : node.end_byte].decode(errors="replace")
