@@ -53,6 +53,7 @@ from acpterm.terminal.vt.paint import (
     TO_MAIN,
     alternate_snapshot,
     scrolled_to,
+    scrolling_rows,
     snapshot,
     tail_snapshot,
 )
@@ -286,7 +287,7 @@ class _Attachment:
             self._send("screen", NEUTRAL.encode() + b"\x1b[H", UNSET)
             await self._send_main_output(0, end)
         elif skipped_from is not None:
-            self._send_skipped(end - skipped_from)
+            self._send_skipped(end - skipped_from, scrolling_rows(screen))
         elif self._position is not None and not self._is_alternate:
             await self._send_missing(self._position, end)
         elif self._main_position is not None:
@@ -323,13 +324,13 @@ class _Attachment:
             self._send("output", self._queries.feed(part.data), start)
             await self._user.sender.drain()
 
-    def _send_skipped(self, size: int) -> None:
+    def _send_skipped(self, size: int, below: str = "") -> None:
         """Scroll the window's screen off, and a line that says how much output is skipped."""
         rows = self._terminal.rows
         name = self._entry.name or self._entry.id
         line = f"[{size} bytes of output are not shown here: acpterm logs {name}]"
-        text = f"{NEUTRAL}\x1b[{rows}H\r\n{line[: self._terminal.cols]}" + "\r\n" * rows
-        self._send("output", text.encode(), UNSET)
+        begin = f"{NEUTRAL}\x1b[{rows}H\r\n{line[: self._terminal.cols]}\r\n"
+        self._send("output", (begin + (below or "\r\n" * (rows - 1))).encode(), UNSET)
 
     def _hold(self, position: int) -> None:
         if self._is_complete:
