@@ -513,15 +513,11 @@ def test_key_stops_a_flood(windows):
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
         assert "y" in pane.text
-    began = time.monotonic()
     pane.keys("C-c")
     # The terminal may echo "^C" before output that it had already accepted.
     pane.until(lambda: pane.text.endswith("\n$"))
-    took = time.monotonic() - began
     pane.line("echo done")
     pane.until("\ndone")
-    # This takes long on a busy machine, where everything shares one CPU.
-    assert took < 15
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import REQUEST_CANCELLED
 from acpterm.link.daemon import DaemonError
 from tests.cli.test_takeover import EXIT, INFO
+from tests.support.depth import DEADLINE_S
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
 
@@ -55,7 +56,7 @@ class Window:
         os.write(self.master, keys)
 
     async def has_ended(self):
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await self.left.wait()
 
 

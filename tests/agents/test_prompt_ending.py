@@ -13,6 +13,7 @@ import trio
 
 from acpterm.agents.prompt.run import RunOutcome
 from acpterm.runtime.send_queue import SendQueue
+from tests.support.depth import DEADLINE_S
 from tests.support.editor import create, embed, of, say, tool_call, until
 from tests.support.polling import poll
 from tests.support.processes import alive
@@ -260,7 +261,7 @@ async def test_second_ctrl_c_ends_an_agent_that_ignores_the_cancel(tmp_path):
             await run.wait()
         assert run.process.poll() is None
         run.interrupt()
-        assert await run.wait(10) == 130
+        assert await run.wait() == 130
     assert run.log.methods().count("session/cancel") == 1
 
 
@@ -345,7 +346,7 @@ async def test_closed_stdout_ends_the_run_soon(tmp_path, json_):
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as shell:
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             out, err = await trio.to_thread.run_sync(shell.communicate)
     assert (out.count(b"\n"), err) == (1, b"")
 
@@ -464,7 +465,7 @@ async def test_leftover_terminals_are_killed_and_their_exit_is_printed(tmp_path)
 
 async def test_leftover_program_does_not_delay_the_end(tmp_path):
     steps = [create(TOUGH), tool_call(content=[embed()]), sleep(0.3)]
-    with trio.fail_after(8):
+    with trio.fail_after(DEADLINE_S):
         status, _ = await prompted(tmp_path, *steps)
     assert status == 0
 

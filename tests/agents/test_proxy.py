@@ -675,7 +675,7 @@ async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_
         await poll(progress.exists)
         # The agent blocks once all buffers between the two are full.
         count, same = -1, 0
-        with trio.fail_after(30):
+        with trio.fail_after(DEADLINE_S):
             while same < 20:
                 now = written()
                 same = same + 1 if now == count else 0
@@ -708,7 +708,7 @@ async def test_agents_process_tree_ends_with_the_editor(options):
         child = int(editor.texts_sent[0])
         assert alive(child)
         await editor.stream.aclose()
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
     assert not alive(child)
     assert editor.status == 0
@@ -719,7 +719,7 @@ async def test_agents_messages_are_passed_on_after_the_editor_closed_its_side():
         await editor.open("/tmp")
         await editor.begin({"do": "sleep", "seconds": 0.2}, say("late"))
         await editor.stream.send_eof()
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
 
 
@@ -748,7 +748,7 @@ async def test_agents_exit_is_noticed_while_a_child_holds_its_stdout():
         )
         with trio.fail_after(DEADLINE_S), pytest.raises(RpcError, match="exited with status 5"):
             await editor.result(id_)
-        with trio.fail_after(8):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
         assert not alive(int(editor.texts_sent[0]))
 

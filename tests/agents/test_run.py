@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run_here
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll_blocking
 from tests.support.processes import alive
 from tests.support.starting import ACPTERM, start
@@ -37,7 +38,7 @@ def run(daemon, *words, stdin_data=None, **more):
     if stdin_data is not None:
         more["stdin"] = subprocess.PIPE
     process = started(daemon, *words, **more)
-    out, err = process.communicate(stdin_data, timeout=20)
+    out, err = process.communicate(stdin_data, timeout=DEADLINE_S)
     return process.returncode, out, err.decode()
 
 
@@ -111,7 +112,7 @@ def test_command_runs_in_the_execution_context_of_run(daemon, tmp_path):
         env={**daemon.env, **env},
         cwd=tmp_path,
         capture_output=True,
-        timeout=20,
+        timeout=DEADLINE_S,
         check=True,
     )
     lines = result.stdout.decode().split()
@@ -139,11 +140,11 @@ def test_command_ends_when_its_output_is_closed_or_run_is_interrupted(daemon):
     with started(daemon, "echo $$; exec yes") as process:
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
     with started(daemon, "echo $$; exec sleep 1000") as process:
         pid = int(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 128 + signal.SIGINT
+        assert process.wait(DEADLINE_S) == 128 + signal.SIGINT
     poll_blocking(lambda: not Path(f"/proc/{pid}").exists())
 
 
@@ -158,7 +159,7 @@ def test_program_waits_for_a_slow_reader_of_the_pipe_and_no_output_is_lost(daemo
     with started(daemon, "seq 1000000; printf last") as process:
         # Without flow control, more output than is retained would arrive before the first read.
         time.sleep(1)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, err) == (0, b"")
     assert out == b"".join(b"%d\n" % n for n in range(1, 1000001)) + b"last"
 
@@ -169,7 +170,7 @@ def test_run_ends_when_its_output_is_closed_during_a_flood(daemon):
         with started(daemon, "exec yes") as process:
             process.stdout.read(1 << 20)
             process.stdout.close()
-            assert process.wait(10) == 128 + signal.SIGTERM
+            assert process.wait(DEADLINE_S) == 128 + signal.SIGTERM
 
 
 def test_stdin_is_passed_on_to_its_end(daemon):
@@ -188,7 +189,7 @@ def test_stdin_is_passed_on_byte_by_byte(daemon):
 def test_closed_stdin_counts_as_empty(daemon):
     line = f"{ACPTERM_LINE} run cat <&-; echo status $?"
     result = subprocess.run(
-        ["sh", "-c", line], env=daemon.env, capture_output=True, timeout=20, check=True
+        ["sh", "-c", line], env=daemon.env, capture_output=True, timeout=DEADLINE_S, check=True
     )
     assert result.stdout == b"status 0\n"
 
@@ -267,7 +268,7 @@ def test_interrupt_reaches_the_program_first(daemon):
     with started(daemon, line, env={"ACPTERM_KILL_GRACE": "30"}) as process:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(DEADLINE_S) == 130
         assert b"tidy" in process.stdout.read()
 
 

@@ -84,7 +84,7 @@ async def stood_in(place, answer=HELLO):
         pipes = {"stdin": -1, "stdout": -1}
         async with process(place.socket.parents[1], "stdio", env=place.env, **pipes) as running:
             popen = running.process
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 ours = await listener.accept()
                 request = b""
                 while not request.endswith(b"\n"):
@@ -342,13 +342,11 @@ async def test_signal_ends_the_terminals_and_answers_pending_requests(place, num
         child = int(await agent.until_output(terminal, "\n"))
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.request("initialize", {"protocolVersion": 1})
-        began = time.monotonic()
         running.process.send_signal(number)
         await poll(lambda: "ending" in running.logged())
         running.process.send_signal(number)
         assert (await agent.result(wait))["signal"] == "SIGKILL"
         assert await running.wait() == 0
-        assert time.monotonic() - began < 10
         assert not alive(child)
         # The daemon is shared, and stays.
         assert alive(place.daemon)
@@ -446,7 +444,7 @@ async def test_relay_exits_when_the_daemon_does_not_close_in_time(place):
     async with here(place, close_timeout_s=0.3) as (agent, daemon, over):
         await agent.send_stream.aclose()
         assert await until_end(daemon) == b""
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await over.wait()
         with pytest.raises(trio.BrokenResourceError):
             await daemon.send_all(b"too late")

@@ -17,6 +17,7 @@ from acpterm.commands.audit_format import audit_row
 from tests.cli.test_imports import command as run_with_imports
 from tests.support.commands import command_environment, run, running
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
@@ -328,7 +329,7 @@ async def test_audit_needs_no_answer_of_a_daemon_that_hangs(tmp_path):
     async with daemon(tmp_path) as (process, path):
         os.kill(process.pid, signal.SIGSTOP)
         try:
-            with trio.fail_after(8):
+            with trio.fail_after(DEADLINE_S):
                 done = await run(path, "audit")
         finally:
             os.kill(process.pid, signal.SIGCONT)

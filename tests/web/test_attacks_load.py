@@ -22,6 +22,7 @@ from tests.support.attacks import (
     resident_bytes,
     with_key,
 )
+from tests.support.depth import DEADLINE_S
 from tests.support.user import user_at
 from tests.support.web import RefusedError, refused_status, web_daemon, web_here
 
@@ -136,7 +137,7 @@ async def test_many_connections_of_strangers_leave_the_user_in(tmp_path):
                     # They have used up what strangers may have.
                     assert await raw_status(browser, "GET /nothing HTTP/1.1") in (0, 503)
                     await at_once(all_are_answered)
-                with trio.fail_after(10):
+                with trio.fail_after(DEADLINE_S):
                     while await raw_status(browser, "GET /nothing HTTP/1.1") in (0, 503):
                         await trio.sleep(0.05)
 
@@ -154,7 +155,7 @@ async def test_many_connections_with_an_access_are_limited(tmp_path):
                     refused += 1
             assert refused == 20
             assert await at_once(owner.list) == []
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while await refused_status(client.websocket("/user")) == 503:
                 await trio.sleep(0.05)
 
@@ -203,7 +204,7 @@ async def test_request_whose_headers_come_slowly_is_ended(tmp_path, monkeypatch)
     """This attack is known as Slowloris. The connection is never idle for long."""
     monkeypatch.setattr(http_connection, "IDLE_TIMEOUT_S", 0.5)
     async with web_here(tmp_path) as web, await web.stranger().connect() as stream:
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             async with trio.open_nursery() as nursery:
 
                 async def drip():
@@ -229,7 +230,7 @@ async def test_body_that_comes_slowly_is_ended(tmp_path, monkeypatch):
             await stream.send_all(
                 f"POST /login HTTP/1.1\r\n{head}Content-Length: 100\r\n\r\n{{".encode()
             )
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 assert (await stream.receive_some()).startswith(b"HTTP/1.1 400")
 
 
@@ -238,7 +239,7 @@ async def test_headers_that_are_too_large_are_refused(web, owner):
     async with bounded(owner, 20):
         line = f"X-A: {'a' * 100_000}"
         assert await raw_status(stranger, "GET / HTTP/1.1", line) in (0, 400, 431)
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             async with await stranger.connect() as stream:
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(b"GET / HTTP/1.1\r\n")
@@ -286,7 +287,7 @@ TEXT, CONTINUATION, BINARY, PING = 1, 0, 2, 9
 
 async def closed_by(socket) -> bool:
     """Return whether the server closes the WebSocket, whatever comes before."""
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         try:
             while await socket.stream.receive_some(1 << 16):
                 pass
@@ -298,7 +299,7 @@ async def closed_by(socket) -> bool:
 async def pour(socket, frames) -> bool:
     """Send frames until the server closes the WebSocket; return whether it did."""
     try:
-        with trio.fail_after(30):
+        with trio.fail_after(DEADLINE_S):
             for one in frames:
                 await socket.stream.send_all(one)
     except trio.BrokenResourceError:

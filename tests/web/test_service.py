@@ -209,7 +209,7 @@ async def test_shutdown_does_not_wait_for_connections_that_do_not_read(tmp_path)
                 )
                 while (await user.terminal_request("get", terminal))["position"] < 1 << 24:
                     await trio.sleep(0.01)
-                with trio.fail_after(8):
+                with trio.fail_after(DEADLINE_S):
                     web.daemon.process.terminate()
                     assert await web.daemon.process.wait() == 0
                 with trio.fail_after(DEADLINE_S):
