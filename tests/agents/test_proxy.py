@@ -295,7 +295,8 @@ async def test_console_block_is_updated_live_and_final_before_the_turn_ends(tmp_
         assert len(texts) >= 3
         assert any("1\n" in shown_text and "3\n" not in shown_text for shown_text in texts)
         assert texts[-1].endswith("1\n2\n3\n[exit status 2]\n```")
-        assert len(set(texts)) == len(texts)
+        # Only the end of the call, which has its whole content, may repeat what was shown.
+        assert len(set(texts[:-1])) == len(texts[:-1])
         assert "stopReason" in editor.messages[-1]["result"]
         valid(editor)
 
