@@ -653,7 +653,10 @@ async def test_wire_log_has_all_messages(tmp_path):
 # A slow editor
 
 
-async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_path):
+async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_path, monkeypatch):
+    # Time for what is left after the agent's exit, also if this process stalls.
+    monkeypatch.setattr("acpterm.agents.proxy.run._SEND_TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr("acpterm.agents.agent_process.DRAIN_TIMEOUT_S", DEADLINE_S)
     progress = tmp_path / "progress"
     code = (
         "import sys, json\n"
