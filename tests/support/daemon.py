@@ -125,7 +125,11 @@ class BlockingDaemon:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-        poll_blocking(self._is_ready)
+        try:
+            poll_blocking(self._is_ready)
+        except BaseException:
+            self.close()
+            raise
 
     def _is_ready(self) -> bool:
         assert self.process.poll() is None, (self.directory / "log").read_text()
