@@ -2,8 +2,11 @@
 
 import base64
 
-from acpterm.host.user.attach import BEHIND_BYTES
+import trio.testing
+
+from acpterm.host.user import attach
 from acpterm.terminal.vt.emulator import Emulator
+from tests.support.depth import DEADLINE_S
 from tests.support.user import UserTerminals, user_of
 
 SIZE = {"cols": 60, "rows": 10}
@@ -11,7 +14,7 @@ SIZE = {"cols": 60, "rows": 10}
 
 async def test_window_that_falls_behind_shows_output_after_each_update(host, user):
     script = "echo 0; read x; seq 200000; echo the end; read x"
-    terminal = await user.create(f"bash -c '{script}'", **SIZE)
+    terminal = await user.create("bash", args=["-c", script], **SIZE)
     await UserTerminals(user).until_output(terminal, "0")
     async with user_of(host) as other:
         _, token = await other.open("terminal/attach", terminalId=terminal, **SIZE)
@@ -21,7 +24,7 @@ async def test_window_that_falls_behind_shows_output_after_each_update(host, use
         await user.terminal_request("write", terminal, data="\n")
         await UserTerminals(user).until_output(terminal, "the end")
         position = (await user.terminal_request("get", terminal))["position"]
-        assert position > 2 * BEHIND_BYTES
+        assert position > 2 * attach.BEHIND_BYTES
         other.resume()
         await other.until(lambda: updates[-1]["params"].get("position") == position)
     window, texts = Emulator(**SIZE), []
@@ -30,3 +33,16 @@ async def test_window_that_falls_behind_shows_output_after_each_update(host, use
         texts.append(window.screen().text())
     assert "the end" in texts[-1]
     assert all("0" in text for text in texts)
+
+
+async def test_main_screen_is_not_painted_while_a_full_screen_program_starts(user, monkeypatch):
+    monkeypatch.setattr(attach, "_BLANK_MAX_S", DEADLINE_S)
+    script = "stty -echo; read x; printf '\\033[?1049hfull'; read x"
+    terminal = await user.create("bash", args=["-c", script], **SIZE)
+    _, token = await user.open("terminal/attach", terminalId=terminal, **SIZE)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (await user.terminal_request("get", terminal))["attached"] == 1
+    assert not user.by_token[token]
+    await user.terminal_request("write", terminal, data="\n")
+    first = (await user.until(lambda: user.by_token[token]))[0]["params"]
+    assert (first["kind"], first["alternate"]) == ("screen", True)
