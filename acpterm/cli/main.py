@@ -203,6 +203,9 @@ def group() -> None:
 
 
 def main() -> None:
+    # structlog would import rich if it is installed, which no command uses: a seventh of the time
+    # in which a daemon starts.
+    sys.modules["rich"] = None  # type: ignore[assignment]
     # Until a command handles signals itself, there is nothing to clean up: exit at once.
     with contextlib.suppress(ValueError):  # only the main thread can set signal handlers
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

@@ -130,6 +130,7 @@ def test_run_fails_when_an_argument_is_not_utf8(daemon):
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 def test_command_ends_when_its_output_is_closed_or_run_is_interrupted(daemon):
     with started(daemon, "echo $$; exec yes") as process:
         assert process.stdout.readline()
@@ -188,6 +189,7 @@ def test_closed_stdin_counts_as_empty(daemon):
     assert result.stdout == b"status 0\n"
 
 
+@pytest.mark.long
 def test_run_ends_with_its_program_while_stdin_is_open(daemon):
     reads, writes = os.pipe()
     with open(writes, "wb"), open(reads, "rb") as stdin:
@@ -196,6 +198,7 @@ def test_run_ends_with_its_program_while_stdin_is_open(daemon):
     assert run(daemon, "exec <&-; echo closed", stdin_data=b"x" * 1_000_000) == (0, b"closed\n", "")
 
 
+@pytest.mark.long
 def test_stdin_is_not_read_with_n(daemon):
     assert run(daemon, "-n", "test -t 0 && echo terminal", stdin_data=b"x") == (
         0,
@@ -326,6 +329,7 @@ def test_named_pipe_is_removed(daemon):
     assert not list(daemon.directory.glob("stdin-*"))
 
 
+@pytest.mark.long
 def test_line_may_be_as_long_as_the_kernel_allows_for_an_argument(daemon):
     line = "echo here #".ljust(128 * 1024 - 1, "x")
     assert run(daemon, "--rm", line) == (0, b"here\n", "")

@@ -235,12 +235,14 @@ async def test_unusual_bytes_pass_unchanged_in_both_directions(place):
         assert await running.wait() == 0
 
 
+@pytest.mark.long
 async def test_only_the_relay_uses_its_stdin_and_stdout(place):
     async with stood_in(place) as (running, _, _):
         targets = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
         assert targets == [os.devnull, str(running.log), str(running.log)]
 
 
+@pytest.mark.long
 async def test_bytes_after_the_first_response_are_passed_on(place):
     async with stood_in(place, HELLO + b"and\nmore") as (_, agent, daemon):
         assert await agent.receive_some() == b"and\n"
@@ -296,6 +298,7 @@ async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(plac
             assert len((await agent.result(id_))["output"]) == MIB
 
 
+@pytest.mark.long
 async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(place):
     data = os.urandom(1 << 16)
     async with stood_in(place) as (running, agent, daemon):
@@ -371,6 +374,7 @@ async def test_signal_ends_the_relay_before_the_daemon_responds(place):
         assert await until_end(agent) == b""
 
 
+@pytest.mark.long
 async def test_relay_exits_at_once_when_the_agent_closes_its_stdout(place):
     async with here(place, close_timeout_s=math.inf) as (agent, daemon, over):
         await agent.receive_stream.aclose()
@@ -399,6 +403,7 @@ async def test_killed_daemon_is_reported_as_an_error(place):
         assert "Traceback" not in running.logged()
 
 
+@pytest.mark.long
 async def test_request_sent_while_the_daemon_dies_gets_an_error_response(place):
     async with stood_in(place) as (running, agent, daemon):
         # The relay finds the request and the end of the connection at the same time.
@@ -428,6 +433,7 @@ async def test_daemon_that_shuts_down_answers_first(place):
         assert f"the daemon at {place.socket} is gone" in running.logged()
 
 
+@pytest.mark.long
 async def test_daemon_that_exits_with_unread_messages_is_an_error(place):
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(b"x" * 1000)
@@ -498,6 +504,7 @@ async def test_error_says_what_to_do_when_the_daemon_cannot_start(place, tmp_pat
         assert len(message.splitlines()) == 1
 
 
+@pytest.mark.long
 async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
     place.socket.parent.mkdir(mode=0o700)
     place.socket.write_text("no socket")
@@ -508,6 +515,7 @@ async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
         assert running.logged().count("--embedded") == 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -534,6 +542,7 @@ async def test_error_is_reported_when_the_daemon_refuses_initialize(place, answe
         assert "--embedded" in message
 
 
+@pytest.mark.long
 async def test_error_is_reported_when_the_daemon_hangs_up(place):
     async with stood_in(place, b"") as (running, _, daemon):
         await daemon.aclose()
@@ -588,6 +597,7 @@ async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place,
             assert "377" in output
 
 
+@pytest.mark.long
 async def test_request_with_an_invalid_id_costs_only_itself(place):
     async with agent_by(place) as (running, agent):
         await agent.initialize()

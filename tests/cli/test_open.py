@@ -48,6 +48,7 @@ async def test_open_prints_a_link_that_logs_in_once(tmp_path):
         assert is_private(token_file[1])
 
 
+@pytest.mark.long
 async def test_open_without_a_display_prints_the_link(tmp_path):
     async with daemon(tmp_path) as running:
         found = await run(running.path, "open", DISPLAY="", WAYLAND_DISPLAY="")
@@ -71,6 +72,7 @@ async def test_open_starts_a_browser_whose_arguments_do_not_contain_the_token(
         assert (await Browser(link.partition("/login")[0]).log_in(link)).status == 200
 
 
+@pytest.mark.long
 async def test_open_reports_why_the_server_does_not_start(tmp_path):
     async with daemon(tmp_path) as running:
         status, out, err = await run(running.path, "open", "--http", "0.0.0.0:0")

@@ -140,6 +140,7 @@ async def test_release_of_a_running_command_ends_what_it_has_started(host):
         await gone(pid)
 
 
+@pytest.mark.costly
 async def test_release_just_as_the_command_exits_leaves_or_ends_all(host):
     async with agent_and_user(host) as (agent, user):
         for _ in range(20):
@@ -300,6 +301,7 @@ async def test_background_of_the_user_lives_until_it_is_killed(host):
         assert [each["terminalId"] for each in await user.list()] == [terminal]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("held", [True, False])
 async def test_next_worker_adopts_the_background(tmp_path, held):
     async with daemon(tmp_path, terminate=True) as running:
@@ -317,6 +319,7 @@ async def test_next_worker_adopts_the_background(tmp_path, held):
         await gone(pid)
 
 
+@pytest.mark.long
 async def test_background_of_a_lost_agent_ends_when_the_connection_expires(tmp_path):
     settings = {"resume_timeout": 0.2}
     async with daemon(tmp_path, terminate=True, settings=settings) as running:

@@ -244,6 +244,7 @@ async def test_invalid_variable_is_refused_with_its_name_and_value(agent, name, 
     assert repr(value) in caught.value.message
 
 
+@pytest.mark.long
 async def test_variables_that_are_not_utf8_are_inherited(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path), ODD=os.fsdecode(b"\xff\xfe"))
     async with agent_on_stdio(tmp_path, env=env) as (_, agent):

@@ -85,6 +85,7 @@ async def test_terminal_of_another_connection_does_not_exist(host, method):
         assert await is_untouched(owner, terminal)
 
 
+@pytest.mark.long
 async def test_terminal_of_another_connection_does_not_exist_at_a_daemon(tmp_path):
     async with (
         daemon(tmp_path) as (_, path),

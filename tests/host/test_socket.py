@@ -351,6 +351,7 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 # Removal
 
 
+@pytest.mark.long
 async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
     async with daemon(tmp_path) as (running, path):
         os.unlink(path)
@@ -498,6 +499,7 @@ async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path):
             os.kill(worker, signal.SIGCONT)
 
 
+@pytest.mark.long
 async def test_daemon_ends_cleanly_after_its_socket_was_removed(tmp_path):
     async with daemon(tmp_path) as (running, path):
         os.unlink(path)

@@ -117,6 +117,7 @@ async def test_programs_inherit_no_descriptor_of_the_host(tmp_path):
         assert {name.partition("/pts/")[0] for name in output.split()} == {"/dev"}
 
 
+@pytest.mark.long
 async def test_program_that_reads_stdin_does_not_read_the_hosts(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         terminal = await agent.create("cat")
@@ -125,6 +126,7 @@ async def test_program_that_reads_stdin_does_not_read_the_hosts(tmp_path):
         await agent.until_output(terminal, "typed\ntyped\n")
 
 
+@pytest.mark.long
 async def test_sigpipe_is_default_in_programs_and_ignored_in_the_host(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         output, _ = await agent.run("grep SigIgn /proc/self/status; yes | head -1")
@@ -265,6 +267,7 @@ async def test_broken_stdout_ends_the_host_and_its_terminals(tmp_path, whose):
     assert "Traceback" not in stderr_of(tmp_path)
 
 
+@pytest.mark.long
 async def test_agent_that_dies_within_a_line_ends_the_host(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
