@@ -336,7 +336,7 @@ async def test_forking_background_ends_with_the_connection(host):
         await agent.release(terminal)
         tree = next(iter(host.terminals.registry)).terminal._tree
     await poll(lambda: not [*host.terminals.registry])
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while await tree.members():
             await trio.sleep(0.01)
 

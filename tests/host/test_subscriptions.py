@@ -567,7 +567,7 @@ async def test_few_terminals_are_held_for_a_client_that_does_not_read():
         await send_updates(
             agent, *(tool_call(f"call {number}", status="completed") for number in range(30))
         )
-        await user.until(lambda: displayed(user, token).calls.get("call 29", {}).get("status"), 20)
+        await user.until(lambda: displayed(user, token).calls.get("call 29", {}).get("status"))
         model = displayed(user, token)
         for number, terminal in enumerate(terminals):
             seen = model.terminals[terminal]

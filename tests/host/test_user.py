@@ -212,7 +212,7 @@ async def test_request_is_cancelled_at_once_after_the_connection_closed(host):
     user = host.new_user(host.context)
     user.close()
     closing = pytest.raises(RpcError, match="connection is closing")
-    with trio.fail_after(10), closing, user.cancel_on_close():
+    with trio.fail_after(DEADLINE_S), closing, user.cancel_on_close():
         await trio.sleep_forever()
 
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import trio
 
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import QUICK, mcp_tools
 
 pytestmark = pytest.mark.long
@@ -244,7 +245,7 @@ async def test_call_that_runs_a_full_screen_program_returns_once_it_is_drawn(
     tool_set, arguments, hint = SETS[name]
     async with mcp_tools(tmp_path, tool_set) as tools:
         # htop never stops to draw, nor does it wait for input.
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             result = await tools.call(name.partition(" ")[0], **arguments)
     assert "full screen 200x40" in result.state
     assert hint in result.state
