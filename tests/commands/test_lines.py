@@ -41,6 +41,7 @@ from acpterm.jsonrpc import RpcError
 from acpterm.pty.signals import decode_status
 from acpterm.runtime.exec_context import current
 from tests.support.agent import Agent, agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.plain_terminal import PlainTerminal, plain_terminal
 from tests.support.polling import poll
 
@@ -52,8 +53,7 @@ QUICK = {"background", "directories"}
 BASH = "/bin/bash"
 AT_ONCE = 3
 MARK = "LINE_OF_THE_TABLE"
-TIMEOUT_S = 20
-SETTLE_S = 3
+SETTLE_S = 10
 CONTENT_MAX = 4000
 
 # The same dates make the same commits.
@@ -348,8 +348,8 @@ async def play(line: Line, terminal: Terminal) -> tuple[str, Status]:
         return found + len(text)
 
     at = 0
-    status: Status = (None, f"not ended after {TIMEOUT_S} s")
-    with trio.move_on_after(TIMEOUT_S):
+    status: Status = (None, f"not ended after {DEADLINE_S} s")
+    with trio.move_on_after(DEADLINE_S):
         for prompt, keys in line.type:
             at = await until(prompt, at)
             await terminal.type(keys)
