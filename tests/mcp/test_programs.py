@@ -30,6 +30,13 @@ async def settled(tools, result, awaited):
     return await tools.call("terminal_wait", sessionId="term-1", **{"for": awaited})
 
 
+async def until_screen(tools, begins):
+    """Wait until the screen begins with a text: a slow program may draw it after the result."""
+    with trio.fail_after(DEADLINE_S):
+        while not (await tools.call("terminal_screen", sessionId="term-1")).text.startswith(begins):
+            await trio.sleep(0.02)
+
+
 async def type_into(tools, text, **arguments):
     return await tools.call("terminal_continue", sessionId="term-1", stdin=text, **arguments)
 
@@ -148,8 +155,7 @@ async def test_vim_writes_what_was_typed(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         await tools.call("terminal_start", command=f"vim -u NONE -N {file}", cols=60, rows=10)
         await type_into(tools, "ihello", keys=["Escape"])
-        screen = await tools.call("terminal_screen", sessionId="term-1")
-        assert screen.text.startswith("hello\n~\n")
+        await until_screen(tools, "hello\n~\n")
         left = await type_into(tools, ":wq\r")
     assert left.data["exitCode"] == 0
     assert file.read_text() == "hello\n"
@@ -164,8 +170,7 @@ async def test_less_finds_a_line(tmp_path):
             "terminal_start", command=f"less {file}", cols=40, rows=10, env={"LESS": ""}
         )
         await type_into(tools, "/line 777\r")
-        screen = await tools.call("terminal_screen", sessionId="term-1")
-        assert screen.text.startswith("line 777\n")
+        await until_screen(tools, "line 777\n")
         left = await type_into(tools, "q")
     assert left.data["exitCode"] == 0
 
