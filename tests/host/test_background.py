@@ -350,7 +350,7 @@ MANY = {
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("form", MANY)
 async def test_none_of_200_backgrounds_dies_before_its_agent_or_outlives_it(host, form):
     killed, released = [], []
