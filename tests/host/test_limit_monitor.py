@@ -141,6 +141,8 @@ async def test_promotion_cancels_the_idle_limit_and_the_wall_limit(
     # Both clocks pass the limits of all three at once.
     monitor = host.terminals.limit_monitor
     monkeypatch.setattr(monitor, "_clock", lambda: time.monotonic() + 1002)
+    # The limit of the last one begins when its task does.
+    await trio.testing.wait_all_tasks_blocked()
     running_clock.jump(1002)
     with trio.fail_after(DEADLINE_S):
         ends = [await one.terminal.wait_exited() for one in (idle, wall)]

@@ -254,6 +254,7 @@ async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path, runnin
             assert (await agent.initialize(SECRET))["resumed"] is True
             assert (await agent.wait(stubborn.name))["_meta"]["acpterm"]["endedBy"] == "agent"
             assert len(host.terminals.registry)
+            await trio.testing.wait_all_tasks_blocked()
             running_clock.jump(1000)
             await poll(lambda: not len(host.terminals.registry))
 
