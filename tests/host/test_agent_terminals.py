@@ -304,7 +304,7 @@ async def test_read_until_input_ends_with_output_and_at_the_exit(tmp_path):
         await agent.until_output(terminal, "go")
         request = await agent.start(
             "_acpterm/terminal/read",
-            agent.of(terminal, since=2, waitMs=30_000, untilInput=True, format="screen"),
+            agent.of(terminal, since=2, waitMs=60_000, untilInput=True, format="screen"),
         )
         await agent.type(terminal, "\n")
         with trio.fail_after(DEADLINE_S):
@@ -316,7 +316,7 @@ async def test_read_until_input_ends_with_output_and_at_the_exit(tmp_path):
                 if "more" in text:
                     go.touch()
                 found = await agent.read_from(
-                    terminal, since=position, waitMs=30_000, untilInput=True
+                    terminal, since=position, waitMs=60_000, untilInput=True
                 )
                 position = found["position"]
                 text += found["data"]
@@ -335,7 +335,7 @@ async def test_program_does_not_wait_for_input_before_its_output_is_consumed(hos
         assert pty.waiting_process() == 0
         request = await agent.start(
             "_acpterm/terminal/read",
-            agent.of(terminal, since=0, waitMs=30_000, untilInput=True),
+            agent.of(terminal, since=0, waitMs=60_000, untilInput=True),
         )
     finally:
         keeper.resume()
@@ -397,7 +397,7 @@ async def test_agent_can_read_the_users_terminals_only_if_the_user_allows_it():
             assert await listed(agent, user=False) == []
             for name in (terminal, "build"):
                 assert (await own(agent, "get", name))["command"] == "echo mine; read x"
-                read = await own(agent, "read", name, waitMs=30_000)
+                read = await own(agent, "read", name, waitMs=60_000)
                 assert read["data"].startswith("mine")
                 assert (await own(agent, "screen", name))["rows"][0] == "mine"
 
