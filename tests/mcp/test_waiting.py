@@ -243,15 +243,17 @@ async def test_result_names_the_limit_that_has_ended_the_command(tmp_path):
 @pytest.mark.parametrize(
     ("command", "arguments", "expected"),
     [
-        ("sleep 0.3; exit 4", {}, "exit code 4"),
-        ("sleep 0.3; read line", {}, "waits for input"),
+        ("exit 4", {}, "exit code 4"),
+        ("read line", {}, "waits for input"),
         ("sleep 60", {"for": "idle", "idle_seconds": 0.2}, ", no output for 0.2 s"),
-        ("sleep 1; echo up; sleep 60", {"pattern": "up"}, ', matched "up"'),
+        ("echo up; sleep 60", {"pattern": "up"}, ', matched "up"'),
     ],
 )
 async def test_terminal_wait_says_which_condition_came(tmp_path, command, arguments, expected):
     async with mcp_tools(tmp_path, **QUICK) as tools:
-        await tools.call("terminal_start", command=command)
+        until = f"until test -e {tmp_path}/go; do sleep 0.05; done"
+        await tools.call("terminal_start", command=f"{until}; {command}")
+        (tmp_path / "go").touch()
         result = await tools.call("terminal_wait", sessionId="term-1", **arguments)
     assert expected in result.state
     assert result.state.startswith("[term-1 ")
