@@ -105,7 +105,7 @@ async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
 
 @pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
 async def test_less_exits_when_the_text_fits_on_the_screen(agent):
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         output, status = await agent.run("printf 'one\\ntwo\\n' | less")
     assert (output.strip(), status["exitCode"]) == ("one\ntwo", 0)
 

@@ -319,19 +319,19 @@ async def test_agents_socket_has_no_user_methods(agent, user, tmp_path):
 async def test_prompt_is_distinguished_from_a_slow_program(agent, user):
     asks = await agent.create("printf 'name? '; read x; exec sleep 60")
     works = await agent.create("printf working; exec sleep 60")
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while not (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
             await trio.sleep(0.02)
 
     async def seen():
         return {one["terminalId"]: one["waitingForInput"] for one in await user.list()}
 
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while await seen() != {asks: True, works: False}:
             await trio.sleep(0.02)
     assert (await agent.output(works))["_meta"]["acpterm"]["waitingForInput"] is False
     await agent.type(asks, "me\n")
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
             await trio.sleep(0.02)
 

