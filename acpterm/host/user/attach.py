@@ -188,7 +188,7 @@ class _Attachment:
         )
 
     async def _pass_through(self) -> bool:
-        """Send the next chunk, or a snapshot; return whether more is to be sent now."""
+        """Send the next chunk, or a snapshot; return whether to continue at once."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = 0 if position is None else terminal.ring.end - position
@@ -215,7 +215,7 @@ class _Attachment:
         return False
 
     async def _paint(self) -> bool:
-        """Send a frame with all changes. Return False: nothing more is to be sent now."""
+        """Send a frame with all changes. Return False: wait for changes."""
         screen, _ = await current_screen(self._user.sender, self._terminal)
         self._note_main_position()
         self._is_rearranged = self._main_position is not None
@@ -233,12 +233,14 @@ class _Attachment:
         return False
 
     async def _begin(self, skipped_from: int | None = None) -> bool:
-        """Send the snapshot with which passthrough begins; return whether it was sent."""
+        """Send the snapshot with which passthrough begins; return whether to continue at once."""
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
         alternate = False
         if terminal.emulator.is_available:
             screen, position = await current_screen(self._user.sender, terminal)
+            if not self._is_passthrough():  # the size has changed meanwhile
+                return True
             if self._may_stay_blank(screen):
                 self._position = None
                 return False
