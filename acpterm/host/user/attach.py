@@ -116,7 +116,7 @@ class _Attachment:
         self._token = params.token
         self._is_complete = params.complete
         self._has_scrollback = params.scrollback or params.since is not None
-        self._lacks_scrollback = params.scrollback
+        self._lacks_scrollback = params.scrollback and params.since is None
         # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
         # Just past the output that the window's main screen and scrollback have.
@@ -125,9 +125,6 @@ class _Attachment:
         # emulator: after a resize, a window has lines of its scrollback on its screen.
         self._is_rearranged = False
         self._size = 0, 0
-        if params.since is not None:
-            self._position = min(params.since, entry.terminal.ring.end)
-            self._size, window.needs_redraw = window.size, True
         self._frames: Frames | None = None
         self._queries = QueryFilter()
         # Whether the terminal's main screen has been painted on the window's main screen.
@@ -138,6 +135,12 @@ class _Attachment:
         self._is_alternate = False
         # Whether the last frame showed the alternate screen.
         self._is_frame_alternate = False
+        if params.since is not None:
+            since = min(params.since, entry.terminal.ring.end)
+            if params.scrollback:
+                self._main_position, self._is_alternate = since, True
+            else:
+                self._position, self._size = since, window.size
 
     async def run(self) -> None:
         terminal = self._terminal
