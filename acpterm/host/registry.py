@@ -224,6 +224,7 @@ class TerminalRegistry:
             elif entry.is_over:
                 self._remove_surplus()
             self._on_change()
+            entry.terminal.notify()
 
     def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
         if entry.terminal.exit is None or entry.may_have_background:
