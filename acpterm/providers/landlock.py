@@ -24,12 +24,10 @@ change the permissions, times and extended attributes of the user's own files an
 and they can read a secret that is created later, unless its directory already had another secret
 in it or below. Programs cannot open new pseudo-terminals, as script(1) and tmux do.
 
-`remove_tree` removes a directory that a sandboxed program could write to, however hostile its
-contents are.
-
-The tree may be deeper than the recursion limit, its paths longer than the kernel accepts, and its
-directories without permissions. So each subdirectory is moved to the top directory, and emptied
-there. Then no path has more than two components, and three file descriptors are enough.
+`remove_tree` removes the private directory, in which the tree may be deeper than the recursion
+limit, paths longer than the kernel accepts, and directories without permissions. So each
+subdirectory is moved to the top directory, and emptied there. Then no path has more than two
+components, and three file descriptors are enough.
 """
 
 import contextlib
