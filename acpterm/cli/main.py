@@ -7,7 +7,6 @@ import contextlib
 import gc
 import importlib
 import os
-import pwd
 import signal
 import sys
 from collections.abc import Sequence
@@ -212,8 +211,10 @@ def main() -> None:
             signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     # Editors, cron and service managers may start a command without it.
     if not os.path.isabs(os.environ.get("HOME", "")):
-        with contextlib.suppress(KeyError):
-            os.environ["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
+        from acpterm.config.paths import account_home  # noqa: PLC0415  HOME is usually set
+
+        if (home := account_home()) is not None:
+            os.environ["HOME"] = home
     if sys.stdout is None and sys.argv[1:2] not in _HANDLE_CLOSED_STDOUT:
         sys.exit(_report("stdout is closed: there is nowhere to print to"))
     # Report output that cannot be written, as to a full disk, like any other error.

@@ -470,7 +470,7 @@ def test_window_that_is_resized_and_repainted_keeps_each_line(windows, size, whe
     assert len(until_has_all(pane, marked, 90)) <= 91
 
 
-@pytest.mark.parametrize("last", ["detached", "ended"])
+@pytest.mark.parametrize("last", ["detached", "ended", "worker"])
 @pytest.mark.long
 def test_lines_printed_while_a_window_shows_frames_are_in_its_scrollback(windows, tmp_path, last):
     go = tmp_path / "go"
@@ -482,7 +482,10 @@ def test_lines_printed_while_a_window_shows_frames_are_in_its_scrollback(windows
     large.until(lambda: "·" in large.text)
     go.touch()
     small.until("\n600")
-    if last == "detached":
+    if last == "worker":
+        os.kill(windows.daemon.request("status")["workerPid"], signal.SIGKILL)
+        large.until(lambda: windows.daemon.info(name)["attached"] == 2)
+    if last != "ended":
         small.keys(DETACH)
         small.ended()
         large.until(lambda: "·" not in large.text)

@@ -270,6 +270,17 @@ async def test_window_continues_from_its_position(tmp_path, alternate):
         assert params.get("since") == (None if alternate else 13)
 
 
+async def test_window_with_frames_continues_from_the_position_of_its_main_screen(tmp_path):
+    async with attached(tmp_path) as (_, first, host):
+        request = await is_asked(first)
+        await show(first, request, b"the picture", position=7)
+        await show(first, request, b"frame", alternate=True)
+        await show(first, request, b"frame", kind="output")
+        await first.lose()
+        params = (await is_asked(await host.connected()))["params"]
+        assert (params["scrollback"], params["since"]) == (True, 7)
+
+
 async def test_window_size_is_current_when_attached_again(tmp_path):
     async with attached(tmp_path) as (window, first, host):
         await is_asked(first)

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from socket import AF_UNIX
+from socket import socket as Socket  # noqa: N812  `socket` is a fixture
 
 import msgspec
 import pytest
@@ -242,6 +244,19 @@ async def test_audit_reads_the_directory_of_the_settings(tmp_path, socket):
     append(other, entry("exit"))
     done = await run(socket, "audit", "--json", ACPTERM_AUDIT_DIR=str(other))
     assert events(done.out) == ["exit"]
+
+
+async def test_audit_with_a_directory_in_the_settings_asks_no_daemon(tmp_path):
+    append(tmp_path / "other", entry("exit"))
+    with Socket(AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "user.sock"))
+        listener.listen()
+        listener.setblocking(False)
+        env = {"ACPTERM_AUDIT_DIR": str(tmp_path / "other")}
+        done = await run(str(tmp_path / "agent.sock"), "audit", "--json", **env)
+        assert events(done.out) == ["exit"]
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 @pytest.mark.parametrize("text", ["", "x", "5", "25:00", "2026-13-01"])

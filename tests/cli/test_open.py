@@ -24,6 +24,12 @@ def link_in(path: str) -> str:
 LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/login#[\w-]{43}\n")
 
 
+@pytest.fixture(autouse=True)
+def built(monkeypatch):
+    """The page is there, as after `make page`."""
+    monkeypatch.setattr("acpterm.runtime.extras.page_is_built", lambda: True)
+
+
 @pytest.fixture
 def browser_script(tmp_path):
     """Return the path of a browser that writes its arguments to a file, and the file's path."""
@@ -46,6 +52,16 @@ async def test_open_prints_a_link_that_logs_in_once(tmp_path):
         assert re.search(rf"^page +{found[1]}$", shown, re.MULTILINE)
         token_file = re.search(r"^HTTP token +(.*)$", shown, re.MULTILINE)
         assert is_private(token_file[1])
+
+
+@pytest.mark.parametrize("words", [("open",), ("share", "web")])
+async def test_open_and_share_say_how_to_build_a_page_that_was_not_built(
+    tmp_path, monkeypatch, words
+):
+    monkeypatch.setattr("acpterm.runtime.extras.page_is_built", lambda: False)
+    found = await run(str(tmp_path / "agent.sock"), *words)
+    assert (found.status, found.out) == (1, "")
+    assert found.err.startswith("acpterm: the page was not built: run `make page` in a clone")
 
 
 @pytest.mark.long

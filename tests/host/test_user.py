@@ -18,6 +18,7 @@ from acpterm.host.terminal_info import terminal_info
 from acpterm.host.user.attach import attach
 from acpterm.host.user.daemon_methods import events
 from acpterm.host.user.terminal_methods import follow_output
+from acpterm.host.verbs import current_screen
 from acpterm.jsonrpc import RpcError
 from acpterm.keeper.ring_file import STALLED
 from acpterm.terminal.terminal import Terminal
@@ -261,6 +262,26 @@ async def test_read_only_window_survives_a_size_that_cannot_be_shown(agent, user
     await agent.type(terminal, "it\n")
     await user.until(lambda: b"seen it" in sent(user, token))
     assert not user.has_response(id_)
+
+
+async def test_window_is_sent_frames_if_the_size_changes_before_the_snapshot(
+    host, user, monkeypatch
+):
+    terminal = await user.create("echo main; sleep 60", cols=80, rows=24)
+    await user.until_output(terminal, "main")
+    entry = host.terminals.registry.find(terminal)
+
+    async def resized_meanwhile(sender, terminal):
+        if terminal.cols == 80:
+            host.terminals.windows.resize(entry, 60, 10)
+        return await current_screen(sender, terminal)
+
+    monkeypatch.setattr("acpterm.host.user.attach.current_screen", resized_meanwhile)
+    size = {"cols": 80, "rows": 24}
+    _, token = await user.open("terminal/attach", terminalId=terminal, readOnly=True, **size)
+    await user.until(lambda: user.by_token[token])
+    update = user.by_token[token][0]["params"]
+    assert (update["alternate"], update.get("position")) == (True, None)
 
 
 @pytest.mark.parametrize("begins", ["before", "within"])

@@ -117,7 +117,7 @@ class _Attachment:
         self._token = params.token
         self._is_complete = params.complete
         self._has_scrollback = params.scrollback or params.since is not None
-        self._lacks_scrollback = params.scrollback
+        self._lacks_scrollback = params.scrollback and params.since is None
         # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
         # Just past the output that the window's main screen and scrollback have.
@@ -126,9 +126,6 @@ class _Attachment:
         # emulator: after a resize, a window has lines of its scrollback on its screen.
         self._is_rearranged = False
         self._size = 0, 0
-        if params.since is not None:
-            self._position = min(params.since, entry.terminal.ring.end)
-            self._size, window.needs_redraw = window.size, True
         self._frames: Frames | None = None
         self._queries = QueryFilter()
         # Whether the terminal's main screen has been painted on the window's main screen.
@@ -139,6 +136,12 @@ class _Attachment:
         self._is_alternate = False
         # Whether the last frame showed the alternate screen.
         self._is_frame_alternate = False
+        if params.since is not None:
+            since = min(params.since, entry.terminal.ring.end)
+            if params.scrollback:
+                self._main_position, self._is_alternate = since, True
+            else:
+                self._position, self._size = since, window.size
 
     async def run(self) -> None:
         terminal = self._terminal
@@ -189,7 +192,7 @@ class _Attachment:
         )
 
     async def _pass_through(self) -> bool:
-        """Send the next chunk, or a snapshot; return whether more is to be sent now."""
+        """Send the next chunk, or a snapshot; return whether to continue at once."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = 0 if position is None else terminal.ring.end - position
@@ -216,7 +219,7 @@ class _Attachment:
         return False
 
     async def _paint(self) -> bool:
-        """Send a frame with all changes. Return False: nothing more is to be sent now."""
+        """Send a frame with all changes. Return False: wait for changes."""
         screen, _ = await current_screen(self._user.sender, self._terminal)
         self._note_main_position()
         self._is_rearranged = self._main_position is not None
@@ -234,12 +237,14 @@ class _Attachment:
         return False
 
     async def _begin(self, skipped_from: int | None = None) -> bool:
-        """Send the snapshot with which passthrough begins; return whether it was sent."""
+        """Send the snapshot with which passthrough begins; return whether to continue at once."""
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
         alternate = False
         if terminal.emulator.is_available:
             screen, position = await current_screen(self._user.sender, terminal)
+            if not self._is_passthrough():  # the size has changed meanwhile
+                return True
             if self._may_stay_blank(screen):
                 self._position = None
                 return False
