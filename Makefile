@@ -24,7 +24,7 @@ PAGE := acpterm/web/page/vendor/.stamp
 # The tests start Python some thousand times: let it cache bytecode.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo page test test-all cluster-test faults agents interop clients check format docs pictures bench fuzz clean \
+.PHONY: help demo page test test-all cluster-test faults agents interop clients check check-style check-types check-types-darwin format docs pictures bench fuzz clean \
   dist zipapp deb recipes pins release packaging-check packaging-wheel packaging-zipapp packaging-recipes packaging-container
 
 help: ## list the targets
@@ -112,12 +112,18 @@ clients: $(VENV)/.check .venv-fast-agent/.$(FAST_AGENT) ## write what real agent
 	$(BIN)/python -m tests.interop.clients
 	$(BIN)/python -m tests.interop.clients tasks
 
-check: $(VENV)/.check ## check format, lint, types and import rules
+check: check-style check-types check-types-darwin ## check format, lint, types and import rules
+
+check-style: $(VENV)/.check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --no-warn-unreachable
 	$(BIN)/lint-imports
+
+check-types: $(VENV)/.check
+	$(BIN)/mypy
+
+check-types-darwin: $(VENV)/.check
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --no-warn-unreachable
 
 format: $(VENV)/.check ## format the sources
 	$(BIN)/ruff format .

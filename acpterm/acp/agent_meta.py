@@ -76,7 +76,7 @@ class EnvMeta(Wire, omit_defaults=True):
 
 
 def variable_of(item: EnvVariable) -> tuple[str, str | None]:
-    """Return the name and the value of a variable; the value is None if it is to be removed."""
+    """Return the name and the value of a variable; None removes it."""
     own = own_meta(item.meta, EnvMeta)
     return item.name, None if own is not None and own.unset else item.value
 

@@ -40,8 +40,9 @@ class AttachRequest(Wire, omit_defaults=True):
     The window has `cols` columns and `rows` rows. With `read_only` the window does not affect the
     terminal's size. With `scrollback` the window begins with the retained output of the main
     screen, so that its scrollback has it. With `since`, the last `position` that the window was
-    sent by an earlier worker, it continues from there. With `complete` it is sent all output: the
-    program waits for the window instead of some output being skipped.
+    sent by an earlier worker, it continues from there; with both, its main screen does, while it
+    shows its alternate screen. With `complete` it is sent all output: the program waits for the
+    window instead of some output being skipped.
     """
 
     terminal_id: TerminalName

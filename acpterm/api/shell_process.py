@@ -39,7 +39,7 @@ QUIET_S: Final = 1.0
 Otherwise, the mark in the output shows it.
 """
 
-PROMPT_TIMEOUT_S: Final = 5.0
+PROMPT_TIMEOUT_S: Final = 10.0
 """How long a shell that is between two commands may take to display its prompt or read a line."""
 
 _CLOSE_TIMEOUT_S: Final = 5.0

@@ -16,11 +16,9 @@ What a worker has not written when it ends or is killed, the next worker reports
 first entry: it gets the number of the previous worker's last entry (`LogProgress`), and reads in
 the log which entry that worker wrote last.
 
-The bytes typed into terminals are counted, so that typing does not flood the log.
-
-All bytes that one side (agent, user or share) types into a terminal within `INTERVAL_S` seconds
-become one entry. The entry is due when the interval ends, or earlier if another entry of the same
-terminal is recorded.
+Input is counted, so that typing does not flood the log: all bytes that one side (agent, user or
+share) types into a terminal within `INTERVAL_S` seconds become one entry. The entry is due when the
+interval ends, or earlier if another entry of the same terminal is recorded.
 """
 
 import math

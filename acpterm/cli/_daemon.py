@@ -112,6 +112,14 @@ def at_daemon(function: Callable[..., T]) -> Callable[..., T]:
     return _options(with_daemon)
 
 
+def check_page() -> None:
+    """Fail if the page was not built: its address would show nothing."""
+    from acpterm.runtime.extras import BUILD_PAGE, page_is_built  # noqa: PLC0415  for two commands
+
+    if not page_is_built():
+        fail(f"the page was not built: {BUILD_PAGE}")
+
+
 def note_questions(count: int) -> None:
     """Say on stderr, if it is a terminal, that questions wait for the user."""
     context = click.get_current_context(silent=True)

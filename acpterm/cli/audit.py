@@ -13,7 +13,7 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.audit.entry import EVENTS, time_text
 from acpterm.audit.reader import AuditReader, LogLine
 from acpterm.audit.selection import Selection
-from acpterm.cli._daemon import SHORT_ANSWER_TIMEOUT_S, note_questions
+from acpterm.cli._daemon import SHORT_ANSWER_TIMEOUT_S, note_questions, note_questions_of
 from acpterm.cli._options import config_option, fail, settings
 from acpterm.cli._output import echo, row_line
 from acpterm.cli._params import parse_time
@@ -109,6 +109,9 @@ def _directory(chosen: Settings) -> str:
 
     Note the questions of the daemon.
     """
+    if chosen.audit_dir is not None:
+        note_questions_of(chosen)
+        return chosen.audit_dir
     found = None
     try:
         with open_blocking_client(
@@ -120,8 +123,8 @@ def _directory(chosen: Settings) -> str:
     except (DaemonError, DeadlineError, RpcError):
         pass
     named = audit_dir(chosen)
-    if chosen.audit_dir is not None or not is_usual_socket(agent_socket(chosen)):
-        return chosen.audit_dir or found or named
+    if not is_usual_socket(agent_socket(chosen)):
+        return found or named
     # A daemon that was started on demand takes neither HOME nor XDG_STATE_HOME.
     home = account_home()
     directory = found or (named if home is None else audit_dir(chosen, {"HOME": home}))

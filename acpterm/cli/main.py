@@ -7,7 +7,6 @@ import contextlib
 import gc
 import importlib
 import os
-import pwd
 import signal
 import sys
 from collections.abc import Sequence
@@ -203,14 +202,19 @@ def group() -> None:
 
 
 def main() -> None:
+    # structlog would import rich if it is installed, which no command uses: a seventh of the time
+    # in which a daemon starts.
+    sys.modules["rich"] = None  # type: ignore[assignment]
     # Until a command handles signals itself, there is nothing to clean up: exit at once.
     with contextlib.suppress(ValueError):  # only the main thread can set signal handlers
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     # Editors, cron and service managers may start a command without it.
     if not os.path.isabs(os.environ.get("HOME", "")):
-        with contextlib.suppress(KeyError):
-            os.environ["HOME"] = pwd.getpwuid(os.getuid()).pw_dir
+        from acpterm.config.paths import account_home  # noqa: PLC0415  HOME is usually set
+
+        if (home := account_home()) is not None:
+            os.environ["HOME"] = home
     if sys.stdout is None and sys.argv[1:2] not in _HANDLE_CLOSED_STDOUT:
         sys.exit(_report("stdout is closed: there is nowhere to print to"))
     # Report output that cannot be written, as to a full disk, like any other error.

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from acpterm.acp.web_api import WebOpenRequest, WebOpenResponse, WebStatusResponse
-from acpterm.cli._daemon import ChosenDaemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon, check_page
 from acpterm.cli._options import fail
 from acpterm.cli._output import echo_once
 from acpterm.commands.blocking_client import BlockingClient
@@ -36,8 +36,9 @@ def command(no_browser: bool, address: str | None, daemon: ChosenDaemon) -> None
     graphical browser, the link is printed, as with --no-browser. A browser that may not read files
     in your home directory, as in a snap, needs --no-browser.
 
-    Exit status: 0; 1 if the server cannot be started, with the reason on stderr.
+    Exit status: 0; 1 if the server cannot be started or the page was not built.
     """
+    check_page()
 
     def work(client: BlockingClient) -> tuple[WebOpenResponse, str | None]:
         opened = client.call("web/open", WebOpenRequest(address), WebOpenResponse)

@@ -3,7 +3,7 @@
 import click
 
 from acpterm.acp.shares import SHARE_MS_MAX, ShareCreateRequest, ShareCreateResponse
-from acpterm.cli._daemon import ChosenDaemon, at_daemon
+from acpterm.cli._daemon import ChosenDaemon, at_daemon, check_page
 from acpterm.cli._output import echo_once
 from acpterm.cli._params import span_up_to, terminal_argument
 
@@ -32,7 +32,9 @@ def command(terminal: str, write: bool, span_s: float, daemon: ChosenDaemon) -> 
     through a reverse proxy or a tunnel, or if the settings let the daemon listen on another
     address.
 
-    Exit status: 0; 1 if the terminal cannot be shared, or the HTTP server cannot be started.
+    Exit status: 0; 1 if the terminal cannot be shared, the HTTP server cannot be started, or the
+    page was not built.
     """
+    check_page()
     request = ShareCreateRequest(terminal, write=write, for_ms=max(1, round(1000 * span_s)))
     echo_once(daemon.request("share/create", request, ShareCreateResponse).url)

@@ -1,13 +1,8 @@
-"""What an agent's command has to pass before it runs, and where that is recorded.
+"""What an agent's command has to pass before it runs, such as the limits on agents' terminals.
 
-The limits on the number of agents' terminals, and on how many are started in a minute.
-
-A terminal counts from its start until its program and what the program has left running in the
-background have ended, even if it is released before. A
-terminal that the user has taken over (promote) does not count any more. A terminal that the agent
-has given to the user still counts; otherwise an agent could start any number of terminals. A
-terminal that is being started counts as well, so that simultaneous requests cannot exceed a limit
-together.
+A terminal counts from the request that starts it until its program and its background have ended,
+even if it is released before, unless the user takes it over (promote). One that the agent has given
+to the user still counts; otherwise an agent could start any number of terminals.
 
 `terminals` applies to all agents together, `session_terminals` to one session, and the other limits
 to one agent. All connections of one process count as one agent; if the process is not known, each

@@ -133,7 +133,16 @@ async def open_host(
         audit_log = open_audit_log(settings, writer, snapshot.audit)
         trail = AuditTrail(audit_log)
         daemon = DaemonState(daemon_info, keeper, trees.tracking, record.started_at)
-        host = _make_host(settings, context, daemon, trees, background, record, writer, trail)
+        host = _make_host(
+            settings=settings,
+            context=context,
+            daemon=daemon,
+            trees=trees,
+            nursery=background,
+            record=record,
+            writer=writer,
+            trail=trail,
+        )
         terminals, guard = host.terminals, host.guard
         if audit_log is not None:
             await recording.start(supervision.start, audit_log.run)
@@ -171,7 +180,8 @@ async def open_host(
             nursery.cancel_scope.cancel()
 
 
-def _make_host(  # noqa: PLR0917
+def _make_host(
+    *,
     settings: Settings,
     context: ExecContext,
     daemon: DaemonState,

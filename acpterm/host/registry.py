@@ -22,14 +22,11 @@ Memory is bounded. A terminal is *over* when it is released, or when the user ow
 program has exited. Terminals that are over are forgotten, the oldest first, when there are too
 many, when they take too many bytes together, or when they are too old (`surplus`).
 
-`surplus` chooses the terminals to forget, of those that are over, to stay within the limits.
-
-A terminal is over when it is released, or when the user owns it and its program has exited
-(`TerminalEntry.is_over`). The limits apply to the user's terminals, and separately to those of all
-agents together, so terminals of agents never displace terminals of the user. A terminal that an
-agent has given to the user counts as the agent's. Among the agents'
-connections, the one with the most terminals or bytes loses its oldest terminals first, so an agent
-with many terminals does not displace those of other agents.
+The limits apply to the user's terminals, and separately to those of all agents together, so
+terminals of agents never displace terminals of the user. A terminal that an agent has given to the
+user counts as the agent's. Among the agents' connections, the one with the most terminals or bytes
+loses its oldest terminals first, so an agent with many terminals does not displace those of other
+agents.
 """
 
 import time
@@ -224,6 +221,7 @@ class TerminalRegistry:
             elif entry.is_over:
                 self._remove_surplus()
             self._on_change()
+            entry.terminal.notify()
 
     def kill(self, entry: TerminalEntry, by: EndedBy) -> None:
         if entry.terminal.exit is None or entry.may_have_background:

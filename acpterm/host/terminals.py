@@ -121,7 +121,11 @@ class Terminals:
         # If the removal fails, the record keeps the token, with which the next worker tries again.
         token = entry.record.clean_up_token
         try:
-            await entry.terminal.wait_closed()
+            # A place may still run what only its own processes know of.
+            terminal = entry.terminal
+            is_local = terminal.remote is None
+            while not (terminal.is_closed or (is_local and entry.background_end is not None)):
+                await terminal.wait_changed()
         finally:
             end = min(trio.current_time() + CLEAN_UP_TIMEOUT_S, self.end_by + _CLEAN_UP_RESERVE_S)
             with trio.CancelScope(shield=True, deadline=end) as scope:

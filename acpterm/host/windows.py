@@ -39,7 +39,7 @@ class Window:
         """The id of the share that a visitor attached the window with; None if the user did."""
         self.needs_redraw = True
         self.must_ring = False
-        """Whether the window's bell is to be rung once its output is up to date."""
+        """Whether to ring the window's bell once its output is up to date."""
 
     @property
     def size(self) -> tuple[int, int]:

@@ -11,18 +11,14 @@ its successor receives them.
 No method waits for room in the keeper's socket: messages that do not fit are queued, and `run`
 sends them.
 
-A worker's requests to its keeper that have no response yet: program starts, worker restarts.
+Requests: a task waits for its response by `trio.lowlevel.wait_task_rescheduled` and not by a
+`trio.Event`: when the task is cancelled, `wait_task_rescheduled` at once calls a function, which
+records the cancellation. So when the keeper responds that it has started the program, the receiver
+of the response knows that no task waits for the program, and makes the keeper kill it.
 
-A task waits for its response by `trio.lowlevel.wait_task_rescheduled` and not by a `trio.Event`:
-when the task is cancelled, `wait_task_rescheduled` at once calls a function, which records the
-cancellation. So when the keeper responds that it has started the program, the receiver of the
-response knows that no task waits for the program, and makes the keeper kill it.
-
-The wake-ups between a worker and its keeper, on trio: one event descriptor for each direction.
-
-A wake-up is an event without content: it reports new output to the worker, or free space in a ring
-to the keeper. To request one for new output, `arm` sets the ring's header word `ARMED`. At the next
-output the keeper clears the word and sends a wake-up. One may stand for several rings, so
+Wake-ups: one event descriptor for each direction reports new output to the worker, or free space in
+a ring to the keeper. To request one for new output, `arm` sets the ring's header word `ARMED`. At
+the next output the keeper clears the word and sends a wake-up. One may stand for several rings, so
 `report_forever` then checks the header of every ring that was armed.
 """
 

@@ -43,6 +43,8 @@ _NO_WORKER_TIMEOUT_S: Final = 3.0
 # process listens there (the daemon was killed): a service manager may start another daemon at once.
 _NO_SOCKET_TIMEOUT_S: Final = 0.5
 _NO_LISTENER_TIMEOUT_S: Final = 3.0
+# What to do about a worker that hangs; the keeper reports of one that is dead.
+_RESTART: Final = "acpterm restart starts another worker"
 
 
 class Welcome(NamedTuple):
@@ -167,9 +169,8 @@ def initialize_timeout(settings: Settings) -> float:
 
 def no_answer(name: str, settings: Settings, seconds: float) -> NoAnswerError:
     """Return the error for the host `name`, which has not answered `initialize` in time."""
-    why = f"it does not answer within {seconds:g} s"
-    if message := read_lock(settings).message:
-        why = f"{why}: {message}"
+    advice = read_lock(settings).message or _RESTART
+    why = f"it does not answer within {seconds:g} s: {advice}"
     return NoAnswerError(f"{name} cannot be used: {why}")
 
 
@@ -214,6 +215,8 @@ class ReconnectAttempts:
 
     def final_error(self, why: str | None = None) -> DaemonError:
         """Return the error to raise instead of trying again."""
-        why = why or f"no worker answers within {self._seconds:g} s"
         message = read_lock(self._settings).message
+        if why is None:
+            why = f"no worker answers within {self._seconds:g} s"
+            message = message or _RESTART
         return DaemonError(f"{why}: {message}" if message else why)

@@ -56,7 +56,7 @@ class NamedShell:
         session = self.session
         if session is None or session.terminal.id != terminal.id:
             session = self.session = sessions.add(terminal, command, self.cwd)
-            session.is_shell = True
+            session.shell = self.name
             self.named_pids = set()
         self.begun = completed
         self.unreported = completed if has_ended(completed) else None

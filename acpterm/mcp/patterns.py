@@ -1,8 +1,8 @@
 """Regular expressions from the model, with limits of time and memory.
 
 For some expressions, such as ``(a+)+$``, the time of a search grows exponentially with the length
-of the text. So a search ends after `TIMEOUT_S` with an error for the model. It runs in a thread, so
-that other Python code can run meanwhile.
+of the text. So a search ends after `TIMEOUT_S` of processor time, as `regex` counts too, with an
+error for the model. It runs in a thread, so that other Python code can run meanwhile.
 
 An expression such as ``((a{1000}){1000}){1000}`` needs as much memory as the shortest text that it
 matches. `_length` estimates the length of this text. If the estimate is more than `LENGTH_MAX`
@@ -11,7 +11,7 @@ characters, the expression is refused.
 
 import re
 from collections.abc import Iterable
-from time import monotonic
+from time import thread_time
 from typing import Final, cast
 
 import regex
@@ -52,15 +52,15 @@ class ModelPattern:
         return await to_thread.run_sync(self._matching, lines)
 
     def _matching(self, lines: Iterable[str]) -> list[tuple[int, str]]:
-        end = monotonic() + TIMEOUT_S
+        end = thread_time() + TIMEOUT_S
         return [
             (number, line)
             for number, line in enumerate(lines)
-            if self.search(line, 0, end - monotonic())
+            if self.search(line, 0, end - thread_time())
         ]
 
     def search(self, text: str, pos: int, timeout: float) -> re.Match[str] | None:
-        """Return the first match from `pos` on. In a thread: it may take `timeout` seconds."""
+        """Return the first match from `pos` on. In a thread: it may work for `timeout` seconds."""
         try:
             # The timeout must be more than 0.
             found = self._compiled.search(
@@ -103,9 +103,9 @@ class NewOutput:
         return match
 
     def _search(self, text: str, begin: int, shown: int) -> re.Match[str] | None:
-        end = monotonic() + TIMEOUT_S
+        end = thread_time() + TIMEOUT_S
         while begin <= len(text):
-            match = self._pattern.search(text, begin, end - monotonic())
+            match = self._pattern.search(text, begin, end - thread_time())
             if match is None:
                 break
             echo_end = self._echo_end(text, match)

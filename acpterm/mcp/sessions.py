@@ -6,8 +6,8 @@ client stops it. If results have reported the end of more than `ENDED_MAX` sessi
 these is removed, too.
 
 The id of a session is the name of its terminal on the host: `term-1`, `term-2`, … The id of a
-terminal is accepted as well. If this process has no session for the terminal, for example after a
-restart, a session is added.
+terminal, and the name of a persistent shell, are accepted as well. If this process has no session
+for the terminal, for example after a restart, a session is added.
 
 On the connection to the host, the MCP client is an agent. The first call that needs it opens it. If
 it was lost, the next call opens another one; the terminals of the earlier one have ended by then.
@@ -84,7 +84,7 @@ class TerminalSession:
     reported_waiting: int = -1
     is_idle: bool = False  # whether that was a shell at its prompt, an editor or a pager
     is_full_screen: bool = False  # whether a program drew the whole screen at the last look
-    is_shell: bool = False  # whether this is a persistent shell
+    shell: str | None = None  # the name of a persistent shell
     # Held by a call that types and reads, so that another call gets none of its output.
     turn: anyio.Lock = field(default_factory=anyio.Lock)
 
@@ -115,7 +115,7 @@ class TerminalSession:
 
     def clean(self, text: str) -> str:
         """Return text of the terminal without the lines that hand commands to a shell."""
-        return without_typed_lines(text) if self.is_shell else text
+        return without_typed_lines(text) if self.shell is not None else text
 
     @property
     def uptime(self) -> float:
@@ -279,8 +279,8 @@ class Sessions:
             identifier = NAME.replace("#", identifier)
         if (session := self._sessions.get(identifier)) is not None:
             return session
-        same = (each for each in self._sessions.values() if each.terminal.id == identifier)
-        return next(same, None)
+        latest = reversed(self._sessions.values())
+        return next((one for one in latest if identifier in (one.terminal.id, one.shell)), None)
 
     def _adopt(self, client: Client, info: TerminalInfo) -> TerminalSession:
         terminal = client.terminal(info.terminal_id)

@@ -22,6 +22,8 @@ EXPANSIONS_MAX: Final = 128
 """Maximum expansions, and maximum opening braces, of a raw word that is judged."""
 WORDS_MAX: Final = 64
 """Maximum words to which the braces of one raw word are expanded."""
+BRACED_MAX: Final = 4096
+"""Maximum characters of a raw word with braces that is judged."""
 
 # Characters for private use. In text that is being built, they stand for braces and commas outside
 # of quotes, and for the places where a shell splits the text.
@@ -49,6 +51,8 @@ _PARAMETER: Final = re.compile(
 _ECHO: Final = re.compile(
     r"(?:\$\(|`)\s*(?:echo|printf)\s+(?:-\w\s+|%s\s+|--\s+)*(['\"]?)([\w ./@%+:=-]+)\1\s*(?:\)|`)"
 )
+# Braces with a comma and no pair inside. It reads each character once.
+_PAIR: Final = re.compile("\ue000([^\ue000\ue001]*+\ue001[^\ue000\ue002]*+)\ue002")
 _RANGE: Final = re.compile(r"\ue000(\d{1,4}|[a-zA-Z])\.\.(\d{1,4}|[a-zA-Z])\ue002")
 
 
@@ -86,6 +90,8 @@ def words_of(raw: Raw, constants: Mapping[str, str], unknown: str = UNKNOWN_TEXT
     text, is_literal, is_glob, is_quoted = _scan(raw, constants, unknown)
     if not _MARKS.search(text):
         return [Word(text, is_literal, is_glob)] if text or is_quoted or is_literal else []
+    if _OPEN in text and len(text) > BRACED_MAX:
+        raise TooLongError
     found = []
     for expanded in _expand_braces(text):
         pieces = expanded.split(_SEPARATOR)
@@ -241,11 +247,7 @@ def _expand_first(text: str) -> list[str] | None:
     """Expand one pair of braces, of a range such as `{1..9}` only the ends; None without one."""
     if match := _RANGE.search(text):
         return [text[: match.start()] + one + text[match.end() :] for one in match.group(1, 2)]
-    end = text.find(_CLOSE)
-    while end >= 0:
-        start = text.rfind(_OPEN, 0, end)
-        if start >= 0 and _COMMA in text[start:end]:
-            pieces = text[start + 1 : end].split(_COMMA)
-            return [text[:start] + piece + text[end + 1 :] for piece in pieces]
-        end = text.find(_CLOSE, end + 1)
+    if match := _PAIR.search(text):
+        pieces = match[1].split(_COMMA)
+        return [text[: match.start()] + piece + text[match.end() :] for piece in pieces]
     return None

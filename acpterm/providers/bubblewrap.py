@@ -26,9 +26,7 @@ cannot be set up, bwrap prints why and exits with 1, and the program has not run
 `prepare` first runs a trial of the sandbox (`sandbox_trial`). A success is remembered for 60 s,
 unless the file of bwrap changes; a failure is not remembered.
 
-The argv has the options of bwrap(1).
-
-Mounts are made in this order, since later ones cover earlier ones: hidden paths outside the
+The argv has the mounts in this order, since later ones cover earlier ones: hidden paths outside the
 workspace, the workspace, hidden paths inside it, pinned directories, protected names. `workspace`
 explains the last two.
 """

@@ -18,10 +18,8 @@ terminal is killed in this time, the signal ends podman itself, and the exit is 
 signal, not with exit code 128+n. If the terminal is resized in this time, the program gets no new
 size until the terminal is resized again.
 
-A trial finds the options that an engine needs, and checks the isolation.
-
-The trial runs one command in a container, with the options of a terminal, and checks what the
-command can do there: an engine that ignores an option must not be used. (`sandbox_trial` is for
+A trial finds the options that an engine needs. It runs one command in a container and checks what
+the command can do there: an engine that ignores an option must not be used. (`sandbox_trial` is for
 bubblewrap and landlock.)
 
 A container that stays in the terminal's control group is preferred, since acpterm's limits and

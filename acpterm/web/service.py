@@ -9,14 +9,8 @@ The listening socket is in the keeper's store, like the daemon's other listening
 that connects while no worker runs waits for the next worker. The next worker closes the socket if
 the setting `http` has changed.
 
-The TLS certificate of the HTTP server: the files of `http_certificate` and `http_key`.
-
-OpenSSL would wait for a FIFO, and ask for a pass phrase at the terminal: the worker would hang. So
-FIFOs and keys with a pass phrase are refused.
-
-Starting of the HTTP server: the imports that it needs, and its listening socket.
-
-`HttpStartError` has the message that the user sees.
+As certificate and key (`http_certificate`, `http_key`), FIFOs and keys with a pass phrase are
+refused: OpenSSL would wait for a FIFO, and ask for a pass phrase at the terminal.
 """
 
 import errno

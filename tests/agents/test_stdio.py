@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import math
 import os
 import resource
 import select
@@ -84,7 +85,7 @@ async def stood_in(place, answer=HELLO):
         pipes = {"stdin": -1, "stdout": -1}
         async with process(place.socket.parents[1], "stdio", env=place.env, **pipes) as running:
             popen = running.process
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 ours = await listener.accept()
                 request = b""
                 while not request.endswith(b"\n"):
@@ -234,12 +235,14 @@ async def test_unusual_bytes_pass_unchanged_in_both_directions(place):
         assert await running.wait() == 0
 
 
+@pytest.mark.long
 async def test_only_the_relay_uses_its_stdin_and_stdout(place):
     async with stood_in(place) as (running, _, _):
         targets = [os.readlink(f"/proc/{running.pid}/fd/{number}") for number in range(3)]
         assert targets == [os.devnull, str(running.log), str(running.log)]
 
 
+@pytest.mark.long
 async def test_bytes_after_the_first_response_are_passed_on(place):
     async with stood_in(place, HELLO + b"and\nmore") as (_, agent, daemon):
         assert await agent.receive_some() == b"and\n"
@@ -295,6 +298,7 @@ async def test_agent_that_stops_reading_blocks_the_daemon_in_bounded_memory(plac
             assert len((await agent.result(id_))["output"]) == MIB
 
 
+@pytest.mark.long
 async def test_daemon_that_stops_reading_blocks_the_agent_in_bounded_memory(place):
     data = os.urandom(1 << 16)
     async with stood_in(place) as (running, agent, daemon):
@@ -342,13 +346,11 @@ async def test_signal_ends_the_terminals_and_answers_pending_requests(place, num
         child = int(await agent.until_output(terminal, "\n"))
         wait = await agent.start("terminal/wait_for_exit", agent.of(terminal))
         await agent.request("initialize", {"protocolVersion": 1})
-        began = time.monotonic()
         running.process.send_signal(number)
         await poll(lambda: "ending" in running.logged())
         running.process.send_signal(number)
         assert (await agent.result(wait))["signal"] == "SIGKILL"
         assert await running.wait() == 0
-        assert time.monotonic() - began < 10
         assert not alive(child)
         # The daemon is shared, and stays.
         assert alive(place.daemon)
@@ -372,14 +374,14 @@ async def test_signal_ends_the_relay_before_the_daemon_responds(place):
         assert await until_end(agent) == b""
 
 
+@pytest.mark.long
 async def test_relay_exits_at_once_when_the_agent_closes_its_stdout(place):
-    async with stood_in(place) as (running, agent, daemon):
+    async with here(place, close_timeout_s=math.inf) as (agent, daemon, over):
         await agent.receive_stream.aclose()
         await daemon.send_all(b"this is not read\n")
-        with trio.fail_after(4):
+        with trio.fail_after(DEADLINE_S):
             assert await until_end(daemon) == b""
-        assert await running.wait(4) == 0
-        assert "is gone" not in running.logged()
+            await over.wait()
 
 
 @pytest.mark.long
@@ -401,6 +403,7 @@ async def test_killed_daemon_is_reported_as_an_error(place):
         assert "Traceback" not in running.logged()
 
 
+@pytest.mark.long
 async def test_request_sent_while_the_daemon_dies_gets_an_error_response(place):
     async with stood_in(place) as (running, agent, daemon):
         # The relay finds the request and the end of the connection at the same time.
@@ -430,6 +433,7 @@ async def test_daemon_that_shuts_down_answers_first(place):
         assert f"the daemon at {place.socket} is gone" in running.logged()
 
 
+@pytest.mark.long
 async def test_daemon_that_exits_with_unread_messages_is_an_error(place):
     async with stood_in(place) as (running, agent, daemon):
         await agent.send_all(b"x" * 1000)
@@ -446,7 +450,7 @@ async def test_relay_exits_when_the_daemon_does_not_close_in_time(place):
     async with here(place, close_timeout_s=0.3) as (agent, daemon, over):
         await agent.send_stream.aclose()
         assert await until_end(daemon) == b""
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await over.wait()
         with pytest.raises(trio.BrokenResourceError):
             await daemon.send_all(b"too late")
@@ -500,6 +504,7 @@ async def test_error_says_what_to_do_when_the_daemon_cannot_start(place, tmp_pat
         assert len(message.splitlines()) == 1
 
 
+@pytest.mark.long
 async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
     place.socket.parent.mkdir(mode=0o700)
     place.socket.write_text("no socket")
@@ -510,6 +515,7 @@ async def test_error_quotes_the_output_of_a_daemon_that_exits_at_start(place):
         assert running.logged().count("--embedded") == 1
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -536,6 +542,7 @@ async def test_error_is_reported_when_the_daemon_refuses_initialize(place, answe
         assert "--embedded" in message
 
 
+@pytest.mark.long
 async def test_error_is_reported_when_the_daemon_hangs_up(place):
     async with stood_in(place, b"") as (running, _, daemon):
         await daemon.aclose()
@@ -590,6 +597,7 @@ async def test_non_utf_8_variables_are_dropped_and_such_a_directory_works(place,
             assert "377" in output
 
 
+@pytest.mark.long
 async def test_request_with_an_invalid_id_costs_only_itself(place):
     async with agent_by(place) as (running, agent):
         await agent.initialize()

@@ -25,11 +25,12 @@ from acpterm.config import Settings
 from acpterm.runtime.exec_context import current
 from acpterm.runtime.send_queue import SendQueue
 from tests.acp.validate import validate_sent
+from tests.support.depth import DEADLINE_S
 from tests.support.readers import FINAL, TEXT_READERS, Acpx, Marimo, Reader, Zed
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))
 # Timeouts for messages that must come, and for responses that only the recording may have.
-MESSAGE_TIMEOUT_S = 10
+MESSAGE_TIMEOUT_S = DEADLINE_S
 OPTIONAL_TIMEOUT_S = 1.0
 
 

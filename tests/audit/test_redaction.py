@@ -183,6 +183,7 @@ def test_redaction_takes_linear_time_for_any_repeated_text():
     assert [piece for piece in ADVERSARIAL if is_slow(adversarial_text(piece))] == []
 
 
+@pytest.mark.long
 @each_case(
     "text",
     [

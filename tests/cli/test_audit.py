@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from socket import AF_UNIX
+from socket import socket as Socket  # noqa: N812  `socket` is a fixture
 
 import msgspec
 import pytest
@@ -17,6 +19,7 @@ from acpterm.commands.audit_format import audit_row
 from tests.cli.test_imports import command as run_with_imports
 from tests.support.commands import command_environment, run, running
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here
 from tests.support.polling import poll
 from tests.support.starting import ACPTERM
@@ -243,6 +246,19 @@ async def test_audit_reads_the_directory_of_the_settings(tmp_path, socket):
     assert events(done.out) == ["exit"]
 
 
+async def test_audit_with_a_directory_in_the_settings_asks_no_daemon(tmp_path):
+    append(tmp_path / "other", entry("exit"))
+    with Socket(AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "user.sock"))
+        listener.listen()
+        listener.setblocking(False)
+        env = {"ACPTERM_AUDIT_DIR": str(tmp_path / "other")}
+        done = await run(str(tmp_path / "agent.sock"), "audit", "--json", **env)
+        assert events(done.out) == ["exit"]
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 @pytest.mark.parametrize("text", ["", "x", "5", "25:00", "2026-13-01"])
 async def test_audit_refuses_text_that_is_no_time(tmp_path, text):
     done = await run(str(tmp_path / "agent.sock"), "audit", "--since", text)
@@ -328,7 +344,7 @@ async def test_audit_needs_no_answer_of_a_daemon_that_hangs(tmp_path):
     async with daemon(tmp_path) as (process, path):
         os.kill(process.pid, signal.SIGSTOP)
         try:
-            with trio.fail_after(8):
+            with trio.fail_after(DEADLINE_S):
                 done = await run(path, "audit")
         finally:
             os.kill(process.pid, signal.SIGCONT)

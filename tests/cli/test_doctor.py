@@ -216,7 +216,7 @@ async def test_doctor_mentions_only_programs_that_are_used(tmp_path):
 
 async def test_missing_packages_and_an_unbuilt_page_are_reported(monkeypatch, tmp_path):
     assert programs.mcp() == ok("MCP", "`acpterm mcp` has the tools, and so has the HTTP server")
-    monkeypatch.setattr(programs.importlib.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
     (tmp_path / "web" / "page" / "vendor").mkdir(parents=True)
     assert programs.web() == ok("page", "`acpterm open` shows it")
     (tmp_path / "web" / "page" / "vendor").rmdir()

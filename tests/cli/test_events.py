@@ -99,6 +99,7 @@ async def test_events_json_has_the_daemons_notifications(tmp_path, path):
     assert found[1]["sessionId"] == "session-1"
 
 
+@pytest.mark.long
 async def test_events_fails_when_the_daemon_exits(tmp_path):
     async with daemon(tmp_path) as (process, path), running(tmp_path, path, "events") as events:
         await wait_until_subscribed(events, path)

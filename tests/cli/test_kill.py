@@ -51,6 +51,7 @@ async def test_kill_waits_until_the_program_has_ended(tmp_path):
         assert (info["state"], info["ending"]) == ("exited", False)
 
 
+@pytest.mark.long
 async def test_kill_returns_at_once_with_no_wait_and_ls_shows_the_terminal_as_ending(tmp_path):
     async with (
         daemon(tmp_path, env=environment(ACPTERM_KILL_GRACE="20")) as (_, path),

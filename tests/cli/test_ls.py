@@ -324,8 +324,7 @@ async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
     pane.until("COMMAND")
     assert pane.of("alternate_on", "cursor_flag") == ["1", "0"]
     identifier = await user.create("read x", name="mine")
-    pane.until("waits for input")
-    assert "mine" in pane.text
+    pane.until(lambda: "waits for input" in pane.text and "mine" in pane.text)
     await user.terminal_request("kill", identifier)
     pane.until("ended by")
     pane.resize(50, 6)
@@ -336,8 +335,7 @@ async def test_ls_watch_updates_its_screen_and_restores_the_terminal_at_the_end(
     # The newest is listed first.
     pane.until(lambda: "1-4 of 9" in pane.text and "mine" not in pane.text)
     pane.keys("End")
-    pane.until("6-9 of 9")
-    assert "mine" in pane.text
+    pane.until(lambda: "6-9 of 9" in pane.text and "mine" in pane.text)
     assert "xyz" not in pane.text
     pane.keys(key)
     pane.until(f"ended {status}")
@@ -372,8 +370,7 @@ async def test_ls_watch_filters_rows_and_attaches_at_enter(tmux, user, path):
     )
     pane.until("1-2 of 2")
     pane.type("/I AM")
-    pane.until("/I AM")
-    assert "other" not in pane.text
+    pane.until(lambda: "/I AM" in pane.text and "other" not in pane.text)
     pane.keys("Enter")
     pane.until("1-1 of 1   filter: I AM")
     pane.keys("Enter")

@@ -24,6 +24,12 @@ def link_in(path: str) -> str:
 LINK = re.compile(r"(http://127\.0\.0\.1:\d+)/login#[\w-]{43}\n")
 
 
+@pytest.fixture(autouse=True)
+def built(monkeypatch):
+    """The page is there, as after `make page`."""
+    monkeypatch.setattr("acpterm.runtime.extras.page_is_built", lambda: True)
+
+
 @pytest.fixture
 def browser_script(tmp_path):
     """Return the path of a browser that writes its arguments to a file, and the file's path."""
@@ -48,6 +54,17 @@ async def test_open_prints_a_link_that_logs_in_once(tmp_path):
         assert is_private(token_file[1])
 
 
+@pytest.mark.parametrize("words", [("open",), ("share", "web")])
+async def test_open_and_share_say_how_to_build_a_page_that_was_not_built(
+    tmp_path, monkeypatch, words
+):
+    monkeypatch.setattr("acpterm.runtime.extras.page_is_built", lambda: False)
+    found = await run(str(tmp_path / "agent.sock"), *words)
+    assert (found.status, found.out) == (1, "")
+    assert found.err.startswith("acpterm: the page was not built: run `make page` in a clone")
+
+
+@pytest.mark.long
 async def test_open_without_a_display_prints_the_link(tmp_path):
     async with daemon(tmp_path) as running:
         found = await run(running.path, "open", DISPLAY="", WAYLAND_DISPLAY="")
@@ -71,6 +88,7 @@ async def test_open_starts_a_browser_whose_arguments_do_not_contain_the_token(
         assert (await Browser(link.partition("/login")[0]).log_in(link)).status == 200
 
 
+@pytest.mark.long
 async def test_open_reports_why_the_server_does_not_start(tmp_path):
     async with daemon(tmp_path) as running:
         status, out, err = await run(running.path, "open", "--http", "0.0.0.0:0")

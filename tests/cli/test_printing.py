@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from acpterm.cli._output import json_text
 from acpterm.commands.output import trio_stdout
+from tests.support.depth import DEADLINE_S
 from tests.support.processes import environment
 
 # C1 controls, bidirectional controls, invisible characters, and one outside the BMP.
@@ -93,7 +94,7 @@ async def test_pipe_without_a_reader_is_detected():
             nursery.start_soon(trio_stdout._unread, writes)
             await trio.testing.wait_all_tasks_blocked()
             os.close(reads)
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while nursery.child_tasks:
                     await trio.lowlevel.checkpoint()
     finally:

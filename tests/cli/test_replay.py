@@ -42,7 +42,7 @@ async def test_terminal_is_played_and_the_window_restored(agent, path):
 
 async def test_everything_is_printed_at_once_without_a_window(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one\r\n"], [1000, "o", "two\r\n"])
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         assert await run(path, "replay", file) == (0, "one\r\ntwo\r\n", "")
 
 
@@ -62,7 +62,7 @@ async def test_speed_and_idle_limit_are_applied(path, tmp_path):
     file = cast(tmp_path / "a.cast", [0, "o", "one"], [100, "o", "two"], [110, "o", "three"])
     async with agent_here() as window:
         playback = await window_with(window, path, file, "--speed", "10", "--idle-limit", "1")
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             await window.wait(playback)
         assert "onetwothree" in (await window.output(playback))["output"]
         await window.release(playback)

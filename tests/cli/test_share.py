@@ -12,6 +12,12 @@ from tests.support.user import user_at
 from tests.support.web import web_daemon
 
 
+@pytest.fixture(autouse=True)
+def built(monkeypatch):
+    """The page is there, as after `make page`."""
+    monkeypatch.setattr("acpterm.runtime.extras.page_is_built", lambda: True)
+
+
 @pytest.fixture
 async def web(tmp_path):
     async with web_daemon(tmp_path) as web:

@@ -7,6 +7,7 @@ import pytest
 from tests.support.commands import running
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "words",
     [

@@ -437,8 +437,10 @@ async def test_restart_makes_the_keeper_start_a_worker_when_none_answers(tmp_pat
     async with command(tmp_path, "restart") as (restart, host):
         # A keeper that exits at the signal that requests a worker.
         with subprocess.Popen(
-            ["/bin/sh", "-c", "trap 'kill $!; exit 7' USR1; sleep 1000 & wait"]
+            ["/bin/sh", "-c", "trap 'kill $!; exit 7' USR1; sleep 1000 & echo; wait"],
+            stdout=subprocess.PIPE,
         ) as keeper:
+            assert keeper.stdout.readline()
             host.lock(f"{keeper.pid}\nthe worker failed\n")
             await host.accept()
             assert await poll(keeper.poll) == 7

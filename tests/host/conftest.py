@@ -1,6 +1,7 @@
 """Fixtures: a host in this process, an agent and the user."""
 
 import pytest
+import trio.testing
 
 from tests.support.agent import agent_of
 from tests.support.hosts import host_here
@@ -23,3 +24,9 @@ async def agent(host):
 async def user(host):
     async with user_of(host) as user:
         yield user
+
+
+@pytest.fixture
+def running_clock():
+    """Return trio's clock, which goes as usual until the test lets it `jump`."""
+    return trio.testing.MockClock(rate=1)

@@ -254,6 +254,7 @@ async def test_survivor_of_another_daemon_is_refused_by_its_environment(tmp_path
         assert "in a window of your own" in error
 
 
+@pytest.mark.long
 async def test_survivor_of_another_daemon_is_refused_by_its_limit(tmp_path):
     def mark():
         ((limit, soft, hard),) = marks.rlimits("term_" + "0" * 32)

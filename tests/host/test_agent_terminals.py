@@ -146,7 +146,7 @@ async def test_description_for_an_agent_lacks_what_concerns_the_user(tmp_path):
         terminal, _ = await create(agent)
         await user.open("terminal/attach", terminalId=terminal, cols=80, rows=24)
         users = await user.terminal_request("get", terminal)
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while (users := await user.terminal_request("get", terminal))["attached"] == 0:
                 await trio.sleep(0.005)
         assert None not in (users["connection"], users["recording"])
@@ -197,7 +197,7 @@ async def test_promoted_terminal_is_the_users_and_can_only_be_read(host, agent, 
     assert [one["owner"] for one in await listed(agent)] == ["user"]
     assert host.terminals.registry.get(terminal).record.lifetime_end is None
     await agent.close()
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while await user.request("session/list") != {"sessions": []}:
             await trio.sleep(0.005)
     assert (await user.terminal_request("get", terminal))["state"] == "running"
@@ -247,10 +247,10 @@ async def test_read_until_input_ends_when_the_program_waits_for_input(agent, use
         return await user.terminal_request("read", terminal, **more)
 
     began = time.monotonic()
-    found = await read(since=6, waitMs=30_000, untilInput=True)
+    found = await read(since=6, waitMs=60_000, untilInput=True)
     assert (found["data"], found["position"]) == ("", 6)
     assert found["waitingForInput"] is True
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < DEADLINE_S
     assert (await read(since=0, untilInput=True))["data"] == "name? "
 
 
@@ -304,19 +304,19 @@ async def test_read_until_input_ends_with_output_and_at_the_exit(tmp_path):
         await agent.until_output(terminal, "go")
         request = await agent.start(
             "_acpterm/terminal/read",
-            agent.of(terminal, since=2, waitMs=30_000, untilInput=True, format="screen"),
+            agent.of(terminal, since=2, waitMs=60_000, untilInput=True, format="screen"),
         )
         await agent.type(terminal, "\n")
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             found = await agent.result(request)
         assert "exitStatus" not in found
         position, text = 2, found["data"]
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while "exitStatus" not in found:
                 if "more" in text:
                     go.touch()
                 found = await agent.read_from(
-                    terminal, since=position, waitMs=30_000, untilInput=True
+                    terminal, since=position, waitMs=60_000, untilInput=True
                 )
                 position = found["position"]
                 text += found["data"]
@@ -335,7 +335,7 @@ async def test_program_does_not_wait_for_input_before_its_output_is_consumed(hos
         assert pty.waiting_process() == 0
         request = await agent.start(
             "_acpterm/terminal/read",
-            agent.of(terminal, since=0, waitMs=30_000, untilInput=True),
+            agent.of(terminal, since=0, waitMs=60_000, untilInput=True),
         )
     finally:
         keeper.resume()
@@ -397,7 +397,7 @@ async def test_agent_can_read_the_users_terminals_only_if_the_user_allows_it():
             assert await listed(agent, user=False) == []
             for name in (terminal, "build"):
                 assert (await own(agent, "get", name))["command"] == "echo mine; read x"
-                read = await own(agent, "read", name, waitMs=30_000)
+                read = await own(agent, "read", name, waitMs=60_000)
                 assert read["data"].startswith("mine")
                 assert (await own(agent, "screen", name))["rows"][0] == "mine"
 

@@ -20,6 +20,7 @@ from acpterm.terminal.private_ring import PrivateRing
 from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy, ExitStatus
 from acpterm.terminal.timeline import Timeline
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 
@@ -279,7 +280,7 @@ async def test_asciinema_reads_an_export(tmp_path, command):
     # It reads keys from its controlling terminal.
     master, slave = os.openpty()
     try:
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             done = await trio.run_process(
                 ["setsid", "--ctty", "asciinema", *command, str(path)],
                 stdin=slave,

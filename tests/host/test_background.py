@@ -140,6 +140,7 @@ async def test_release_of_a_running_command_ends_what_it_has_started(host):
         await gone(pid)
 
 
+@pytest.mark.costly
 async def test_release_just_as_the_command_exits_leaves_or_ends_all(host):
     async with agent_and_user(host) as (agent, user):
         for _ in range(20):
@@ -300,6 +301,7 @@ async def test_background_of_the_user_lives_until_it_is_killed(host):
         assert [each["terminalId"] for each in await user.list()] == [terminal]
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("held", [True, False])
 async def test_next_worker_adopts_the_background(tmp_path, held):
     async with daemon(tmp_path, terminate=True) as running:
@@ -317,6 +319,7 @@ async def test_next_worker_adopts_the_background(tmp_path, held):
         await gone(pid)
 
 
+@pytest.mark.long
 async def test_background_of_a_lost_agent_ends_when_the_connection_expires(tmp_path):
     settings = {"resume_timeout": 0.2}
     async with daemon(tmp_path, terminate=True, settings=settings) as running:
@@ -336,7 +339,7 @@ async def test_forking_background_ends_with_the_connection(host):
         await agent.release(terminal)
         tree = next(iter(host.terminals.registry)).terminal._tree
     await poll(lambda: not [*host.terminals.registry])
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while await tree.members():
             await trio.sleep(0.01)
 
@@ -350,7 +353,7 @@ MANY = {
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("form", MANY)
 async def test_none_of_200_backgrounds_dies_before_its_agent_or_outlives_it(host, form):
     killed, released = [], []

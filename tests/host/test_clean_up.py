@@ -1,5 +1,8 @@
 """What a provider removes after a terminal, and what happens if it cannot."""
 
+import os
+import signal
+
 import pytest
 import trio
 import trio.testing
@@ -51,6 +54,17 @@ async def test_host_continues_and_keeps_the_token_when_a_clean_up_fails(host, ag
     (entry,) = host.terminals.registry
     await agent.release(second)
     await poll(lambda: entry.record.clean_up_token is None)
+
+
+async def test_clean_up_follows_the_end_of_all_processes_before_the_release(host, user):
+    leaving = place(host, Leaving())
+    background = await user.create("sleep 1000 & echo $!")
+    await user.terminal_request("wait", background)
+    pid = int((await user.terminal_request("output", background))["text"])
+    await user.create("true")
+    await poll(lambda: leaving.tokens == ["left"])
+    os.kill(pid, signal.SIGKILL)
+    await poll(lambda: leaving.tokens == ["left", "left"])
 
 
 async def test_failed_background_task_does_not_end_the_host():

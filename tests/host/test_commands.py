@@ -13,6 +13,7 @@ import trio
 from acpterm.jsonrpc import INVALID_PARAMS, RpcError
 from acpterm.runtime.command_line import find_shell
 from tests.support.cases import each_case
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here, agent_on_stdio
 
 needs_bash = pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
@@ -269,7 +270,7 @@ async def test_exported_functions_reach_the_command(monkeypatch, more):
     "command", ["if then", "echo 'unterminated", "echo $(", "for", "cat <<E |", ")", "echo a; done"]
 )
 async def test_syntax_error_exits_with_a_status(agent, command):
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         output, status = await agent.run(command)
     # No shell reports an unterminated here-document; what follows it here is an error.
     assert status["exitCode"] != 0
@@ -427,7 +428,7 @@ def pagers(monkeypatch, tmp_path):
 
 
 async def ended(agent, command, **more):
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         output, status = await agent.run(command, **more)
     assert "PAGER" not in output
     return output, status

@@ -133,7 +133,7 @@ async def test_program_that_closes_its_terminal_has_not_exited(each_way, tmp_pat
     assert output["output"] == "first\n"
     assert "exitStatus" not in output
     (tmp_path / "go").touch()
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         assert (await each_way.result(waiting))["exitCode"] == 3
     # The program has opened its terminal again.
     assert (await each_way.output(terminal))["output"] == "first\nback\n"
@@ -143,7 +143,7 @@ async def test_program_that_closed_its_terminal_can_be_killed(agent, tmp_path):
     line = "exec 0<&- 1>&- 2>&-; : >closed; exec sleep 60"
     terminal = await agent.create(line, cwd=str(tmp_path))
     await poll((tmp_path / "closed").exists)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await agent.kill(terminal)
         assert (await agent.wait(terminal))["signal"] == "SIGTERM"
 

@@ -105,7 +105,7 @@ async def test_users_terminal_keeps_the_users_pagers(monkeypatch):
 
 @pytest.mark.skipif(not shutil.which("less"), reason="less is not installed")
 async def test_less_exits_when_the_text_fits_on_the_screen(agent):
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         output, status = await agent.run("printf 'one\\ntwo\\n' | less")
     assert (output.strip(), status["exitCode"]) == ("one\ntwo", 0)
 
@@ -244,6 +244,7 @@ async def test_invalid_variable_is_refused_with_its_name_and_value(agent, name, 
     assert repr(value) in caught.value.message
 
 
+@pytest.mark.long
 async def test_variables_that_are_not_utf8_are_inherited(tmp_path):
     env = environment(XDG_CONFIG_HOME=str(tmp_path), ODD=os.fsdecode(b"\xff\xfe"))
     async with agent_on_stdio(tmp_path, env=env) as (_, agent):

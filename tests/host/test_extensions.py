@@ -178,7 +178,7 @@ async def test_screen_can_be_read_while_the_program_floods(agent):
         assert answer["data"].count("\n") > 30
         # Output that came meanwhile is left to the next read.
         later = await agent.read_from(
-            terminal, since=answer["position"], format="raw", waitMs=30_000
+            terminal, since=answer["position"], format="raw", waitMs=60_000
         )
     assert later["position"] > answer["position"]
 
@@ -229,9 +229,9 @@ async def poll_raw(agent, terminal, wanted: bytes) -> None:
     """Wait until the raw output equals `wanted`."""
     position = 0
     data = b""
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while data != wanted:
-            answer = await agent.read_from(terminal, since=position, format="raw", waitMs=10_000)
+            answer = await agent.read_from(terminal, since=position, format="raw", waitMs=60_000)
             data += base64.b64decode(answer["data"])
             position = answer["position"]
 
@@ -364,7 +364,7 @@ async def test_write_that_does_not_fit_waits_and_delays_no_other_request(agent):
 
 
 async def refused_answer(agent, id_, terminal):
-    with trio.fail_after(10), pytest.raises(RpcError) as caught:
+    with trio.fail_after(DEADLINE_S), pytest.raises(RpcError) as caught:
         await agent.result(id_)
     assert caught.value.code == -32602
     assert f"terminal '{terminal}' has ended" in caught.value.message
@@ -470,7 +470,7 @@ async def test_screen_is_refused_for_a_window_that_is_too_large():
             with pytest.raises(RpcError, match=says) as caught:
                 await agent.request(method, agent.of(terminal))
             assert caught.value.code == -32602
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while (await agent.read_from(terminal, format="text"))["data"] != "\n1001 1000\n":
                 await trio.sleep(0.005)
         await agent.request("_acpterm/terminal/resize", agent.of(terminal, cols=80, rows=24))

@@ -17,6 +17,7 @@ from tests.support import other_user
 from tests.support.agent import agent_on
 from tests.support.bounded import as_user
 from tests.support.daemon import daemon, user_socket
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.starting import ACPTERM
@@ -105,7 +106,7 @@ async def test_descriptors_of_a_stdio_host_cannot_be_copied():
         finally:
             process.stdin.close()
             process.stdout.close()
-            process.wait(10)
+            process.wait(DEADLINE_S)
 
 
 WINDOWS = {"run": ["run", "sleep", "60"], "attach": ["attach", "@last"]}
@@ -139,7 +140,7 @@ async def test_descriptors_of_an_attached_window_cannot_be_copied(name):
             async with user_on(stream) as user:
                 await user.request("terminal/create", {"command": "sleep 60", "cwd": str(path)})
                 with window(path, socket, name) as pid:
-                    with trio.fail_after(20):
+                    with trio.fail_after(DEADLINE_S):
                         while not sum([one["attached"] for one in await user.list()]):
                             assert alive(pid)
                             await trio.sleep(0.05)

@@ -53,7 +53,7 @@ def socket(request, tmp_path_factory):
         assert daemon.poll() is None, (directory / "log").read_text()
         yield path
         daemon.send_signal(signal.SIGTERM)
-        assert daemon.wait(10) == 0
+        assert daemon.wait(DEADLINE_S) == 0
         assert "Traceback" not in (directory / "log").read_text()
 
 
@@ -168,7 +168,7 @@ async def test_kill_and_release_end_the_whole_tree(agent, pids_in_files, tmp_pat
     if name.startswith("stopped"):
         await poll(lambda: any(stopped(pid) for pid in pids))
     waiting = await agent.start("terminal/wait_for_exit", agent.of(terminal))
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         assert await getattr(agent, method)(terminal) == {}
         status = await agent.result(waiting)
     assert status["_meta"]["acpterm"]["endedBy"] == "agent"
@@ -188,7 +188,7 @@ async def test_kill_and_release_end_the_whole_tree(agent, pids_in_files, tmp_pat
 async def test_orphans_of_an_exited_command_end_with_a_kill(agent, pids_in_files, tmp_path, name):
     line = TREES[name][1].removesuffix("say $$; sleep 60")
     terminal = await agent.create(f"{SAY} {line} echo done", cwd=str(tmp_path))
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         assert (await agent.wait(terminal))["exitCode"] == 0
     pids = await pids_in_files(1)
     assert all(alive(pid) for pid in pids)
@@ -380,7 +380,7 @@ async def test_cancelled_turn_ends_only_the_terminals_that_it_names(agent, own):
     older, named = await agent.create("exec sleep 60"), await agent.create("exec sleep 60")
     meta = {"acpterm": {"terminals": [named] if own == "named" else [7]}}
     await agent.notify("session/cancel", {"sessionId": agent.session, "_meta": meta})
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         assert (await agent.wait(named))["signal"] == "SIGTERM"
         if own == "invalid":
             # The turn is cancelled all the same.

@@ -1,5 +1,7 @@
 """The limit of idle time: deadlines on a clock that tests move, and real programs in a host."""
 
+import time
+
 import pytest
 import trio
 import trio.testing
@@ -14,6 +16,7 @@ from acpterm.host.terminal_info import terminal_info
 from acpterm.pty.limits import Cause
 from acpterm.runtime.exec_context import current
 from acpterm.terminal.status import EndedBy
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.limited import judged, start
 from tests.support.polling import poll
@@ -96,7 +99,7 @@ async def test_terminal_that_is_over_does_not_expire(monitor, autojump_clock):
 async def test_program_without_output_and_input_is_ended_by_the_idle_limit(host):
     began = trio.current_time()
     entry = await start(host, "exec sleep 60", idle=0.3)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         status = await entry.terminal.wait_exited()
     assert (status.ended_by, status.cause) == (EndedBy.IDLE, Cause("idle", 0.3))
     assert trio.current_time() - began >= 0.3
@@ -123,19 +126,27 @@ async def test_output_and_input_count_as_activity_and_attached_windows_do_not(tm
         assert was_active(reading)
         silent = await start(host, "exec sleep 60", idle=0.3)
         silent.window_count = 1
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             status = await silent.terminal.wait_exited()
         assert status.ended_by is EndedBy.IDLE
 
 
-async def test_promotion_cancels_the_idle_limit_and_the_wall_limit(host):
-    entry = await start(host, "exec sleep 60", idle=1.0, wall=1.0)
+async def test_promotion_cancels_the_idle_limit_and_the_wall_limit(
+    host, running_clock, monkeypatch
+):
+    entry = await start(host, "exec sleep 60", idle=1000, wall=1000)
+    idle = await start(host, "exec sleep 60", idle=1001)
+    wall = await start(host, "exec sleep 60", wall=1001)
     host.terminals.registry.promote(entry)
-    # This one is ended after the time at which the limits would have ended the first one.
-    other = await start(host, "exec sleep 60", wall=1.2)
-    with trio.fail_after(10):
-        status = await other.terminal.wait_exited()
-    assert (status.ended_by, status.cause) == (EndedBy.TIMEOUT, Cause("wall", 1.2))
+    # Both clocks pass the limits of all three at once.
+    monitor = host.terminals.limit_monitor
+    monkeypatch.setattr(monitor, "_clock", lambda: time.monotonic() + 1002)
+    # The limit of the last one begins when its task does.
+    await trio.testing.wait_all_tasks_blocked()
+    running_clock.jump(1002)
+    with trio.fail_after(DEADLINE_S):
+        ends = [await one.terminal.wait_exited() for one in (idle, wall)]
+    assert [end.cause for end in ends] == [Cause("idle", 1001), Cause("wall", 1001)]
     assert entry.terminal.exit is None
 
 

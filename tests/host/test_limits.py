@@ -49,7 +49,7 @@ async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
             terminals = [await agent.create(line, cwd=str(tmp_path)) for _ in range(2)]
             pids = []
             for terminal in terminals:
-                with trio.fail_after(10):
+                with trio.fail_after(DEADLINE_S):
                     while len(two := (await agent.output(terminal))["output"].split()) < 2:
                         await trio.sleep(0.005)
                 pids += map(int, two)
@@ -57,7 +57,7 @@ async def test_host_works_without_threads(tmp_path, monkeypatch, tracking):
             await user.open("terminal/attach", terminalId=terminals[0], cols=80, rows=24)
             await agent.request("terminal/kill", agent.of(terminals[0]))
             await agent.release(terminals[1])
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 status = await agent.request("terminal/wait_for_exit", agent.of(terminals[0]))
             assert status["signal"] == "SIGKILL"
             await poll(lambda: not any(alive(pid) for pid in pids))
@@ -123,7 +123,7 @@ async def test_user_can_list_attach_and_kill_when_no_process_is_left():
                         await user.terminal_request("kill", storm)
                         await agent.request("terminal/wait_for_exit", agent.of(storm))
                         await agent.release(quiet)
-                    with trio.fail_after(20):
+                    with trio.fail_after(DEADLINE_S):
                         while True:
                             try:
                                 output, _ = await agent.run("echo here")
@@ -160,7 +160,7 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
             async with user_at(user_path) as user, user_at(user_path) as other:
                 assert [one["terminalId"] for one in await user.list()] == [stubborn]
                 await other.open("terminal/attach", terminalId=stubborn, cols=80, rows=24)
-                with trio.fail_after(10):
+                with trio.fail_after(DEADLINE_S):
                     await user.terminal_request("kill", stubborn)
                     await first.request("terminal/wait_for_exit", first.of(stubborn))
                 await poll(lambda: not alive(pid))
@@ -172,7 +172,7 @@ async def test_user_is_served_when_no_descriptor_is_left(tmp_path):
                 async with await connect_as_agent(path) as stream:
                     return await _refusal(stream) is None
 
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while not await again():
                     await trio.sleep(0.05)
             assert (await first.run("echo here"))[0] == "here\n"

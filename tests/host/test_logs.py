@@ -102,6 +102,7 @@ except ArithmeticError as error:
         assert [json.loads(line)["level"] for line in done.stderr.splitlines()] == ["error"]
 
 
+@pytest.mark.long
 async def test_messages_below_the_level_are_not_logged(tmp_path):
     async with agent_on_stdio(tmp_path, "--log-level", "error") as (process, agent):
         await agent.send(b"nonsense\n")
@@ -151,6 +152,7 @@ async def test_broken_stderr_breaks_nothing(tmp_path):
             process.kill()
 
 
+@pytest.mark.long
 async def test_daemon_logs_under_its_own_logger_names(tmp_path):
     async with daemon(tmp_path, "--log-format", "json") as (process, path):
         async with agent_at(path) as one, agent_at(path) as two:

@@ -89,7 +89,7 @@ async def send_large(path, message):
             id_ = b'"id":%d,' % number if is_request else b""
             await stream.send_all(b'{"jsonrpc":"2.0",' + id_ + body + b"\n")
         await stream.send_all(b'{"jsonrpc":"2.0","id":"last","method":"none"}\n')
-        await poll(lambda: answers == (MESSAGES if is_request else 0) + 1, 30)
+        await poll(lambda: answers == (MESSAGES if is_request else 0) + 1)
         nursery.cancel_scope.cancel()
 
 

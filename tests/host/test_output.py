@@ -10,6 +10,7 @@ from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at
 from tests.support.cases import each_case
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_here
 
 MIB = 1024 * 1024
@@ -79,7 +80,7 @@ async def test_truncated_output_has_the_number_of_lines_and_its_beginning_on_req
 async def test_truncated_stays_set(agent):
     line = "printf 0123456789; read x; printf '\\r\\033[K'; read x; printf 'a\\n'"
     terminal = await agent.create(f"stty -echo; {line}", outputByteLimit=8)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while not (await agent.output(terminal))["truncated"]:
             pass
     await agent.type(terminal, "\n\n")
@@ -137,8 +138,8 @@ async def test_incomplete_character_is_never_returned_while_running(agent):
     position = (await agent.read_from(terminal, format="raw"))["position"]
     for count in range(1, 5):
         await agent.type(terminal, "\n")
-        with trio.fail_after(10):
-            raw = await agent.read_from(terminal, since=position, format="raw", waitMs=9000)
+        with trio.fail_after(DEADLINE_S):
+            raw = await agent.read_from(terminal, since=position, format="raw", waitMs=60_000)
         assert raw["position"] == position + 1
         position += 1
         for _ in range(3):

@@ -25,6 +25,13 @@ async def pid_in(agent, terminal):
     return int(await agent.until_output(terminal, "\n"))
 
 
+async def embed(agent, terminal, call="c"):
+    """Show the terminal in a tool call."""
+    content = [{"type": "terminal", "terminalId": terminal}]
+    update = {"sessionUpdate": "tool_call", "toolCallId": call, "title": "t", "content": content}
+    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+
+
 async def test_terminal_is_the_agents_until_it_is_taken_over(agent, user):
     terminal = await agent.create(WAITS)
     before = await user.terminal_request("get", terminal)
@@ -75,9 +82,7 @@ async def test_terminal_that_was_taken_over_outlives_agent_turn_and_lifetime(hos
 async def test_released_terminal_cannot_be_taken_over(agent, user):
     terminal = await agent.create("echo precious")
     await agent.wait(terminal)
-    content = [{"type": "terminal", "terminalId": terminal}]
-    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
-    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await embed(agent, terminal)
     await agent.release(terminal)
     with pytest.raises(RpcError, match="nothing left to take over"):
         await user.terminal_request("promote", terminal)
@@ -97,9 +102,7 @@ async def test_user_can_end_an_agents_terminal_and_the_agent_sees_who_did(agent,
 async def test_embedded_terminal_stays_readable_for_the_user_after_release(agent, user):
     terminal = await agent.create("printf '\\033[31mprecious\\033[m'")
     await agent.wait(terminal)
-    content = [{"type": "terminal", "terminalId": terminal}]
-    update = {"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "content": content}
-    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await embed(agent, terminal)
     await agent.release(terminal)
     assert await user.list() == []
     (retained,) = await user.list(all=True)
@@ -319,19 +322,19 @@ async def test_agents_socket_has_no_user_methods(agent, user, tmp_path):
 async def test_prompt_is_distinguished_from_a_slow_program(agent, user):
     asks = await agent.create("printf 'name? '; read x; exec sleep 60")
     works = await agent.create("printf working; exec sleep 60")
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while not (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
             await trio.sleep(0.02)
 
     async def seen():
         return {one["terminalId"]: one["waitingForInput"] for one in await user.list()}
 
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while await seen() != {asks: True, works: False}:
             await trio.sleep(0.02)
     assert (await agent.output(works))["_meta"]["acpterm"]["waitingForInput"] is False
     await agent.type(asks, "me\n")
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while (await agent.output(asks))["_meta"]["acpterm"]["waitingForInput"]:
             await trio.sleep(0.02)
 
@@ -394,9 +397,7 @@ async def keep_of_user(user, text):
 async def keep_of_agent(agent, text):
     terminal = await agent.create(PRINTS.format(text))
     await agent.wait(terminal)
-    content = [{"type": "terminal", "terminalId": terminal}]
-    update = {"sessionUpdate": "tool_call", "toolCallId": text, "title": "t", "content": content}
-    await agent.notify("session/update", {"sessionId": agent.session, "update": update})
+    await embed(agent, terminal, text)
     await agent.release(terminal)
     return terminal
 

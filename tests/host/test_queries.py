@@ -3,6 +3,8 @@
 import pytest
 import trio
 
+from tests.support.depth import DEADLINE_S
+
 
 async def test_program_gets_replies_while_no_window_is_attached(agent):
     terminal = await agent.create(
@@ -28,7 +30,7 @@ async def test_program_that_reads_no_replies_ends_and_memory_stays_flat(host, ag
         "os.write(1, b'done')\n"
     )
     terminal = await agent.create("python3", args=["-c", program])
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         await agent.wait(terminal)
     assert (await agent.output(terminal))["output"] == "done"
     keyboard = host.terminals.pool.terminals[terminal].keyboard

@@ -9,6 +9,7 @@ from acpterm.host.guard import Quotas
 from acpterm.host.state.records import ConnectionRecord
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.user import user_of
 
@@ -147,7 +148,7 @@ async def test_terminals_count_until_their_program_has_exited(host, limits, mess
             with pytest.raises(RpcError):
                 quotas.check(limited, Connection(), "another")
         await agent.release(first)
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while any(entry.id == first for entry in host.terminals.registry.running):
                 await trio.sleep(0.005)
         quotas.check(limited, connection, session)

@@ -23,6 +23,7 @@ from acpterm.terminal.keyboard import Keyboard
 from acpterm.terminal.shared_ring import InputMark
 from acpterm.terminal.spec import TerminalSpec
 from acpterm.terminal.status import EndedBy
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.pools import running_pool
 from tests.support.ptys import open_pair
@@ -231,14 +232,14 @@ async def test_marker_reports_output_that_the_ring_dropped(directory, monkeypatc
 
     def slow(fd, data):
         # The first line; what comes after it is only read when that has been written.
-        assert not is_in(directory, fd) or go.wait(10)
+        assert not is_in(directory, fd) or go.wait(DEADLINE_S)
         return write(fd, data)
 
     monkeypatch.setattr(os, "write", slow)
     async with recordings(directory) as running:
         terminal = await running.create("seq 10000", ring_size=1000)
         # A disk that hangs delays nothing else.
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await terminal.wait_exited()
         monkeypatch.setattr(os, "write", write)
         go.set()
@@ -310,7 +311,7 @@ async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(directory, 
     go, write = threading.Event(), os.write
 
     def slow(fd, data):
-        assert not is_in(directory, fd) or go.wait(10)
+        assert not is_in(directory, fd) or go.wait(DEADLINE_S)
         return write(fd, data)
 
     with structlog.testing.capture_logs() as logs:
@@ -323,7 +324,7 @@ async def test_cancelled_recording_ends_in_time_while_the_disk_hangs(directory, 
             await terminal.wait_exited()
             running.nursery.cancel_scope.cancel()
             before = trio.current_time()
-    assert trio.current_time() - before < 8
+    assert trio.current_time() - before < DEADLINE_S / 2
     assert [entry["error"] for entry in logs] == ["the disk is too slow"]
     # The thread that has begun ends what it does, and the file with it.
     go.set()

@@ -28,7 +28,7 @@ async def refusal(agent: Agent, line: bytes) -> dict:
 
 async def is_served(agent: Agent) -> bool:
     """Check that a valid request gets its response."""
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         return (await agent.run("echo served"))[0] == "served\n"
 
 

@@ -7,6 +7,7 @@ from acpterm.host.input_monitor import input_wait
 from acpterm.host.state.records import TerminalRecord
 from acpterm.host.terminal_info import terminal_info
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.limited import start
 
@@ -37,7 +38,7 @@ async def test_limit_that_cannot_be_enforced_is_in_the_description_if_it_need_no
 async def test_exit_status_names_the_limit_that_ended_the_program(host, tmp_path):
     line = f"exec dd if=/dev/zero of={tmp_path}/file bs=1024 count=64"
     entry = await start(host, line, file_size=16384)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await entry.terminal.wait_exited()
     info = terminal_info(entry, waiting=input_wait(entry)).exit_status
     assert (info.signal, info.ended_by) == ("SIGXFSZ", "limit")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 
 import pytest
 import trio
@@ -89,20 +90,20 @@ async def test_audit_requests_are_checked(settings, tmp_path):
 async def test_recording_of_a_terminal_is_listed_and_read(tmp_path):
     settings = Settings(record=True, record_dir=str(tmp_path / "casts"), audit=False)
     async with open_host(settings, current()) as host, user_of(host) as user:
-        # An output in the first millisecond would have a duration of 0.
-        line = "sleep 0.05; echo hi"
+        line = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo hi"
         created = await user.request("terminal/create", {"command": line, "cols": 50})
         terminal = created["terminalId"]
 
-        async def finished():
+        async def listed(is_written):
             found = (await user.request("recording/list"))["recordings"]
-            is_complete = found and found[0]["durationMs"] and not found[0]["recording"]
-            return is_complete and found
+            return found if found and found[0]["recording"] is is_written else None
 
-        (info,) = await poll_until(finished)
+        await poll_until(partial(listed, True))
+        (tmp_path / "go").touch()
+        (info,) = await poll_until(partial(listed, False))
         assert (info["terminalId"], info["owner"], info["cols"]) == (terminal, "user", 50)
         assert info["command"] == line
-        assert abs(info["startedAt"] - created["createdAt"]) <= 1000
+        assert abs(info["startedAt"] - created["createdAt"]) <= 1000 * DEADLINE_S
         piece = await user.request("recording/read", {"name": info["name"]})
         header, *events = map(json.loads, piece["data"].splitlines())
         assert header["width"] == 50

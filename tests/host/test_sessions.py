@@ -15,6 +15,7 @@ from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_at, agent_of
 from tests.support.cases import each_case
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
@@ -85,6 +86,7 @@ async def test_terminal_of_another_connection_does_not_exist(host, method):
         assert await is_untouched(owner, terminal)
 
 
+@pytest.mark.long
 async def test_terminal_of_another_connection_does_not_exist_at_a_daemon(tmp_path):
     async with (
         daemon(tmp_path) as (_, path),
@@ -347,7 +349,7 @@ async def test_session_is_not_forgotten_while_a_terminal_is_being_created(monkey
         created = await agent.start(
             "terminal/create", {"sessionId": agent.session, "command": "sleep 60"}
         )
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await slow.requested.wait()
         for number in range(3):
             cwd = {"sessionId": f"other-{number}", "cwd": "/"}
@@ -453,7 +455,7 @@ async def test_terminal_being_created_is_released_with_the_cancelled_turn(host, 
     host.terminals.pool._keeper = slow = SlowKeeper(host.terminals.pool._keeper)
     params = {"sessionId": "session-1", "command": "sleep 60"}
     created = await agent.start("terminal/create", params)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await slow.requested.wait()
     (connection,) = host._connections
     session = CancelNotification(session_id="session-1")
@@ -497,9 +499,9 @@ async def cancel_turn(agent):
     await agent.initialize()
 
 
-async def released(agent, terminal, seconds=10):
+async def released(agent, terminal):
     """Wait until a terminal has been released by the host."""
-    with trio.fail_after(seconds):
+    with trio.fail_after(DEADLINE_S):
         while True:
             try:
                 await agent.output(terminal)

@@ -324,7 +324,7 @@ async def test_one_of_several_daemons_that_start_at_once_wins(tmp_path):
         logs = [tmp_path / f"log-{number}" for number in range(4)]
         running = [start(command, log) for log in logs]
         try:
-            await poll(lambda running=running: sum(p.poll() is None for p in running) == 1, 20)
+            await poll(lambda running=running: sum(p.poll() is None for p in running) == 1)
             (winner,) = [p for p in running if p.poll() is None]
             await poll(lambda: listens(path))
             assert sorted(p.wait() for p in running if p is not winner) == [1, 1, 1]
@@ -351,6 +351,7 @@ def start(command: list[str], log: Path) -> subprocess.Popen[bytes]:
 # Removal
 
 
+@pytest.mark.long
 async def test_foreign_socket_at_the_path_is_not_removed(tmp_path):
     async with daemon(tmp_path) as (running, path):
         os.unlink(path)
@@ -498,6 +499,7 @@ async def test_lock_holder_is_named_while_the_socket_is_missing(tmp_path):
             os.kill(worker, signal.SIGCONT)
 
 
+@pytest.mark.long
 async def test_daemon_ends_cleanly_after_its_socket_was_removed(tmp_path):
     async with daemon(tmp_path) as (running, path):
         os.unlink(path)

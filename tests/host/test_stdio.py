@@ -16,6 +16,7 @@ import trio
 from acpterm.runtime.stdio import StdioStream
 from tests.support.agent import agent_on
 from tests.support.daemon import listens
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -42,7 +43,7 @@ def daemon_socket(tmp_path_factory):
             time.sleep(0.01)
         yield path
         running.terminate()
-        assert running.wait(10) == 0
+        assert running.wait(DEADLINE_S) == 0
 
 
 @pytest.fixture(params=["embedded", "daemon"])
@@ -117,6 +118,7 @@ async def test_programs_inherit_no_descriptor_of_the_host(tmp_path):
         assert {name.partition("/pts/")[0] for name in output.split()} == {"/dev"}
 
 
+@pytest.mark.long
 async def test_program_that_reads_stdin_does_not_read_the_hosts(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         terminal = await agent.create("cat")
@@ -125,6 +127,7 @@ async def test_program_that_reads_stdin_does_not_read_the_hosts(tmp_path):
         await agent.until_output(terminal, "typed\ntyped\n")
 
 
+@pytest.mark.long
 async def test_sigpipe_is_default_in_programs_and_ignored_in_the_host(tmp_path):
     async with agent_on_stdio(tmp_path) as (_, agent):
         output, _ = await agent.run("grep SigIgn /proc/self/status; yes | head -1")
@@ -265,6 +268,7 @@ async def test_broken_stdout_ends_the_host_and_its_terminals(tmp_path, whose):
     assert "Traceback" not in stderr_of(tmp_path)
 
 
+@pytest.mark.long
 async def test_agent_that_dies_within_a_line_ends_the_host(tmp_path, whose):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with hosted(tmp_path, "", *whose, **pipes) as running:
@@ -348,7 +352,7 @@ async def test_host_ends_when_the_agent_reads_nothing(tmp_path, whose):
             while not is_full():
                 pass
 
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 write_until_full()
                 with trio.move_on_after(0.3) as moved:
@@ -376,7 +380,7 @@ async def test_abandoned_write_reaches_no_other_file():
     try:
         # The rest is still written to the original file.
         got = 0
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while got < 1_000_000:
                 await trio.lowlevel.wait_readable(ours)
                 got += len(os.read(ours, 65536))

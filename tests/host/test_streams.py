@@ -17,6 +17,7 @@ from acpterm.runtime.send_queue import HIGH_WATER_BYTES, SendQueue
 from acpterm.terminal.terminal import Terminal
 from tests.support.agent import agent_at, agent_of, agent_on
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -109,7 +110,7 @@ async def test_peer_that_reads_nothing_slows_no_terminal_and_no_other_peer(tmp_p
         accepted = mute.number - mute.rest.count(b"\n")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(mute.socket.dup()))
         received = bytearray()
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while received.count(b"\n") < accepted - 1:
                 received += await stream.receive_some(MIB)
         answers = [json.loads(line) for line in received.splitlines()[: accepted - 1]]
@@ -241,7 +242,7 @@ async def leave_abruptly(host, data: bytes) -> None:
 async def test_peer_that_disconnects_at_any_time_leaves_nothing(host, data):
     async with agent_of(host) as other:
         terminal = await other.create("read line; echo got $line")
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await leave_abruptly(host, data)
             await poll(lambda: len(host.terminals.pool.terminals) == 1)
         await other.type(terminal, "it\n")

@@ -134,6 +134,7 @@ async def typed(agent, line, **more):
     return (await agent.output(terminal))["output"], status["exitCode"]
 
 
+@pytest.mark.costly
 @pytest.mark.skipif(not shutil.which("bash"), reason="requires bash")
 @pytest.mark.parametrize("size", [LONG - 1, LONG, 200_000, 2_000_000])
 async def test_long_line_behaves_like_a_short_one(size, tmp_path, private):

@@ -15,7 +15,8 @@ import trio
 from acpterm.keeper.client import KeeperClient
 from acpterm.keeper.reports import KeeperLostError
 from tests.keeper import stub
-from tests.keeper.terminals import TIMEOUT_S, Watched
+from tests.keeper.terminals import Watched
+from tests.support.depth import DEADLINE_S
 
 
 class Worker:
@@ -92,7 +93,7 @@ class Daemon:
 
     async def worker(self):
         """Wait for the next worker process."""
-        with trio.fail_after(TIMEOUT_S):
+        with trio.fail_after(DEADLINE_S):
             control, _ = await self._listener.accept()
             data, fds = b"", []
             while not data:
@@ -117,7 +118,7 @@ class Daemon:
 
     async def wait(self):
         """Wait until the keeper exits; return its status."""
-        with trio.fail_after(TIMEOUT_S):
+        with trio.fail_after(DEADLINE_S):
             while self.process.poll() is None:
                 await trio.sleep(0.005)
         return self.process.returncode

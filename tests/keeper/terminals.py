@@ -8,8 +8,8 @@ import trio
 
 from acpterm.keeper import ring_file
 from acpterm.pty.program import Program
+from tests.support.depth import DEADLINE_S
 
-TIMEOUT_S = 20
 RING_BYTES = 64 * 1024
 
 
@@ -71,7 +71,7 @@ class Watched:
 
     async def wait_for(self, condition):
         """Wait until `condition(self)` is true, checked after each report and periodically."""
-        with trio.fail_after(TIMEOUT_S):
+        with trio.fail_after(DEADLINE_S):
             while not condition(self):
                 with trio.move_on_after(0.02):
                     await self.changed.wait()
@@ -139,7 +139,7 @@ class Ended:
 
 async def poll(condition):
     """Poll until `condition` returns a true value; return that value."""
-    with trio.fail_after(TIMEOUT_S):
+    with trio.fail_after(DEADLINE_S):
         while not (found := condition()):
             await trio.sleep(0.005)
     return found

@@ -15,6 +15,7 @@ from acpterm.keeper.reports import RestartError
 from tests.keeper.daemon import children_of, daemon
 from tests.keeper.terminals import is_alive, poll, read_ring, run, spawn
 from tests.pty.scarcity import no_descriptors
+from tests.support.depth import DEADLINE_S
 
 NUMBERS = "i=0; while :; do echo line $i; i=$((i+1)); done"
 
@@ -139,7 +140,7 @@ async def test_emulator_mark_is_cleared_after_a_restart(tmp_path):
         terminal.ring.header[ring_file.EMULATOR] = 1
         first.nursery.start_soon(restarted, first)
         second = await started.worker()
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await second.keeper.connect()
         first.leave()
         [found] = second.watch_all().values()
@@ -374,7 +375,7 @@ async def test_restart_replaces_the_worker_without_loss(tmp_path):
         second = await started.worker()
         # The old worker continues while the candidate starts.
         assert (await run(first.keeper, "echo", "x")).output == "x\n"
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await second.keeper.connect()
         # The old worker does nothing from here on, like a stopped process. Otherwise it could take
         # a wake-up that is meant for the new one.

@@ -71,6 +71,7 @@ async def test_unknown_profile_is_an_error_of_each_call(tmp_path):
             assert "nope" in result.text
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_call_that_fails_unexpectedly_leaves_the_server_running(tmp_path, monkeypatch, mode):
     async def fail(*_args, **_kwargs):

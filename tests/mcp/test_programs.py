@@ -6,6 +6,7 @@ import shutil
 import pytest
 import trio
 
+from tests.support.depth import DEADLINE_S
 from tests.support.mcp import QUICK, mcp_tools
 
 pytestmark = pytest.mark.long
@@ -27,6 +28,13 @@ async def settled(tools, result, awaited):
     if result.data["state"] != "running":
         return result
     return await tools.call("terminal_wait", sessionId="term-1", **{"for": awaited})
+
+
+async def until_screen(tools, begins):
+    """Wait until the screen begins with a text: a slow program may draw it after the result."""
+    with trio.fail_after(DEADLINE_S):
+        while not (await tools.call("terminal_screen", sessionId="term-1")).text.startswith(begins):
+            await trio.sleep(0.02)
 
 
 async def type_into(tools, text, **arguments):
@@ -147,8 +155,7 @@ async def test_vim_writes_what_was_typed(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         await tools.call("terminal_start", command=f"vim -u NONE -N {file}", cols=60, rows=10)
         await type_into(tools, "ihello", keys=["Escape"])
-        screen = await tools.call("terminal_screen", sessionId="term-1")
-        assert screen.text.startswith("hello\n~\n")
+        await until_screen(tools, "hello\n~\n")
         left = await type_into(tools, ":wq\r")
     assert left.data["exitCode"] == 0
     assert file.read_text() == "hello\n"
@@ -163,8 +170,7 @@ async def test_less_finds_a_line(tmp_path):
             "terminal_start", command=f"less {file}", cols=40, rows=10, env={"LESS": ""}
         )
         await type_into(tools, "/line 777\r")
-        screen = await tools.call("terminal_screen", sessionId="term-1")
-        assert screen.text.startswith("line 777\n")
+        await until_screen(tools, "line 777\n")
         left = await type_into(tools, "q")
     assert left.data["exitCode"] == 0
 
@@ -244,7 +250,7 @@ async def test_call_that_runs_a_full_screen_program_returns_once_it_is_drawn(
     tool_set, arguments, hint = SETS[name]
     async with mcp_tools(tmp_path, tool_set) as tools:
         # htop never stops to draw, nor does it wait for input.
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             result = await tools.call(name.partition(" ")[0], **arguments)
     assert "full screen 200x40" in result.state
     assert hint in result.state

@@ -1,11 +1,14 @@
 """The session tools, with the inputs and outputs that their documentation shows."""
 
 import re
+import time
 
 import pytest
 import trio
 
 from acpterm.config.tools import ToolsFor
+from acpterm.mcp import patterns
+from acpterm.mcp.patterns import ModelPattern
 from tests.support.mcp import QUICK, mcp_tools
 from tests.support.processes import alive
 from tests.support.user import user_of
@@ -346,6 +349,17 @@ async def test_pattern_that_takes_too_long_is_an_error(tmp_path, tool, arguments
             result = await tools.call(tool, sessionId="term-1", **arguments)
     assert result.is_error
     assert result.text.startswith(f"the regular expression '{SLOW}' is too slow for this output")
+
+
+async def test_pattern_is_not_too_slow_when_the_machine_is(monkeypatch):
+    monkeypatch.setattr(patterns, "TIMEOUT_S", 0.05)
+
+    def lines():
+        yield "one"
+        time.sleep(0.1)
+        yield "two"
+
+    assert await ModelPattern("t").matching(lines()) == [(1, "two")]
 
 
 async def test_long_unknown_id_is_not_repeated_whole(tmp_path):

@@ -45,7 +45,8 @@ async def test_busy_shell_is_waited_for_and_has_the_exit_code(tmp_path):
         assert busy.is_error
         assert "a command still runs in the shell 'build'" in busy.text
         (tmp_path / "go").touch()
-        waited = await tools.call("terminal_wait", sessionId=result.data["id"])
+        waited = await tools.call("terminal_wait", sessionId="build")
+    assert waited.data["id"] == result.data["id"]
     assert waited.data["exitCode"] == 7
     assert waited.state.endswith(", exit code 7, in /usr]")
 

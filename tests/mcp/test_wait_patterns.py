@@ -102,9 +102,9 @@ async def test_new_output_matches_before_output_that_was_shown(tmp_path):
 async def test_echo_that_a_result_has_shown_is_no_match_later(tmp_path):
     async with mcp_tools(tmp_path, **QUICK) as tools:
         await tools.call("terminal_start", command="bash --norc")
-        await tools.call(
-            "terminal_continue", sessionId="term-1", stdin="sleep 1; echo BUILD_DONE\n"
-        )
+        typed = f"until test -e {tmp_path}/go; do sleep 0.05; done; echo BUILD_DONE\n"
+        await tools.call("terminal_continue", sessionId="term-1", stdin=typed)
+        (tmp_path / "go").touch()
         found = await tools.call("terminal_wait", sessionId="term-1", pattern="BUILD_DONE")
     assert 'matched "BUILD_DONE"' in found.state
     assert found.data["output"].startswith("BUILD_DONE")

@@ -8,7 +8,7 @@ from acpterm.policy.judge import Judge
 from acpterm.policy.rules import Rule
 from acpterm.policy.syntax.walk import COMMANDS_MAX
 from acpterm.policy.verdict import Level
-from acpterm.policy.words import EXPANSIONS_MAX
+from acpterm.policy.words import BRACED_MAX, EXPANSIONS_MAX
 from tests.support.cases import each_case
 
 GUARDED, CONFIRM, POOL = BUILTIN["guarded"], BUILTIN["confirm"], BUILTIN["pool"]
@@ -357,6 +357,7 @@ def test_profile_of_the_same_name_with_other_lists_is_used():
         "ls |" * 3000 + "ls",
         "echo " + "$X" * (EXPANSIONS_MAX + 1),
         "echo " + "{a,b}" * (EXPANSIONS_MAX + 1),
+        "echo {a,b}" + "x" * BRACED_MAX,
     ],
 )
 def test_too_long_line_is_unknown_and_dangerous_with_the_name_of_a_dangerous_program(line):

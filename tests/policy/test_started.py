@@ -223,6 +223,7 @@ def check(shell, several, found):
                 assert names <= judged, report
 
 
+@pytest.mark.costly
 def test_no_shell_starts_a_program_that_was_not_judged(shell, programs, tmp_path):
     found = started(shell, LINES, programs, tmp_path)
     assert sum("sudo" in names for names in found) > 9

@@ -15,6 +15,7 @@ from acpterm.providers.slurm import program as program_module
 from acpterm.pty.tracking.marks import Daemon
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import command, shell
+from tests.support.depth import DEADLINE_S
 from tests.support.places import release, run, slurm_provider, start
 from tests.support.polling import poll
 from tests.support.pools import running_pool
@@ -146,7 +147,7 @@ async def test_job_ends_with_its_client(jobs, idle_cluster, workspace):
         one = await start(jobs, pool, shell(workspace, "echo ready; sleep 1000"))
         await poll(lambda: "ready" in one.terminal.text.text(), TIMEOUT_S)
         os.killpg(one.terminal.pid, signal.SIGKILL)
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             assert (await one.terminal.wait_exited()).ended_by == EndedBy.LOST
         await release(jobs, pool, one)
     await poll(lambda: not idle_cluster.jobs(), TIMEOUT_S, COMMAND_S)

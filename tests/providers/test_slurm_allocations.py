@@ -14,7 +14,6 @@ from acpterm.pty.tracking.marks import Daemon
 from tests.support.places import slurm_provider
 from tests.support.polling import poll
 
-TIMEOUT_S = 20
 # A request that the controller does not know yet, and then grants.
 SALLOC = """\
 trap 'exit 1' TERM
@@ -82,7 +81,7 @@ async def test_request_of_an_ended_session_is_ended_before_it_is_cancelled(
     allocations, nursery, tmp_path
 ):
     await allocations.find_or_request("s", nursery)
-    await poll((tmp_path / "salloc.pid").exists, TIMEOUT_S)
+    await poll((tmp_path / "salloc.pid").exists)
     await allocations.end_session("s")
     (words,) = cancelled(tmp_path)
     assert words.startswith("--name=acpterm-")
@@ -98,14 +97,14 @@ async def test_allocation_is_released_if_its_session_ends_while_it_is_requested(
     await allocations.end_session("s")
     assert [words.endswith("too early") for words in cancelled(tmp_path)] == [False]
     assert not files(allocations)
-    await poll(lambda: not allocations._requests, TIMEOUT_S)
+    await poll(lambda: not allocations._requests)
 
 
 async def test_pending_allocation_is_released_once_no_terminal_waits_for_it(
     allocations, nursery, tmp_path
 ):
     name = await allocations.find_or_request("s", nursery)
-    await poll((tmp_path / "salloc.pid").exists, TIMEOUT_S)
+    await poll((tmp_path / "salloc.pid").exists)
     write(allocations.path(name), "salloc: Pending job allocation 5\n")
     for user in ("a", "b"):
         allocations.use(name, user)
@@ -138,7 +137,7 @@ async def test_allocation_that_failed_is_cancelled_before_the_next_is_requested(
     allocations, nursery, tmp_path
 ):
     name = await allocations.find_or_request("s", nursery)
-    await poll((tmp_path / "salloc.pid").exists, TIMEOUT_S)
+    await poll((tmp_path / "salloc.pid").exists)
     write(allocations.path(name), "salloc: error: Slurm controller not responding\n")
     await allocations.find_or_request("s", nursery)
     assert [words.endswith("too early") for words in cancelled(tmp_path)] == [False]
@@ -181,5 +180,5 @@ async def test_allocations_of_a_killed_embedded_host_are_released_by_the_next_da
         provider._allocations.release_all = trio.lowlevel.checkpoint
     place = SlurmPlace(session=True, config=config)
     async with slurm_provider(place, Daemon.of(os.getpid(), "/run/test.sock")):
-        await poll(lambda: os.path.exists(left) != bool(expected), TIMEOUT_S)
+        await poll(lambda: os.path.exists(left) != bool(expected))
     assert cancelled(tmp_path) == expected

@@ -133,7 +133,7 @@ async def test_run_says_that_the_program_waits_in_the_queue(far, settings, idle_
         words = ["run", "-n", "--name=far", "--provider=slurm:box", "echo ran"]
         env = command_environment(started.path, ACPTERM_CONFIG=str(settings))
         async with running(tmp_path, started.path, *words, env=env) as command:
-            await poll(lambda: command.err == "acpterm: far waits in the queue of slurm:box\n", 20)
+            await poll(lambda: command.err == "acpterm: far waits in the queue of slurm:box\n")
             idle_cluster.cancel(full)
             assert await poll(lambda: command.process.poll() is not None, TIMEOUT_S)
             assert (command.process.returncode, command.out) == (0, "ran\n")

@@ -9,6 +9,7 @@ import trio
 
 from acpterm.terminal.status import EndedBy
 from tests.support.containers import shell
+from tests.support.depth import DEADLINE_S
 from tests.support.places import pids, release, remove_directory_there, run, ssh_provider, start
 from tests.support.pools import running_pool
 from tests.support.processes import alive
@@ -37,7 +38,7 @@ def there(server):
 
 
 def keeping(server, **more):
-    return server.place(keeper=ACPTERM, connect_timeout=5.0, **more)
+    return server.place(keeper=ACPTERM, connect_timeout=10.0, **more)
 
 
 def kept_terminals(there):
@@ -45,7 +46,7 @@ def kept_terminals(there):
     return there.request("terminal/list")["terminals"]
 
 
-async def until(condition, timeout_s=20):
+async def until(condition, timeout_s=DEADLINE_S):
     with trio.fail_after(timeout_s):
         while not condition():
             await trio.sleep(0.05)
@@ -239,7 +240,7 @@ async def test_program_that_is_killed_while_disconnected_ends_with_the_reconnect
         await ready(started.terminal)
         server.go_away()
         started.terminal.kill(EndedBy.USER)
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             status = await started.terminal.wait_exited()
         assert status.ended_by in (EndedBy.USER, EndedBy.LOST)
         await release(ssh, pool, started)

@@ -8,6 +8,7 @@ import trio
 
 from tests.support.commands import command_environment, run_with
 from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
 from tests.support.sshd import ACPTERM, remote_daemon, running
@@ -82,7 +83,7 @@ async def test_programs_end_with_a_daemon_that_is_killed(far, workspace):
         status = await started.status()
         started.process.process.send_signal(signal.SIGKILL)
         await poll(lambda: not alive(status["workerPid"]))
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while alive(pid):
                 await trio.sleep(0.05)
 
@@ -99,7 +100,7 @@ async def test_program_that_is_released_without_a_connection_ends_with_the_next_
     server.start()
     assert alive(pid)
     async with far():
-        await poll(lambda: not alive(pid), 20)
+        await poll(lambda: not alive(pid))
 
 
 async def test_doctor_and_list_say_that_terminals_are_kept(far, server, tmp_path):

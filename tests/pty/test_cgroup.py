@@ -15,6 +15,7 @@ from acpterm.pty.tracking import cgroup
 from acpterm.pty.tracking.cgroup import Cgroups
 from acpterm.pty.tracking.tree import end, wait_empty
 from tests.pty.scarcity import no_descriptors
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import alive
 
@@ -100,7 +101,7 @@ async def test_signal_reaches_all_processes_including_those_of_subgroups(tree):
     process = start(tree, line)
     two = pids(process, 2)
     await tree.signal(signal.SIGTERM)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await wait_empty(tree)
     assert await reaped(process) == -signal.SIGTERM
     assert not any(alive(pid) for pid in two)
@@ -117,7 +118,7 @@ async def test_end_gives_programs_the_grace_period(tree):
 async def test_end_kills_programs_that_ignore_sigterm(tree):
     process = start(tree, "trap '' TERM HUP; echo $$; while :; do sleep 0.01; done")
     pids(process, 1)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await end(tree, 0.05)
     assert await reaped(process) == -signal.SIGKILL
 
@@ -126,7 +127,7 @@ async def test_end_reaches_stopped_processes(tree):
     process = start(tree, "trap 'exit 7' TERM; echo $$; kill -STOP $$; sleep 60")
     (pid,) = pids(process, 1)
     await poll(lambda: stopped(pid))
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await end(tree, 5)
     assert await reaped(process) == 7
 
@@ -135,7 +136,7 @@ async def test_kill_signals_each_process_when_the_kernel_has_no_cgroup_kill(tree
     process = start(tree, "(setsid sleep 60 & echo $!); echo $$; exec sleep 60")
     two = pids(process, 2)
     monkeypatch.setattr(tree, "kill_at_once", lambda: False)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await tree.kill()
     assert await reaped(process) == -signal.SIGKILL
     assert not any(alive(pid) for pid in two)
@@ -147,7 +148,7 @@ async def test_end_succeeds_when_there_are_no_descriptors_for_a_while(tree, monk
         monkeypatch.setattr(tree, "kill_at_once", lambda: False)
     process = start(tree, "trap '' TERM; echo $$; while :; do sleep 0.01; done")
     pids(process, 1)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         async with trio.open_nursery() as nursery:
             with no_descriptors():
                 nursery.start_soon(end, tree, 0)
@@ -165,7 +166,7 @@ async def test_signal_reads_the_group_only_twice_for_many_processes(tree, monkey
     monkeypatch.setattr(tree, "pids", lambda: reads.append(1) or real())
     await tree.signal(signal.SIGTERM)
     assert len(reads) == 2
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await wait_empty(tree)
     assert await reaped(process) == -signal.SIGTERM
 
@@ -178,7 +179,7 @@ async def test_signal_uses_smaller_batches_when_descriptors_are_scarce(tree, mon
     pids(process, 1)
     with no_descriptors(but=4):
         await tree.signal(signal.SIGTERM)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await wait_empty(tree)
     assert await reaped(process) == -signal.SIGTERM
 

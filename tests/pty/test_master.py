@@ -119,7 +119,7 @@ async def test_signal_foreground_reaches_the_foreground_group():
     )
     os.close(slave)
     master = Master(fd)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await trio.lowlevel.wait_readable(fd)
         assert master.signal_foreground(signal.SIGINT) is True
         while process.returncode is None:

@@ -132,3 +132,8 @@ def resident_bytes(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024
     return 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the seconds for which the main thread of a process was on a processor."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9

@@ -92,7 +92,10 @@ async def daemon(
     async with process(
         directory, "serve", "--socket", path, *arguments, env=env, **options
     ) as running:
-        await poll(lambda: all(map(is_ready, paths)) or running.process.poll() is not None)
+        # The start is the most work that tests wait for.
+        await poll(
+            lambda: all(map(is_ready, paths)) or running.process.poll() is not None, 2 * DEADLINE_S
+        )
         yield Daemon(running, path)
         if terminate and running.process.poll() is None:
             running.terminate()
@@ -125,7 +128,11 @@ class BlockingDaemon:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-        poll_blocking(self._is_ready)
+        try:
+            poll_blocking(self._is_ready, 2 * DEADLINE_S)
+        except BaseException:
+            self.close()
+            raise
 
     def _is_ready(self) -> bool:
         assert self.process.poll() is None, (self.directory / "log").read_text()

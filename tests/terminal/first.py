@@ -13,6 +13,7 @@ from acpterm.pty import processes
 from acpterm.pty.program import Program
 from acpterm.pty.tracking.trees import open_trees
 from acpterm.terminal.pool import Pool
+from tests.support.depth import DEADLINE_S
 
 
 async def main(tracking):
@@ -31,7 +32,7 @@ async def main(tracking):
         while not (text := terminal.text.text()):
             await terminal.wait_changed()
         orphan = int(text)
-        with trio.fail_after(15):
+        with trio.fail_after(DEADLINE_S):
             while processes.identity(orphan) is not None:
                 await trio.sleep(0.02)
         assert processes.identity(terminal.pid) is not None

@@ -194,7 +194,7 @@ async def test_terminal_is_ended_when_the_pool_shuts_down_during_its_creation():
         slow.may_respond.set()
         await poll(lambda: not nursery.child_tasks)
         terminal = slow.spawned
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await terminal.wait_closed()
         # The signal shows that the program was started.
         assert (terminal.exit.signal, terminal.exit.ended_by) == ("SIGTERM", EndedBy.DISCONNECT)
@@ -323,7 +323,7 @@ async def test_failing_terminal_is_killed_and_others_continue(tracking):
         other = await pool.create(program("read x; exit 3"))
         terminal = await pool.create(program("trap '' TERM; echo $$; while :; do sleep 0.02; done"))
         pid = await pid_of(terminal)
-        with structlog.testing.capture_logs() as logs, trio.fail_after(10):
+        with structlog.testing.capture_logs() as logs, trio.fail_after(DEADLINE_S):
             terminal._tree.signal = fail
             terminal.kill(EndedBy.AGENT)
             await terminal.wait_closed()
@@ -368,7 +368,7 @@ async def test_wait_changed_returns_for_changes_after_the_call():
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert not returned.is_set()
             cause()
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 await returned.wait()
 
         async with trio.open_nursery() as nursery:
@@ -386,11 +386,11 @@ async def test_traced_program_delays_only_its_own_terminal():
         terminal = await pool.create(program("exec sleep 60"))
         with tracing(terminal._pid):
             os.kill(terminal._pid, signal.SIGKILL)
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 other = await pool.create(program("exit 3"))
                 assert (await other.wait_exited()).code == 3
             assert terminal.exit is None
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             assert (await terminal.wait_exited()).signal == "SIGKILL"
 
 

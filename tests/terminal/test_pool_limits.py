@@ -15,6 +15,7 @@ import trio
 from acpterm.pty.limits import Cause, LimitError
 from acpterm.pty.program import Program
 from acpterm.terminal.status import EndedBy
+from tests.support.depth import DEADLINE_S
 from tests.support.pools import running_pool
 
 KIB = 1024
@@ -31,7 +32,7 @@ def shell(line, **more):
 
 async def run(pool, program, **limits):
     terminal = await pool.create(program, limits=limits)
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         return await terminal.wait_exited(), terminal.text.text()
 
 
@@ -70,7 +71,7 @@ async def test_kill_is_reported_as_the_cause_before_a_limit(tmp_path):
     async with running_pool(grace=30.0) as pool:
         line = "trap 'exec dd if=/dev/zero of=file bs=1024 count=64 2>/dev/null' TERM; echo; read x"
         terminal = await pool.create(shell(line, cwd=str(tmp_path)), limits={"file_size": 16 * KIB})
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while not terminal.text.text():
                 await terminal.wait_changed()
             terminal.kill(EndedBy.AGENT)

@@ -355,11 +355,11 @@ def test_long_control_string_is_not_retained():
 def test_progress_bar_displaces_no_earlier_line():
     view = view_of(b"useful\r\n", limit=1000)
     bar = b"".join(b"\r[%-60s] %3d%%" % (b"#" * (n * 60 // 100), n) for n in range(101))
-    started_at = time.monotonic()
+    started_at = time.process_time()
     for _ in range(20_000_000 // len(bar)):
         view.feed(bar)
     view.feed(b"\r\nerror: the one that matters\r\n")
-    assert time.monotonic() - started_at < 10
+    assert time.process_time() - started_at < 10
     assert view.text() == "useful\n[" + "#" * 60 + "] 100%\nerror: the one that matters\n"
     assert not view.truncated
 

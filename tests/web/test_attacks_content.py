@@ -25,6 +25,7 @@ from tests.support.attacks import (
     replaced,
 )
 from tests.support.cases import each_case
+from tests.support.depth import DEADLINE_S
 from tests.support.web import RefusedError
 
 HTML = "<img src=x onerror=alert(1)>"
@@ -48,7 +49,7 @@ async def attached_to(browser, terminal, text):
     async with browser.user() as user:
         _, token = await user.open("terminal/attach", terminalId=terminal, cols=120, rows=40)
         shown = ""
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while text not in shown:
                 await trio.sleep(0.01)
                 shown = b"".join(

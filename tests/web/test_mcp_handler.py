@@ -214,7 +214,7 @@ async def test_session_that_is_idle_ends(tmp_path, monkeypatch):
     async with mcp_endpoint(tmp_path) as at, raw(at) as http:
         session = await initialized(http, at.url)
         status = 200
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             while status == 200:
                 # A request of the session would keep it.
                 await trio.sleep(0.4)
@@ -544,7 +544,7 @@ async def test_subscriber_over_http_is_notified_of_output(tmp_path):
         await tools.call("terminal_start", command="read line; echo got $line; sleep 60")
         await tools.client.subscribe_resource("acpterm://terminal/term-1")
         await tools.call("terminal_continue", sessionId="term-1", stdin="it\n")
-        with trio.fail_after(10):
+        with trio.fail_after(DEADLINE_S):
             await updated.wait()
 
 

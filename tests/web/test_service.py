@@ -118,6 +118,7 @@ async def test_open_returns_new_links_to_the_same_server(tmp_path, web):
             await user.request("web/open", {"address": "example.org:80"})
 
 
+@pytest.mark.long
 async def test_open_refuses_an_address_that_other_machines_can_reach(tmp_path):
     async with daemon(tmp_path) as running:
         async with running.user() as user:
@@ -143,6 +144,7 @@ async def test_daemon_serves_although_the_port_is_in_use(tmp_path):
             assert (await user.request("web/open"))["address"] == address
 
 
+@pytest.mark.long
 async def test_daemon_serves_although_the_certificate_is_missing(tmp_path):
     settings = {"http_certificate": tmp_path / "c.pem", "http_key": tmp_path / "k.pem"}
     async with daemon(tmp_path, "--http", "127.0.0.1:0", settings=settings) as running:
@@ -209,7 +211,7 @@ async def test_shutdown_does_not_wait_for_connections_that_do_not_read(tmp_path)
                 )
                 while (await user.terminal_request("get", terminal))["position"] < 1 << 24:
                     await trio.sleep(0.01)
-                with trio.fail_after(8):
+                with trio.fail_after(DEADLINE_S):
                     web.daemon.process.terminate()
                     assert await web.daemon.process.wait() == 0
                 with trio.fail_after(DEADLINE_S):
@@ -321,6 +323,7 @@ def encrypted(tmp_path, certificate):
     return {**certificate, "http_key": tmp_path / "e.pem"}
 
 
+@pytest.mark.long
 async def test_daemon_serves_although_the_key_has_a_pass_phrase(tmp_path, encrypted):
     async with daemon(tmp_path, "--http", "127.0.0.1:0", settings=encrypted) as running:
         await poll(lambda: "HTTP server does not listen" in running.process.logged())

@@ -17,6 +17,7 @@ from acpterm.web.access import AccessStore
 from acpterm.web.access_file import AccessFile, AccessFileError
 from acpterm.web.service import WebService
 from tests.support.agent import agent_at
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.user import UserTerminals, user_at
 from tests.support.web import RefusedError, web_daemon
@@ -266,7 +267,7 @@ async def test_share_survives_a_new_worker(tmp_path):
             await user.request("share/revoke", {"shareId": ended["shareId"]})
             await user.start("restart")
             await user.closed.wait()
-        with trio.fail_after(20):
+        with trio.fail_after(DEADLINE_S):
             while True:
                 try:
                     async with browser.user() as guest:
@@ -315,7 +316,7 @@ async def test_audit_log_says_what_was_shared_and_who_came(web, user):
     await user.request("share/revoke", {"shareId": identifier})
     other = await share(user, terminal)
     await user.terminal_request("release", terminal)
-    with trio.fail_after(20):
+    with trio.fail_after(DEADLINE_S):
         while True:
             entries = (await user.request("audit/read", {"limit": 100}))["entries"]
             ids = identifier, other["shareId"]
@@ -397,6 +398,6 @@ async def test_connection_is_cancelled_if_the_login_has_ended_just_before(tmp_pa
     record, token = access.new_share("term_1", write=False, lifetime_s=60)
     login = access.exchange(token, "k" * 43)
     access.revoke_share(record.id)
-    with trio.fail_after(5), access.cancelling(login.access) as scope:
+    with trio.fail_after(DEADLINE_S), access.cancelling(login.access) as scope:
         await trio.sleep_forever()
     assert scope.cancelled_caught

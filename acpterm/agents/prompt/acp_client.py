@@ -6,11 +6,9 @@ lasts for a turn. `cancel` ends the turn early: the agent still responds to `pro
 While `run` is running, the agent's requests are handled: `Files` reads and writes files in a
 thread, `Permissions` decides on permissions, and the host handles `terminal/*`.
 
-`Turn` passes the events of one turn on to a printer: the agent's updates, and the output of
-terminals.
-
-A terminal is shown as soon as a tool call embeds it. The output of the host's terminals is polled;
-the agent reports the output of its own terminals in its updates (`acp.terminal_updates`).
+`Turn` passes the agent's updates and the output of terminals on to a printer. A terminal is shown
+as soon as a tool call embeds it. The output of the host's terminals is polled; the agent reports
+the output of its own terminals in its updates (`acp.terminal_updates`).
 """
 
 import math

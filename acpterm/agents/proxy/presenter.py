@@ -1,29 +1,25 @@
 """The interface of the presenters, which show an editor the terminals that the agent uses.
 
-The presenter for an editor that shows terminals which the agent runs itself.
-
-Such an editor has the capability `_meta.terminal_output`. To it, the host's terminals are presented
-like the agent's own: with `terminal_info` when a tool call first embeds a terminal, then
-`terminal_output` as the program prints, and `terminal_exit`. An agent reports its own terminals in
-this form, which is passed on unchanged, or in the form of ACP v2, which is converted. If the output
-of the agent's own terminal is only in a tool call's `rawOutput`, it is sent as `terminal_output` as
-well.
+An editor that shows terminals which the agent runs itself has the capability
+`_meta.terminal_output`. To it, the host's terminals are presented like the agent's own: with
+`terminal_info` when a tool call first embeds a terminal, then `terminal_output` as the program
+prints, and `terminal_exit`. An agent reports its own terminals in this form, which is passed on
+unchanged, or in the form of ACP v2, which is converted. If the output of the agent's own terminal
+is only in a tool call's `rawOutput`, it is sent as `terminal_output` as well.
 
 Zed, which introduced this form, reads `terminal_info` only from a `tool_call`, and rejects a call
 that embeds an unknown terminal. Most agents embed terminals in a `tool_call_update`. So an update
 that embeds a new terminal is sent as a `tool_call` with the same id and all known members of the
 call. Zed applies a second `tool_call` with the same id to the existing call.
 
-The presenter that shows terminals as text in tool calls, for an editor that cannot show them.
-
-A terminal in a tool call's content becomes a console block with the terminal's last lines, once the
-terminal has output; all other items of the content keep their place. While the terminal prints, the
-presenter sends the call's complete content to the editor again and again, as the protocol requires,
-but only when it has changed, and at most once per `RENDER_INTERVAL_S` for each call. The agent's
-update that ends the call gets the content, too, and nothing follows it: CodeCompanion and avante
-forget a call at its end, agent-shell stores the content of this update, and acpx prints the call
-again for each later one. The presenter also stops when the agent sends content of the call that
-embeds no terminal; it passes this content on unchanged.
+To other editors, a terminal in a tool call's content becomes a console block with the terminal's
+last lines, once the terminal has output; all other items of the content keep their place. While the
+terminal prints, the presenter sends the call's complete content to the editor again and again, as
+the protocol requires, but only when it has changed, and at most once per `RENDER_INTERVAL_S` for
+each call. The agent's update that ends the call gets the content, too, and nothing follows it:
+CodeCompanion and avante forget a call at its end, agent-shell stores the content of this update,
+and acpx prints the call again for each later one. The presenter also stops when the agent sends
+content of the call that embeds no terminal; it passes this content on unchanged.
 
 An editor that appends content instead of replacing it gets a call's terminals only at the end of
 the call, or of the turn.
@@ -482,7 +478,7 @@ def _without_nulls(fields: dict[str, Raw]) -> dict[str, Raw]:
 class Presenter(Protocol):
     """Turns the agent's updates, in order, and the terminals' output into lines for the editor.
 
-    It does no I/O. A line that a method returns is to be sent to the editor at once.
+    It does no I/O. The caller sends a line that a method returns to the editor at once.
     """
 
     @property

@@ -10,10 +10,6 @@ An error of a provider is raised unchanged. Once `retrieve_session_output` has r
 program of a session has ended, the session is no longer in `TerminalService.state`. The session's
 complete output can still be read until `terminate_session` is called. `shutdown` continues with the
 other sessions if one cannot be terminated, and forgets all of them.
-
-The state of a `TerminalService`: its active provider, its options and its sessions.
-
-A session is an interactive program in a terminal of its own, not an ACP session.
 """
 
 import re

@@ -191,6 +191,8 @@ class _Attachment:
         self._is_alternate = False
         # The position in the program's output up to which the window shows it.
         self._position: int | UnsetType = UNSET
+        # The same of its main screen, also while the alternate screen is shown.
+        self._main_position: int | None = None
         self._last_output_at = -math.inf
         self._resized_at = -math.inf
         self._is_notice_visible = False
@@ -223,8 +225,8 @@ class _Attachment:
                 cols,
                 rows,
                 self._read_only,
-                scrollback=not self.has_main,
-                since=None if self._position is UNSET or self._is_alternate else self._position,
+                scrollback=self._position is UNSET or self._is_alternate,
+                since=self._main_position,
                 complete=self._complete,
             )
             with self._client.stream("terminal/attach", request, AttachResponse) as stream:
@@ -247,6 +249,8 @@ class _Attachment:
             self._printer.put(f"\x1b7\x1b[{self._terminal.size[1]};1H\x1b[0m\x1b[2K\x1b8".encode())
             if self._is_alternate:
                 self._repaint()
+        if update.position is not UNSET and not self._is_alternate:
+            self._main_position = update.position
         # From now on that line is the program's.
         self._is_notice_visible = False
         self._printer.put(base64.b64decode(update.data))

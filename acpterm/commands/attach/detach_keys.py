@@ -13,9 +13,7 @@ Rules:
   They are held back with the sequence, and do not end it.
 - Bracketed paste is text: keys in it do not detach.
 
-A terminal reports key events to a program that has requested them.
-
-There are three formats:
+There are three formats of key events:
 
 - kitty's, for characters: `CSI code:shifted:base ; modifiers:event ; text u`. All fields but the
   code are optional.

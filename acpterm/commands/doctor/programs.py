@@ -1,6 +1,5 @@
 """Checks of what acpterm uses: the shell, systemd, providers, places, and packages."""
 
-import importlib.resources
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from acpterm.config import Settings
 from acpterm.providers.provider import ProviderError
 from acpterm.providers.registry import make
 from acpterm.runtime.command_line import find_shell
-from acpterm.runtime.extras import MCP, WEB, how_to_install
+from acpterm.runtime.extras import BUILD_PAGE, MCP, WEB, how_to_install, page_is_built
 from acpterm.runtime.sanitize import one_line
 
 TIMEOUT_S: Final = 2.0
@@ -118,8 +117,8 @@ def web() -> CheckResult:
     """Check that the page of `acpterm open` can be served."""
     if absent := _absent(_WEB_PACKAGES):
         return missing("page", f"no {absent}", f"for `acpterm open`: {how_to_install(WEB)}")
-    if not importlib.resources.files("acpterm").joinpath("web/page/vendor").is_dir():
-        return missing("page", "it was not built", "for `acpterm open`: run `make page`")
+    if not page_is_built():
+        return missing("page", "it was not built", f"for `acpterm open`: {BUILD_PAGE}")
     return ok("page", "`acpterm open` shows it")
 
 

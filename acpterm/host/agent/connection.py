@@ -12,13 +12,11 @@ If a terminal is being created when `close` is called, it is released as soon as
 An object for the rights (profiles and approvers) would have to refer back to the connection. Such a
 cycle would keep a closed connection in memory until the next garbage collection.
 
-Find the agent behind `acpterm stdio`, a process that relays the messages of its parent.
-
-The parent is the agent, with two exceptions. A wrapper that only starts the relay, such as `npx`,
-is skipped: the agent is then the nearest ancestor that is not a wrapper. A process that starts
-programs for the user, such as an interactive shell, is not an agent, because everything that the
-user runs descends from it. Wrappers and shells are recognised by their names, which any program can
-choose: see docs/security.md.
+The agent behind `acpterm stdio` is that process's parent, with two exceptions. A wrapper that only
+starts the relay, such as `npx`, is skipped: the agent is then the nearest ancestor that is not a
+wrapper. A process that starts programs for the user, such as an interactive shell, is not an agent,
+because everything that the user runs descends from it. Wrappers and shells are recognised by their
+names, which any program can choose: see docs/security.md.
 """
 
 import itertools

@@ -133,7 +133,7 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A terminal that is to be started. The module describes the stages."""
+    """A terminal to start. The module describes the stages."""
 
     settings: Settings
     context: ExecContext

@@ -10,8 +10,6 @@ bound last: a client that has started the daemon waits until the agents' socket 
 use the user's socket, too. For the same reason, if both socket files were removed, the user's
 socket is bound again before the agents' socket.
 
-Binds one Unix socket of a daemon, locks its path, and removes socket and lock files at the end.
-
 At most one daemon listens on a path. The daemon that holds the lock on `PATH.lock` owns the path:
 it may replace the socket file there, and removes the file at its end. A daemon without the lock
 changes no file. So the socket of a live daemon is never removed, and if two daemons start at the

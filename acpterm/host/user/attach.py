@@ -53,6 +53,7 @@ from acpterm.terminal.vt.paint import (
     TO_MAIN,
     alternate_snapshot,
     scrolled_to,
+    scrolling_rows,
     snapshot,
     tail_snapshot,
 )
@@ -116,7 +117,7 @@ class _Attachment:
         self._token = params.token
         self._is_complete = params.complete
         self._has_scrollback = params.scrollback or params.since is not None
-        self._lacks_scrollback = params.scrollback
+        self._lacks_scrollback = params.scrollback and params.since is None
         # Just past the output that the window was sent; None while the window is painted.
         self._position: int | None = None
         # Just past the output that the window's main screen and scrollback have.
@@ -125,9 +126,6 @@ class _Attachment:
         # emulator: after a resize, a window has lines of its scrollback on its screen.
         self._is_rearranged = False
         self._size = 0, 0
-        if params.since is not None:
-            self._position = min(params.since, entry.terminal.ring.end)
-            self._size, window.needs_redraw = window.size, True
         self._frames: Frames | None = None
         self._queries = QueryFilter()
         # Whether the terminal's main screen has been painted on the window's main screen.
@@ -138,6 +136,12 @@ class _Attachment:
         self._is_alternate = False
         # Whether the last frame showed the alternate screen.
         self._is_frame_alternate = False
+        if params.since is not None:
+            since = min(params.since, entry.terminal.ring.end)
+            if params.scrollback:
+                self._main_position, self._is_alternate = since, True
+            else:
+                self._position, self._size = since, window.size
 
     async def run(self) -> None:
         terminal = self._terminal
@@ -188,7 +192,7 @@ class _Attachment:
         )
 
     async def _pass_through(self) -> bool:
-        """Send the next chunk, or a snapshot; return whether more is to be sent now."""
+        """Send the next chunk, or a snapshot; return whether to continue at once."""
         terminal, position = self._terminal, self._position
         size = terminal.cols, terminal.rows
         behind = 0 if position is None else terminal.ring.end - position
@@ -215,7 +219,7 @@ class _Attachment:
         return False
 
     async def _paint(self) -> bool:
-        """Send a frame with all changes. Return False: nothing more is to be sent now."""
+        """Send a frame with all changes. Return False: wait for changes."""
         screen, _ = await current_screen(self._user.sender, self._terminal)
         self._note_main_position()
         self._is_rearranged = self._main_position is not None
@@ -233,12 +237,14 @@ class _Attachment:
         return False
 
     async def _begin(self, skipped_from: int | None = None) -> bool:
-        """Send the snapshot with which passthrough begins; return whether it was sent."""
+        """Send the snapshot with which passthrough begins; return whether to continue at once."""
         terminal = self._terminal
         queries = QueryFilter(clipboard=self._user.settings.clipboard)
         alternate = False
         if terminal.emulator.is_available:
             screen, position = await current_screen(self._user.sender, terminal)
+            if not self._is_passthrough():  # the size has changed meanwhile
+                return True
             if self._may_stay_blank(screen):
                 self._position = None
                 return False
@@ -286,7 +292,7 @@ class _Attachment:
             self._send("screen", NEUTRAL.encode() + b"\x1b[H", UNSET)
             await self._send_main_output(0, end)
         elif skipped_from is not None:
-            self._send_skipped(end - skipped_from)
+            self._send_skipped(end - skipped_from, scrolling_rows(screen))
         elif self._position is not None and not self._is_alternate:
             await self._send_missing(self._position, end)
         elif self._main_position is not None:
@@ -323,13 +329,13 @@ class _Attachment:
             self._send("output", self._queries.feed(part.data), start)
             await self._user.sender.drain()
 
-    def _send_skipped(self, size: int) -> None:
+    def _send_skipped(self, size: int, below: str = "") -> None:
         """Scroll the window's screen off, and a line that says how much output is skipped."""
         rows = self._terminal.rows
         name = self._entry.name or self._entry.id
         line = f"[{size} bytes of output are not shown here: acpterm logs {name}]"
-        text = f"{NEUTRAL}\x1b[{rows}H\r\n{line[: self._terminal.cols]}" + "\r\n" * rows
-        self._send("output", text.encode(), UNSET)
+        begin = f"{NEUTRAL}\x1b[{rows}H\r\n{line[: self._terminal.cols]}\r\n"
+        self._send("output", (begin + (below or "\r\n" * (rows - 1))).encode(), UNSET)
 
     def _hold(self, position: int) -> None:
         if self._is_complete:

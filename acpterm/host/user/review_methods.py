@@ -89,18 +89,25 @@ async def list_recordings(user: UserConnection, params: NoParams) -> RecordingsR
     """`_acpterm/recording/list`: return the recordings of terminals, the newest first."""
     del params
     directory = _record_dir(user)
-    written = {
-        os.path.basename(entry.record.recording)
-        for entry in user.registry
-        if entry.record.recording is not None and entry.record.recorded is not None
-    }
+    written = _written(user)
     work = partial(library.list_recordings, directory)
     found = await _in_thread(user, work, f"directory {quote(directory)}")
+    # A recording that has begun or ended meanwhile was not read whole.
+    written |= _written(user)
     return RecordingsResponse(
         recordings=[_recording_info(one, one.name in written) for one in found.recordings],
         omitted=found.omitted,
         enabled=user.settings.record,
     )
+
+
+def _written(user: UserConnection) -> set[str]:
+    """Return the names of the files that are being written."""
+    return {
+        os.path.basename(entry.record.recording)
+        for entry in user.registry
+        if entry.record.recording is not None and entry.record.recorded is not None
+    }
 
 
 async def read_recording(

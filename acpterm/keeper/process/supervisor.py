@@ -1,6 +1,6 @@
 """The keeper of a daemon as its main process: starts, restarts and replaces the worker.
 
-A *candidate* is a new worker that is to replace the serving one. `hello`, `ready`, `restart` and
+A *candidate* is a new worker, which will replace the serving one. `hello`, `ready`, `restart` and
 `end` are messages from a worker to the keeper. States:
 
     first worker starts --`ready`--> serving
@@ -20,10 +20,8 @@ A *candidate* is a new worker that is to replace the serving one. `hello`, `read
 If an upgrade after `restart` fails, the keeper sends the reason to the worker that sent `restart`.
 If an upgrade after SIGUSR1 fails, the keeper logs the reason.
 
-Descriptors that the service manager passes to the keeper: sockets and stored descriptors.
-
-Implements sd_listen_fds(3): `LISTEN_FDS` descriptors from 3 on, if `LISTEN_PID` is this process,
-with the names in `LISTEN_FDNAMES`.
+The service manager may pass sockets and stored descriptors, as in sd_listen_fds(3): `LISTEN_FDS`
+descriptors from 3 on, if `LISTEN_PID` is this process, with the names in `LISTEN_FDNAMES`.
 
 - PTY masters, sockets of leaders, and rings that a previous keeper has stored with the service
   manager (see `notify`) become terminals again. Their programs are not children of this process, so

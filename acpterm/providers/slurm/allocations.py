@@ -17,7 +17,7 @@ What can go wrong:
   use in two cases: it was not used for some time, or a step could not be started in it.
 - The session ends before the controller has received the request for the allocation. So salloc is
   ended first, and then the allocation is cancelled.
-- The controller does not answer when the allocation is to be released. Then the file is kept, since
+- The controller does not answer at the release of the allocation. Then the file is kept, since
   it names the allocation, and the allocation is released later.
 """
 

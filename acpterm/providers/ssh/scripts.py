@@ -23,12 +23,10 @@ this machine ends (`quit all`); and when the daemon on this machine has sent no 
 `control` for too long. In the last case, the script `watch` runs `end`, removes the directory and
 ends `control`. The next program gets a new directory and a new `control`.
 
-The scripts that run the program of a terminal on the other host: `wait.pl` and `wait.sh`.
-
-The arguments of each are a directory and the id of a job in it. The script records its own pid,
-waits until the job has arrived, and removes the file of the job. It then starts the program, waits
-for it, and records how the program ended. `wait.sh` is for a host without perl. It cannot tell an
-exit with code 137 from an end by SIGKILL, and sets only variables whose names a shell accepts.
+The arguments of `wait.pl` and `wait.sh` are a directory and the id of a job in it. The script
+records its own pid, waits for the file of the job and removes it, starts the program, and records
+how the program ended. `wait.sh` is for a host without perl. It cannot tell an exit with code 137
+from an end by SIGKILL, and sets only variables whose names a shell accepts.
 """
 
 from typing import Final

@@ -33,13 +33,11 @@ Simple output changes neither modes nor tab stops, and the emulator has no scrol
 The skipped output is replaced by a CR LF, which ends the current line, and by the SGR sequences
 that set the pen: the last reset in the skipped output, and those after it.
 
-libghostty-vt cannot encode every screen in a snapshot.
-
-When a terminal becomes narrower and does not rewrap its lines (on the alternate screen, or without
-DECAWM), a wide character may be cut in two. libghostty-vt then keeps the left half in the last
-column, but its encoder refuses the whole screen. `repair` overwrites such halves with blanks. The
-cursor stays where it is, but a pending wrap is lost: the next character overwrites the last column
-instead of going to the next row.
+`repair`: when a terminal becomes narrower and does not rewrap its lines (on the alternate screen,
+or without DECAWM), a wide character may be cut in two. libghostty-vt then keeps the left half in
+the last column, but its encoder refuses the whole screen. It overwrites such halves with blanks.
+The cursor stays where it is, but a pending wrap is lost: the next character overwrites the last
+column instead of going to the next row.
 """
 
 from __future__ import annotations

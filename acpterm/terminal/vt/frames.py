@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # effect, since the cursor is placed before each write.
 _BEGIN: Final = (
     f"\x1b\\\x1b]8;;\x1b\\\x1b[?1049h{NO_OTHER_KEYS}{NO_KEY_FLAGS}\x1b[?69l\x1b[r"
-    f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m\x1b[2J{MODES_OFF}"
+    f"\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m{MODES_OFF}"
 )
 # Fills the area outside of the screen, as in tmux.
 _DOT: Final = "·"

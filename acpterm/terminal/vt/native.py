@@ -4,13 +4,11 @@ A *native terminal* is a terminal object of libghostty-vt. All share the callbac
 callback takes memory. A callback is passed the address of the native terminal that is being fed, by
 which it finds that terminal's `Feeding`.
 
-The grammar of the replies that a program may get to its queries.
-
-The emulator produces the replies. This grammar restricts them to numbers, states, colours and fixed
-text; all other replies are dropped. Programs read a reply as if the user had typed it. So a hostile
-file whose content a program prints must not be able to choose the text of a reply. Therefore no
-reply contains titles, the answerback, the clipboard, identifiers of requests (OSC 5522, 99), names
-of capabilities (XTGETTCAP) or unknown settings (DECRQSS).
+A grammar restricts the replies that a program may get to numbers, states, colours and fixed text;
+all other replies are dropped. Programs read a reply as if the user had typed it. So a hostile file
+whose content a program prints must not be able to choose the text of a reply. Therefore no reply
+contains titles, the answerback, the clipboard, identifiers of requests (OSC 5522, 99), names of
+capabilities (XTGETTCAP) or unknown settings (DECRQSS).
 """
 
 from __future__ import annotations

@@ -98,11 +98,19 @@ def scrolled_to(screen: EmulatorScreen) -> bytes:
     while top < y and len(screen.cells(top - 1)) == screen.cols:
         top += 1
     # Move relative to the cursor: it is at the same text in both, but not in the same row. As many
-    # line feeds as lead from the first row to the last then scroll exactly the rows above. Erase
-    # row by row: see `_painted`.
+    # line feeds as lead from the first row to the last then scroll exactly the rows above.
     up = f"\x1b[{y - top}A" if y > top else ""
-    rows = "\r\n".join(["\x1b[K"] * screen.rows)
-    return f"{_ENDED}\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8\x1b[m{up}\r{rows}".encode()
+    plain = "\x1b[4l\x1b[20l\x1b(B\x0f\x1b[m"
+    begin = f"{_ENDED}\x1b7\x1b[?69l\x1b[r\x1b[?6l\x1b8{plain}{up}\r"
+    return (begin + scrolling_rows(screen)).encode()
+
+
+def scrolling_rows(screen: EmulatorScreen) -> str:
+    """Return the rows of `screen` as lines, which scroll off what a viewer's terminal has above."""
+    # Blank lines would do if a snapshot follows, but the window would flicker. The erasure ends a
+    # wrapped line of the viewer's terminal.
+    rows = (screen.cells(y) for y in range(screen.rows))
+    return "\r\n".join(f"\x1b[K{row_of(cells, links=True)}" for cells in rows)
 
 
 def main_output(data: bytes, *, alternate: bool = False) -> bytes:

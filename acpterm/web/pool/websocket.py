@@ -11,11 +11,9 @@ does not read its errors, no more of its messages are handled.
 Terminals do not belong to a socket: they run on when it is closed. A client that was disconnected,
 for example when the worker was replaced, connects and attaches again.
 
-The events about all terminals that each client of a PTY pool's WebSocket is sent.
-
-For each terminal, a client is sent `created`, then `output` and `promoted`, and at last `closed`,
-when the program has exited or the terminal is released. Terminals that run when the client connects
-are sent as `created` first.
+Events (`EventFeed`): for each terminal, a client is sent `created`, then `output` and `promoted`,
+and at last `closed`, when the program has exited or the terminal is released. Terminals that run
+when the client connects are sent as `created` first.
 
     (none) ──created──▶ open ──closed──▶ (none)
 
@@ -26,10 +24,9 @@ the host, and the differences are sent as events.
 Output is sent in parts: for a terminal, at most one `output` every `INTERVAL_S` seconds. A part has
 the output since the part before, but at most the last `PART_BYTES`; older output is left out.
 
-The ids of terminals on one WebSocket of a PTY pool.
-
-The id of a terminal on a socket is its name at the time when the client is first sent the terminal.
-A terminal that has no name, or whose name is in use on the socket, has its id on the host instead.
+Ids: the id of a terminal on a socket is its name at the time when the client is first sent the
+terminal. A terminal that has no name, or whose name is in use on the socket, has its id on the host
+instead.
 
 The id on the socket does not change while the terminal runs, even if the terminal is renamed and
 another terminal gets the old name. Otherwise the user's input could reach the other terminal.

@@ -120,7 +120,7 @@ async def test_question_is_withdrawn_when_its_connection_is_given_up(tmp_path):
 @pytest.mark.long
 async def test_deadline_of_a_question_is_kept(tmp_path):
     # The deadline is late enough that the question is still pending when it is looked for.
-    async with asking_daemon(tmp_path, dangerous_timeout=4.0) as daemon:
+    async with asking_daemon(tmp_path, dangerous_timeout=10.0) as daemon:
         async with daemon.agent() as (agent, own):
             params = {**create(tmp_path), "command": f"printf soon > {tmp_path}/ran"}
             id_ = await agent.start("terminal/create", params)

@@ -33,6 +33,7 @@ from acpterm.terminal.shared_ring import WINDOW_BYTES
 from tests.keeper.daemon import daemon
 from tests.keeper.terminals import spawn as spawn_in
 from tests.support.agent import agent_of
+from tests.support.depth import DEADLINE_S
 from tests.support.polling import poll
 from tests.support.processes import alive
 from tests.support.user import user_of
@@ -217,14 +218,16 @@ async def test_released_terminal_does_not_restore_its_session(tmp_path):
             assert list(connection.sessions) == ["session-1"]
 
 
-async def test_absent_connection_is_given_up_after_the_timeout(tmp_path):
+async def test_absent_connection_is_given_up_after_the_timeout(tmp_path, running_clock):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         terminal = await spawn(worker.keeper, "sleep 60; :", record=record().encode())
         await leave(worker)
-        async with successor(started, resume_timeout=0.5) as host:
+        async with successor(started, resume_timeout=1000) as host:
             assert host.is_needed()
             assert alive(terminal.pid)
+            await trio.testing.wait_all_tasks_blocked()
+            running_clock.jump(1000)
             await poll(lambda: not alive(terminal.pid))
             await poll(lambda: not host.is_needed())
 
@@ -239,10 +242,10 @@ async def test_new_connection_gets_a_name_never_used_before(tmp_path):
 
 
 @pytest.mark.long
-async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
+async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path, running_clock):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
-        fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 5}
+        fields = {"killed_by": "agent", "killed_at": now(), "release_at": now() + 1000}
         stubborn = await spawn(
             worker.keeper, "trap '' TERM; sleep 60; :", record=record(**fields).encode()
         )
@@ -250,6 +253,9 @@ async def test_terminal_of_a_cancelled_turn_is_released_in_time(tmp_path):
         async with successor(started, kill_grace=0.2) as host, agent_of(host) as agent:
             assert (await agent.initialize(SECRET))["resumed"] is True
             assert (await agent.wait(stubborn.name))["_meta"]["acpterm"]["endedBy"] == "agent"
+            assert len(host.terminals.registry)
+            await trio.testing.wait_all_tasks_blocked()
+            running_clock.jump(1000)
             await poll(lambda: not len(host.terminals.registry))
 
 
@@ -339,7 +345,7 @@ async def test_times_of_starts_are_restored_with_the_connection(tmp_path):
 
 
 @pytest.mark.long
-async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):
+async def test_window_size_is_kept_until_the_resume_timeout(tmp_path, running_clock):
     async with daemon(tmp_path) as started:
         worker = await started.serving()
         line = "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done"
@@ -348,9 +354,10 @@ async def test_window_size_is_kept_until_the_resume_timeout(tmp_path):
         )
         await poll(lambda: terminal.ring.header[HEAD] > 0)
         await leave(worker)
-        async with successor(started, resume_timeout=4) as host, agent_of(host) as agent:
+        async with successor(started, resume_timeout=1000) as host, agent_of(host) as agent:
             await agent.initialize(SECRET)
             assert (await agent.output(terminal.name))["output"] == "30 100\n"
+            running_clock.jump(1000)
             await agent.until_output(terminal.name, "24 80")
 
 
@@ -376,7 +383,7 @@ async def test_lost_screen_says_so_until_the_program_draws_it(tmp_path, trap):
         async with successor(started) as host, user_of(host) as user:
             found = await user.terminal_request("screen", terminal.name)
             if trap == "paint":
-                with trio.fail_after(10):
+                with trio.fail_after(DEADLINE_S):
                     while "not known" in str(found["rows"]):
                         await trio.sleep(0.01)
                         found = await user.terminal_request("screen", terminal.name)
@@ -403,6 +410,6 @@ async def test_released_terminal_is_retained_only_if_shown(tmp_path):
             (found,) = await user.list(all=True)
             assert (found["terminalId"], found["toolCalls"]) == (kept.name, ["c"])
             assert found["state"] == "released"
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while (await user.terminal_request("output", kept.name))["text"] != "kept\n":
                     await trio.sleep(0.01)

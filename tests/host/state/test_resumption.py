@@ -9,6 +9,7 @@ import trio
 from acpterm.jsonrpc import RpcError
 from tests.support.agent import agent_of
 from tests.support.cases import each_case
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import host_here
 from tests.support.keepers import SlowKeeper
 from tests.support.polling import poll
@@ -104,7 +105,7 @@ async def test_create_that_was_in_flight_is_answered_on_the_new_connection(tmp_p
             await trio.sleep(0.05)
             assert not created
             slow.may_respond.set()
-            with trio.fail_after(10):
+            with trio.fail_after(DEADLINE_S):
                 while not created:
                     await trio.sleep(0.01)
             await poll(lambda: ran.exists() and ran.read_text())

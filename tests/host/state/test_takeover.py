@@ -12,6 +12,7 @@ import trio
 
 from acpterm.jsonrpc import RpcError
 from tests.support.daemon import daemon, listens
+from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
@@ -441,7 +442,7 @@ async def test_screen_is_exact_after_a_takeover(tmp_path, way, raw_bytes):
         async with daemon.agent() as (agent, own):
             terminal = await agent.create(UPDATES, own={"cols": 60, "rows": 12})
             async with daemon.user() as user:
-                with trio.fail_after(20):
+                with trio.fail_after(DEADLINE_S):
                     while "ready" not in str(before := await screen(user, terminal)):
                         await trio.sleep(0.01)
                 if way == "restart":
@@ -455,7 +456,7 @@ async def test_screen_is_exact_after_a_takeover(tmp_path, way, raw_bytes):
             assert after["rows"][0] == "HEADER"
             assert after["alternate"]
             await agent.type(terminal, "\n")
-            with trio.fail_after(20):
+            with trio.fail_after(DEADLINE_S):
                 while (after := await screen(user, terminal))["alternate"]:
                     await trio.sleep(0.01)
             assert after["rows"][0] == "shell$ top"

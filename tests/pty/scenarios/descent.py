@@ -27,6 +27,7 @@ from tests.pty.scenarios.harness import (
     scenario,
     start,
 )
+from tests.support.depth import DEADLINE_S
 
 
 @scenario
@@ -307,7 +308,7 @@ async def tree_that_keeps_forking_ends():
     line = "trap '' TERM; echo $$; while :; do (setsid sleep 0.05 &); done"
     process = start(tree, line)
     pids(process, 1)
-    with trio.fail_after(15):
+    with trio.fail_after(DEADLINE_S):
         await end(tree, 0.05)
     await reap(tree, process)
     assert await empty(tree)

@@ -9,6 +9,7 @@ import trio.testing
 from acpterm.pty import linux
 from acpterm.pty.tracking import marks
 from acpterm.pty.tracking.cgroup import Cgroups
+from tests.support.depth import DEADLINE_S
 
 SCENARIOS = {}
 
@@ -34,7 +35,7 @@ def scenario(function):
 
 
 async def poll(condition):
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         while (found := condition()) is None or found is False:
             await trio.sleep(0.005)
     return found

@@ -29,6 +29,7 @@ from tests.pty.scenarios.harness import (
     start_marked,
 )
 from tests.support import bounded
+from tests.support.depth import DEADLINE_S
 
 
 @scenario
@@ -234,7 +235,7 @@ async def tree_that_uses_up_all_processes_is_tracked_and_ends():
     assert trees.origin(process.pid).terminals == {"one"}
     assert trees.origin(quiet.pid).terminals == {"other"}
     assert not await empty(tree)
-    with trio.fail_after(10):
+    with trio.fail_after(DEADLINE_S):
         await end(tree, 0.2)
     assert await empty(tree)
     assert quiet.poll() is None

@@ -302,6 +302,10 @@ def test_what_a_command_has_left_running_is_shown_and_killed(page, agent):
     row = page.row("exited 3, 1 still running")
     row.wait_for()
     assert row.locator(".dot").get_attribute("data-state") == "background"
+    for width in 800, 700, 360:
+        page.page.set_viewport_size({"width": width, "height": 700})
+        state = row.locator(".cell-state > :last-child")
+        assert state.evaluate("one => one.scrollWidth <= one.clientWidth"), width
     page.page.get_by_label("Show", exact=True).select_option("running")
     assert page.rows == ["sleep 600 & exit 3"]
     page.show_terminal(terminal)

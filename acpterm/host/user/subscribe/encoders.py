@@ -9,8 +9,9 @@
   `terminal_output_chunk` (bytes in base64).
 
 An encoder returns the `update` values of `session/update` notifications, in the order in which they
-must be sent. Each is valid by its schema, whatever the agent has sent. An encoder serves only one
-subscriber: `V1MetaEncoder` holds back the incomplete character at the end of a terminal's output.
+must be sent. Each is valid by its schema, whatever the agent has sent (see below). An encoder
+serves only one subscriber: `V1MetaEncoder` holds back the incomplete character at the end of a
+terminal's output.
 
 - `call`: an update of a tool call. `infos` are the terminals that it is the first to show; with
   `needs_whole_call`, it must then have all members of the call.
@@ -19,12 +20,9 @@ subscriber: `V1MetaEncoder` holds back the incomplete character at the end of a 
 - `ended`: how a terminal's program ended; None if it is running again.
 - `forget`: the last update of a terminal was sent.
 
-Makes the content of tool calls valid by the schema of ACP v1, and converts it to ACP v2.
-
-Everything returned is valid, whatever an agent has sent. An invalid value that is optional in the
-schema is dropped. If the schema requires the value, the object that contains it is dropped. If that
-object is required too, the object around it is dropped, and so on. Members that are not in the
-schema are dropped, except `_meta`.
+An invalid value that is optional in the schema is dropped. If the schema requires the value, the
+object that contains it is dropped. If that object is required too, the object around it is dropped,
+and so on. Members that are not in the schema are dropped, except `_meta`.
 
 ACP v2 is stricter than v1 about URIs, paths (which must be absolute) and times, and represents a
 diff as a patch (`git_patch`).

@@ -24,9 +24,7 @@ call is sent after the output that the call's terminals have printed so far.
 The subscription ends when the session is closed and everything is sent. A terminal that the user
 owns keeps running; its output is sent up to the end of the subscription.
 
-Updates of tool calls not yet sent to one subscriber, merged per call if there are many.
-
-States:
+States of an `UpdateBacklog`, which merges the updates of a call if there are many:
 
     following ──more than `bytes_max` queued──▶ behind ──all is sent──▶ following
 
@@ -37,7 +35,7 @@ States:
 
 If the session has tool calls when the subscription begins, the state is *behind*, with all of them.
 
-The terminals that a subscriber reads output from.
+Sources, the terminals that a subscriber reads output from:
 
 - `LocalSource`: a terminal of this host.
 - `AgentSource`: a terminal that the agent runs itself and describes in session updates.
