@@ -8,7 +8,7 @@ from typing import Final
 
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.arguments import has_option, operands_of, value_of
-from acpterm.policy.losses.loss import THROWS, WORDS_MAX, Loss, Need
+from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, Need
 from acpterm.policy.losses.table import CURL_FILE, GREPS, NO_FILES, SECRET, STARTUP
 from acpterm.policy.words import UNKNOWN_TEXT
 
@@ -121,7 +121,7 @@ _FOUND: Final = re.compile(
 
 def _found_in(line: str) -> tuple[str, ...]:
     """Return patterns of git for the files that a command may get from the others of its line."""
-    found = _FOUND.search(line)
+    found = _FOUND.search(line[:LINE_CHARS_MAX])
     return tuple((found[1] or found[2]).split()) if found else (".",)
 
 

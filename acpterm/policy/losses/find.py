@@ -8,7 +8,15 @@ from typing import Final
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.files import read_losses, written_losses
 from acpterm.policy.losses.git import git_losses
-from acpterm.policy.losses.loss import WORDS_MAX, Loss, Need
+from acpterm.policy.losses.loss import (
+    CODE_CHARS_MAX,
+    LINE_CHARS_MAX,
+    TEXT_CHARS_MAX,
+    WORD_CHARS_MAX,
+    WORDS_MAX,
+    Loss,
+    Need,
+)
 from acpterm.policy.losses.table import (
     CODE,
     CODE_DOWNLOAD,
@@ -96,25 +104,28 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
         or name in SECRET_READERS
     ):
         return []
-    texts = [word.text for word in command.words[1:WORDS_MAX]]
+    whole = [word.text for word in command.words[1:WORDS_MAX]]
+    # Most expressions take time quadratic in the length of what they are searched in.
+    texts = [text[:WORD_CHARS_MAX] for text in whole]
     found: list[Loss] = []
     if name == "git":
         return list(git_losses(texts, directory))
     if rows:
-        words = " ".join(" ".join(texts).split())
+        words = " ".join(" ".join(whole)[:TEXT_CHARS_MAX].split())
         given = f"{words} {command.text}" if command.input == "text" else words
         if command.input == "pipe" and (fed := FED.search(line)):
             given = f"{words} {fed[0]}"
         # What is in a literal of SQL is no statement.
+        given = given[:TEXT_CHARS_MAX]
         bare = re.sub("'[^']*'", "''", given) if command.input != "pipe" else given
         if not DRY.search(words):
             found += (
                 Loss(kind, reason)
                 for pattern, kind, reason in rows
-                if pattern.match(bare if pattern.pattern == SQL else given)
+                if pattern.match(bare if pattern.pattern == SQL else given[:LINE_CHARS_MAX])
             )
     if is_code:
-        found += _code(command, texts, directory)
+        found += _code(command, whole, directory)
     if name in PACKAGES:
         found += _package(name, texts, directory)
     if name in WRITERS:
@@ -135,7 +146,8 @@ def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> It
         for at, text in enumerate(texts)
         if at and re.fullmatch(r"-\w*[ceEr]|--eval|--print|-p|eval", texts[at - 1])
     ]
-    code = "\n".join([*given, command.text if command.input == "text" else ""])
+    texts_of = [*given, command.text if command.input == "text" else ""]
+    code = "\n".join(texts_of)[:CODE_CHARS_MAX]
     if CODE.search(code) and "tempfile" not in code:
         yield Loss(Kind.WORK, "deletes files by its code")
     if secret := CODE_SECRET.search(code):
@@ -154,5 +166,5 @@ def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> It
 
 def line_danger(text: str) -> str:
     """Return why a shell text is dangerous as a whole; empty if it is not."""
-    bomb = "|" in text and FORK_BOMB.search(text)
+    bomb = "()" in text and FORK_BOMB.search(text)
     return "it starts copies of itself without end" if bomb else ""

@@ -83,6 +83,14 @@ NAMES_SHOWN: Final = 3
 
 WORDS_MAX: Final = 400
 """Maximum words of a command that are examined for losses."""
+WORD_CHARS_MAX: Final = 512
+"""Maximum characters of a word that are examined for losses, other than of code and SQL."""
+LINE_CHARS_MAX: Final = 1024
+"""Maximum characters of a command's arguments that the rows of the table are compared with."""
+TEXT_CHARS_MAX: Final = 8192
+"""Maximum characters of SQL that are searched."""
+CODE_CHARS_MAX: Final = 65_536
+"""Maximum characters of code that are searched."""
 THROWS: Final = "throws away changes in {}"
 
 

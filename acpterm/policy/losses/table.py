@@ -194,26 +194,26 @@ ROWS: Final[tuple[_Row, ...]] = (
 DRY: Final = re.compile(r"(?:^| )--?(?:dry-?run(?!=(?:none|false))|help\b)")
 # Code of other languages that deletes directories.
 CODE: Final = re.compile(
-    r"rmtree\s*\((?!\s*['\"]/tmp/)|\brm(?:dir)?(?:Sync)?\s*\([^)]*recursive|remove_tree\s*\(|rm_rf?\b|rm_r\s*\(|rimraf"
-    r"|FileUtils\.(?:rm|remove)|Dir\.delete|unlink_tree|File::Path|\bunlink\s+glob|File\.delete"
-    r"|\bos\.(?:remove|unlink|removedirs|truncate)\s*\((?!\s*['\"]/tmp/)|\.unlink\s*\(|unlinkSync\s*\(|\.truncate\s*\(\s*0|\bunlink\s*\(?\s*['\"]"
+    r"rmtree\s{0,9}\((?!\s{0,9}['\"]/tmp/)|\brm(?:dir)?(?:Sync)?\s{0,9}\([^)]{0,200}recursive|remove_tree\s{0,9}\(|rm_rf?\b|rm_r\s{0,9}\(|rimraf"
+    r"|FileUtils\.(?:rm|remove)|Dir\.delete|unlink_tree|File::Path|\bunlink\s{1,9}glob|File\.delete"
+    r"|\bos\.(?:remove|unlink|removedirs|truncate)\s{0,9}\((?!\s{0,9}['\"]/tmp/)|\.unlink\s{0,9}\(|unlinkSync\s{0,9}\(|\.truncate\s{0,9}\(\s{0,9}0|\bunlink\s{0,9}\(?\s{0,9}['\"]"
 )
 CODE_SECRET: Final = re.compile(
-    r"(?:open|read\w*|File|load\w*|Path|dotenv_values)\W[^;\n]*?(\.ssh/id_\w+|\.aws/credentials|/etc/shadow|/proc/\w+/environ"
+    r"(?:open|read\w*|File|load\w*|Path|dotenv_values)\W[^;\n]{0,200}?(\.ssh/id_\w+|\.aws/credentials|/etc/shadow|/proc/\w+/environ"
     r"|\.git-credentials|\.netrc|(?<![\w.])\.env(?![\w.]))"
 )
 CODE_DOWNLOAD: Final = re.compile(
-    r"(?:exec|eval)\s*[(`][^;\n]*(?:urlopen|requests\.get|fetch|urllib|http|curl |wget )|(?:open-uri|Net::HTTP).*eval"
+    r"(?:exec|eval)\s{0,9}[(`][^;\n]{0,200}(?:urlopen|requests\.get|fetch|urllib|http|curl |wget )|(?:open-uri|Net::HTTP)[^\n]{0,200}eval"
 )
 
 CODE_SQL: Final = re.compile(
-    r"(?i)execute\w*\s*\(\s*[\"'`]{1,3}\s*(?:drop\s+(?:table|database|schema)|truncate\b|delete\s+from\s+\w+\s*[\"'`;])"
+    r"(?i)execute\w*\s{0,9}\(\s{0,9}[\"'`]{1,3}\s{0,9}(?:drop\s{1,9}(?:table|database|schema)|truncate\b|delete\s{1,9}from\s{1,9}\w+\s{0,9}[\"'`;])"
 )
 # The paths that `open(path, "w")` and the like write.
 CODE_WRITE: Final = re.compile(
-    r"open\s*\((?:os\.path\.expanduser\s*\()?\s*['\"]([^'\"]+)['\"]\)?\s*,\s*['\"][wa]"
-    r"|write\w*Sync\s*\(\s*['\"]([^'\"]+)['\"]|Path\s*\(['\"]([^'\"]+)['\"]\)\.write_|File\.write\s*\(?['\"]([^'\"]+)|open\s*\(\s*\w+\s*,\s*['\"]>\s*([^'\"]+)"
-    r"|(?:os\.(?:rename|replace)|shutil\.(?:copy\w*|move)|copyFileSync|renameSync)\s*\([^,]+,\s*['\"]([^'\"]+)['\"]"
+    r"open\s{0,9}\((?:os\.path\.expanduser\s{0,9}\()?\s{0,9}['\"]([^'\"]{1,200})['\"]\)?\s{0,9},\s{0,9}['\"][wa]"
+    r"|write\w*Sync\s{0,9}\(\s{0,9}['\"]([^'\"]{1,200})['\"]|Path\s{0,9}\(['\"]([^'\"]{1,200})['\"]\)\.write_|File\.write\s{0,9}\(?['\"]([^'\"]{1,200})|open\s{0,9}\(\s{0,9}\w+\s{0,9},\s{0,9}['\"]>\s{0,9}([^'\"]{1,200})"
+    r"|(?:os\.(?:rename|replace)|shutil\.(?:copy\w*|move)|copyFileSync|renameSync)\s{0,9}\([^,]{1,200},\s{0,9}['\"]([^'\"]{1,200})['\"]"
 )
 FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
 
@@ -351,7 +351,7 @@ READERS: Final = [
     "ps_",
 ]
 QUIET: Final = re.compile(r"-\w*[qclL]\w*|--(?:quiet|silent|count|files-with\S*)")
-CURL_FILE: Final = re.compile(r"(?:[\w.-]*=)?@(.+)|[\w.-]+=@(.+)|file://(.+)")
+CURL_FILE: Final = re.compile(r"(?:^|=)@(.+)|file://(.+)")
 GREPS: Final = frozenset(
     (
         "grep",
@@ -437,4 +437,6 @@ WRITERS: Final = frozenset(
 )
 SECRET_READERS: Final = frozenset((*READERS, "<"))
 INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
-FORK_BOMB: Final = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*?\1\s*\|\s*\1\s*&")
+FORK_BOMB: Final = re.compile(
+    r"(?<![\w:.])([\w:.]{1,32})\s{0,4}\(\)\s{0,4}\{[^}]{0,200}?\1\s{0,4}\|\s{0,4}\1\s{0,4}&"
+)
