@@ -1,0 +1,27 @@
+"""`python -m acpterm.undo STORES DIRECTORY WHY`: take a snapshot in a process of its own.
+
+Prints one line of JSON, then prunes if need be. The daemon starts it, so that reading a directory
+takes nothing from its event loop, and a kill of either leaves the other as it was.
+"""
+
+import json
+import sys
+
+from acpterm.undo.scan import UnkeptError
+from acpterm.undo.store import Store, to_json
+
+
+def main(stores: str, directory: str, why: str) -> None:
+    try:
+        store = Store(stores, directory)
+        with store.locked():
+            kept = store.keep(why)
+            print(to_json(kept), flush=True)  # noqa: T201
+            if kept.should_prune:
+                store.prune()
+    except (UnkeptError, OSError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:4])
