@@ -51,6 +51,8 @@ class Plan(NamedTuple):
     """Directories to remove, if they are empty then."""
     objects: list[bytes]
     """Objects of the user's repositories to link back."""
+    dropped: list[bytes]
+    """Objects of repositories that are removed."""
     note: str
     """What is not restored, and why; may be empty."""
 
@@ -69,7 +71,7 @@ class Plan(NamedTuple):
 def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     """Compare the directory, of which `kept` is the newest snapshot, with `target`."""
     now = kept.snapshot
-    found = Plan(now, target, [], {}, [], [], [], _note(store, now, target))
+    found = Plan(now, target, [], {}, [], [], [], [], _note(store, now, target))
     unkept = kept.skipped.keys() | split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
     options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev")
     raw = iter(split(store.git("diff-tree", *options, now.ref, target.ref)))
@@ -80,8 +82,8 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
         path = unescaped(path)
         if found.note and path.split(b"/")[0] == _GIT:
             continue
-        if top == b"linked" and status == b"A":
-            found.objects.append(path)
+        if top == b"linked":
+            (found.dropped if status == b"D" else found.objects).append(path)
         elif top == b"dirs":
             listings.append(path[: -len(LISTING)].rstrip(b"/"))
         elif top == b"files" and not any(one in unkept for one in _with_parents(path)):
@@ -91,6 +93,10 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     found.removed[:] = [
         path for path in found.removed if not any(one in unkept for one in _with_parents(path))
     ]
+    # The objects of a repository that stays are never removed.
+    removed = set(found.removed)
+    found.dropped[:] = [path for path in found.dropped if path.rsplit(b"/", 2)[0] in removed]
+    found.removed.extend({os.path.dirname(path) for path in found.dropped} - removed)
     return found
 
 
@@ -110,12 +116,12 @@ def _plan_modes(store: Store, found: Plan, listings: list[bytes]) -> None:
         if path not in old:
             found.made.append(path)
         before, after = (_modes(path, texts.get(one.get(path, b""), b"")) for one in (old, new))
-        for name in before.keys() | after.keys() - gone:
+        for name in before.keys() | after.keys():
             if before.get(name) != after.get(name):
                 # One that has no mode of its own has a usual mode.
                 usual = 0o755 if before.get(name, 0) & 0o100 else 0o644
                 found.modes[name] = after.get(name, usual)
-    for path in gone:
+    for path in gone.difference(found.made):
         found.modes.pop(path, None)
     for path, change in written.items():
         if stat.S_ISREG(change.mode):
@@ -193,9 +199,8 @@ def apply(store: Store, found: Plan) -> list[str]:
             key = b"/".join(path.split(b"/")[-2:])
             target = os.path.join(os.fsencode(store.root), path)
             link(os.path.join(store.linked, key), target)
-    for change in found.files:
-        if change.what == "remove":
-            done.remove(change.path)
+    for path in [*(one.path for one in found.files if one.what == "remove"), *found.dropped]:
+        done.remove(path)
     for path in sorted(found.removed, reverse=True):
         done.remove_directory(path)
     for path in sorted(found.made):

@@ -104,7 +104,8 @@ def test_a_nested_repository_and_a_submodule_are_restored_with_their_commits(pro
 
 
 def test_an_unfinished_rebase_is_restored(project):
-    project.run("git stash -q -u; git checkout -q topic; echo t > src/a.py; git commit -qam t")
+    project.run("git stash -q -u; echo m > src/a.py; git commit -qam m")
+    project.run("git checkout -q topic; echo t > src/a.py; git commit -qam t")
     project.run("git rebase -q main || true")
     project.run("echo resolved > src/a.py")
     before = project.state()
