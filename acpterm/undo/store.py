@@ -26,6 +26,7 @@ _LOCK_TIMEOUT_S: Final = 60.0
 _RACE_NS: Final = 100_000_000
 _COARSE_RACE_NS: Final = 2_000_000_000
 _CACHE_VERSION: Final = 1
+_COPIED_BYTES_MAX: Final = 256 * 1024 * 1024
 _REFS: Final = "refs/undo/"
 # Names that git, or we, cannot have in a tree.
 _REFUSED: Final = frozenset((b".git", b".gitmodules", LISTING))
@@ -302,7 +303,7 @@ class Store:
         """Remove, within `locked`, what is over a bound; the newest snapshot stays."""
         oldest = time.time() - age_s
         left = self.snapshots()
-        left = [one for one in left[:-1][-(kept - 1) :] if one.time >= oldest] + left[-1:]
+        left = [one for one in left[-kept:] if one.time >= oldest or one == left[-1]]
         while True:
             self._drop_all_but(left)
             if len(left) < 2 or self.size() <= size:
@@ -383,24 +384,20 @@ def _quoted(top: bytes, path: bytes, tail: bytes = b"") -> bytes:
 
 def link(source: bytes, target: bytes) -> None:
     """Link a file whose content never changes, or copy it. Raises `OSError`."""
-    for attempt in range(2):
-        try:
-            os.link(source, target, follow_symlinks=False)
-            return
-        except FileExistsError:
-            return
-        except FileNotFoundError:
-            if attempt:
-                raise
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-        except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
-                raise
-            aside = target + b".new"
-            shutil.copyfile(source, aside, follow_symlinks=False)
-            os.chmod(aside, 0o444)
-            os.replace(aside, target)
-            return
+    if os.path.lexists(target):
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        if os.stat(source).st_size > _COPIED_BYTES_MAX:
+            raise OSError(errno.EFBIG, "too large to copy to another file system") from error
+        aside = target + b".new"
+        shutil.copyfile(source, aside, follow_symlinks=False)
+        os.chmod(aside, 0o444)
+        os.replace(aside, target)
 
 
 def to_json(kept: Kept) -> str:
