@@ -16,11 +16,11 @@ def main(stores: str, directory: str, why: str) -> None:
         store = Store(stores, directory)
         with store.locked():
             kept = store.keep(why)
-            print(to_json(kept), flush=True)  # noqa: T201
+            print(to_json(kept), flush=True)
             if kept.should_prune:
                 store.prune()
     except (UnkeptError, OSError) as error:
-        print(json.dumps({"error": str(error)}), flush=True)  # noqa: T201
+        print(json.dumps({"error": str(error)}), flush=True)
 
 
 if __name__ == "__main__":

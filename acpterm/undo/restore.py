@@ -9,7 +9,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from acpterm.undo.scan import LISTING, UnkeptError
 from acpterm.undo.store import Kept, Snapshot, Store, link, split, unescaped
@@ -60,19 +60,23 @@ class Plan(NamedTuple):
     def changes(self) -> list[Change]:
         """All changes that a user sees, by path."""
         named = {change.path for change in self.files}.union(self.made)
-        return sorted([
-            *self.files,
-            *(Change(path, "mode") for path in self.modes.keys() - named),
-            *(Change(path + b"/", "restore") for path in self.made),
-            *(Change(path + b"/", "remove") for path in self.removed),
-        ])
+        return sorted(
+            [
+                *self.files,
+                *(Change(path, "mode") for path in self.modes.keys() - named),
+                *(Change(path + b"/", "restore") for path in self.made),
+                *(Change(path + b"/", "remove") for path in self.removed),
+            ]
+        )
 
 
 def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     """Compare the directory, of which `kept` is the newest snapshot, with `target`."""
     now = kept.snapshot
     found = Plan(now, target, [], {}, [], [], [], [], _note(store, now, target))
-    unkept = kept.skipped.keys() | split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
+    unkept = (
+        kept.skipped.keys() | split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
+    )
     options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev")
     raw = iter(split(store.git("diff-tree", *options, now.ref, target.ref)))
     listings = []
@@ -168,20 +172,20 @@ def _modes(directory: bytes, listing: bytes) -> dict[bytes, int]:
 def reading(store: Store, oids: list[bytes]) -> Iterator[Iterator[bytes]]:
     """Yield the contents of objects, in this order, one at a time."""
     process = store.start(["cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101
-
-    def read() -> Iterator[bytes]:
-        for oid in oids:
-            process.stdin.write(oid + b"\n")
-            process.stdin.flush()
-            facts = process.stdout.readline().split()
-            if len(facts) != 3:
-                raise UnkeptError(f"the snapshot has lost {os.fsdecode(oid)}")
-            yield process.stdout.read(int(facts[2]) + 1)[:-1]
-
     with process:
-        yield read()
+        assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101
+        yield _read(process.stdin, process.stdout, oids)
         process.stdin.close()
+
+
+def _read(requests: IO[bytes], contents: IO[bytes], oids: list[bytes]) -> Iterator[bytes]:
+    for oid in oids:
+        requests.write(oid + b"\n")
+        requests.flush()
+        facts = contents.readline().split()
+        if len(facts) != 3:
+            raise UnkeptError(f"the snapshot has lost {os.fsdecode(oid)}")
+        yield contents.read(int(facts[2]) + 1)[:-1]
 
 
 def apply(store: Store, found: Plan) -> list[str]:
@@ -212,7 +216,9 @@ def apply(store: Store, found: Plan) -> list[str]:
             done.write(change, content, found.modes.get(change.path, 0o600))
     # Directories last, the deepest first: one that is read-only cannot be changed any more.
     modes = {**done.opened, **found.modes}
-    for path in sorted(modes, key=lambda one: (one in done.opened, one.count(b"/"), one), reverse=True):
+    for path in sorted(
+        modes, key=lambda one: (one in done.opened, one.count(b"/"), one), reverse=True
+    ):
         done.set_mode(path, modes[path])
     done.close()
     return done.failures

@@ -13,6 +13,7 @@ BYTES_MAX: Final = 2 * 1024**3
 LEFT_OUT: Final = frozenset(
     (b"node_modules", b"bower_components", b"__pycache__", b".tox", b".nox", b".gradle")
 )
+RESTORABLE: Final = "restored by its tool"
 _MARKS: Final = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
 _GIT_DIRECTORY: Final = frozenset((b"HEAD", b"objects", b"refs"))
 # The file in the tree `dirs` that describes a directory.
@@ -43,82 +44,102 @@ class Scan(NamedTuple):
 
 def scan(root: bytes) -> Scan:
     """Read the directory `root`. Raises `UnkeptError` if it is too large or cannot be read."""
-    found = Scan({}, {}, {}, {})
-    size = 0
-    waiting: list[tuple[bytes, bool]] = [(b"", False)]
-    while waiting:
-        path, is_git = waiting.pop()
-        try:
-            mode = stat.S_IMODE(os.lstat(os.path.join(root, path)).st_mode)
-            with os.scandir(os.path.join(root, path)) as entries:
-                children = sorted(entries, key=lambda entry: entry.name)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            if not path:
-                raise UnkeptError(f"{os.fsdecode(root)} cannot be read: {error.strerror}") from error
-            found.skipped[path] = error.strerror or "cannot be read"
-            continue
+    scanner = _Scanner(root)
+    while scanner.waiting:
+        scanner.read(*scanner.waiting.pop())
+    return scanner.found
+
+
+class _Scanner:
+    def __init__(self, root: bytes) -> None:
+        self._root: Final = root
+        self._bytes = 0
+        self.found: Final = Scan({}, {}, {}, {})
+        self.waiting: Final[list[tuple[bytes, bool]]] = [(b"", False)]
+        """The directories that are to be read, and whether each is in a `.git`."""
+
+    def read(self, path: bytes, is_git: bool) -> None:
+        if (listed := self._list(path)) is None:
+            return
+        mode, children = listed
         names = {entry.name for entry in children}
         if path and names & _MARKS:
-            found.skipped[path] = "restored by its tool"
-            continue
-        is_git = is_git or names >= _GIT_DIRECTORY
-        listing = [b"%o" % mode]
+            self.found.skipped[path] = RESTORABLE
+            return
+        is_repository = names >= _GIT_DIRECTORY
+        unusual = []
         for entry in children:
-            below = os.path.join(path, entry.name)
+            below = path + b"/" + entry.name if path else entry.name
             try:
                 status = entry.stat(follow_symlinks=False)
-            except OSError:
+            except FileNotFoundError:
                 continue
-            kind, bits = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
-            if kind == stat.S_IFDIR:
-                if entry.name in LEFT_OUT:
-                    found.skipped[below] = "restored by its tool"
-                elif entry.name == b"objects" and names >= _GIT_DIRECTORY:
-                    found.dirs[below] = b"%o\0" % bits
-                    _scan_objects(root, below, found, waiting)
-                else:
-                    waiting.append((below, is_git))
-            elif kind not in (stat.S_IFREG, stat.S_IFLNK):
-                found.skipped[below] = "a socket, FIFO or device"
-            elif status.st_size > FILE_BYTES_MAX:
-                found.skipped[below] = f"larger than {FILE_BYTES_MAX >> 20} MiB"
-            elif not (is_git and entry.name.endswith(b".lock")):
-                size += status.st_size
-                found.files[below] = (
-                    status.st_mode,
-                    status.st_size,
-                    status.st_mtime_ns,
-                    status.st_ctime_ns,
-                    status.st_ino,
-                )
-                if kind == stat.S_IFREG and bits != (0o755 if bits & 0o100 else 0o644):
-                    listing.append(b"%o %b" % (bits, entry.name))
-        found.dirs[path] = b"".join(line + b"\0" for line in listing)
-        if len(found.files) + len(found.dirs) > ENTRIES_MAX:
-            raise UnkeptError(f"{os.fsdecode(root)} has more than {ENTRIES_MAX} files")
-        if size > BYTES_MAX:
-            raise UnkeptError(f"{os.fsdecode(root)} has more than {BYTES_MAX >> 30} GiB of files")
-    return found
+            except OSError as error:
+                self.found.skipped[below] = error.strerror or "cannot be read"
+                continue
+            if not stat.S_ISDIR(status.st_mode):
+                unusual.append(self._add_file(below, status, is_git or is_repository))
+            elif entry.name == b"objects" and is_repository:
+                self._read_objects(below, status)
+            elif entry.name in LEFT_OUT:
+                self.found.skipped[below] = RESTORABLE
+            else:
+                self.waiting.append((below, is_git or is_repository))
+        self.found.dirs[path] = b"%o\0" % mode + b"".join(sorted(unusual))
+        self._check_bounds()
 
+    def _list(self, path: bytes) -> tuple[int, list[os.DirEntry[bytes]]] | None:
+        whole = os.path.join(self._root, path)
+        try:
+            with os.scandir(whole) as entries:
+                return stat.S_IMODE(os.lstat(whole).st_mode), list(entries)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            why = error.strerror or "cannot be read"
+            if not path:
+                raise UnkeptError(f"{os.fsdecode(self._root)}: {why}") from error
+            self.found.skipped[path] = why
+            return None
 
-def _scan_objects(
-    root: bytes, objects: bytes, found: Scan, waiting: list[tuple[bytes, bool]]
-) -> None:
-    """Find the objects of a repository by name alone; its other files are kept as files."""
-    for top in _names(os.path.join(root, objects)):
-        below = os.path.join(objects, top)
-        if top == b"info":
-            waiting.append((below, True))
-        elif top == b"pack" or len(top) == 2:
+    def _check_bounds(self) -> None:
+        root = os.fsdecode(self._root)
+        if len(self.found.files) + len(self.found.dirs) > ENTRIES_MAX:
+            raise UnkeptError(f"{root} has more than {ENTRIES_MAX} files")
+        if self._bytes > BYTES_MAX:
+            raise UnkeptError(f"{root} has more than {BYTES_MAX >> 30} GiB")
+
+    def _add_file(self, path: bytes, status: os.stat_result, is_git: bool) -> bytes:
+        """Add what is no directory; return its line in the listing of its directory, if any."""
+        mode = status.st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            self.found.skipped[path] = "a socket, FIFO or device"
+        elif status.st_size > FILE_BYTES_MAX:
+            self.found.skipped[path] = f"larger than {FILE_BYTES_MAX >> 20} MiB"
+        elif not (is_git and path.endswith(b".lock")):
+            self._bytes += status.st_size
+            times = status.st_mtime_ns, status.st_ctime_ns
+            self.found.files[path] = (mode, status.st_size, *times, status.st_ino)
+            bits = stat.S_IMODE(mode)
+            if stat.S_ISREG(mode) and bits != (0o755 if bits & 0o100 else 0o644):
+                return b"%o %b\0" % (bits, os.path.basename(path))
+        return b""
+
+    def _read_objects(self, objects: bytes, status: os.stat_result) -> None:
+        """Find the objects of a repository by name alone; its other files are kept as files."""
+        self.found.dirs[objects] = b"%o\0" % stat.S_IMODE(status.st_mode)
+        for top in _names(os.path.join(self._root, objects)):
+            below = os.path.join(objects, top)
+            if top == b"info":
+                self.waiting.append((below, True))
+                continue
             if top == b"pack":
-                mode = stat.S_IMODE(os.lstat(os.path.join(root, below)).st_mode)
-                found.dirs[below] = b"%o\0" % mode
-            for name in _names(os.path.join(root, below)):
+                mode = stat.S_IMODE(os.lstat(os.path.join(self._root, below)).st_mode)
+                self.found.dirs[below] = b"%o\0" % mode
+            for name in _names(os.path.join(self._root, below)):
                 key = os.path.join(top, name)
                 if _LOOSE.fullmatch(key) or _PACK.fullmatch(key):
-                    found.objects[os.path.join(objects, key)] = key
+                    self.found.objects[os.path.join(objects, key)] = key
 
 
 def _names(path: bytes) -> list[bytes]:

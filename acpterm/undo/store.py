@@ -110,7 +110,9 @@ class Store:
                     break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
-                        raise UnkeptError(f"another process keeps or restores {self.root}") from None
+                        raise UnkeptError(
+                            f"another process keeps or restores {self.root}"
+                        ) from None
                     time.sleep(0.02)
             self._initialise()
             yield
@@ -148,7 +150,9 @@ class Store:
             self._argv(words), env=self._environment(), cwd=self.directory, **streams
         )
 
-    def _run(self, words: Sequence[str], stdin: bytes = b"", *, is_repository: bool = True) -> bytes:
+    def _run(
+        self, words: Sequence[str], stdin: bytes = b"", *, is_repository: bool = True
+    ) -> bytes:
         done = subprocess.run(
             self._argv(words, is_repository=is_repository),
             env=self._environment(),
@@ -172,7 +176,9 @@ class Store:
             return []
         form = "--format=%(refname:lstrip=2) %(contents:subject)"
         lines = self.git("for-each-ref", form, _REFS).decode(errors="replace").splitlines()
-        return sorted((Snapshot(*line.split(" ", 1)) for line in lines), key=lambda one: int(one.id))
+        return sorted(
+            (Snapshot(*line.split(" ", 1)) for line in lines), key=lambda one: int(one.id)
+        )
 
     def keep(self, why: str) -> Kept:
         """Take a snapshot within `locked`, or return the newest one if nothing has changed."""
@@ -231,22 +237,7 @@ class Store:
         last: int,
     ) -> int:
         """Write a snapshot as input of git fast-import; return its id."""
-        root = os.fsencode(self.root)
-        modes: dict[bytes, bytes] = {}
-        for mark, path in enumerate(changed, 1):
-            mode = found.files[path][0]
-            try:
-                content = _read(os.path.join(root, path), mode)
-            except FileNotFoundError:
-                del found.files[path]
-                continue
-            except OSError as error:
-                del found.files[path]
-                found.skipped[path] = error.strerror or "cannot be read"
-                continue
-            stream.write(b"blob\nmark :%d\ndata %d\n%b\n" % (mark, len(content), content))
-            kind = b"120000" if stat.S_ISLNK(mode) else b"100755" if mode & 0o100 else b"100644"
-            modes[path] = b"M %b :%d " % (kind, mark)
+        written = self._feed_contents(stream, found, changed)
         identifier = max(time.time_ns() // 1_000_000, last + 1)
         stream.write(b"commit %b\n" % f"{_REFS}{identifier}".encode())
         stream.write(b"committer acpterm <> %d +0000\n" % (identifier // 1000))
@@ -262,7 +253,7 @@ class Store:
             # Before the rest: a directory may have become a file.
             for path in old.keys() - new.keys():
                 stream.write(b"D %b\n" % _quoted(top, path, tail))
-        for path, command in modes.items():
+        for path, command in written.items():
             stream.write(b"%b%b\n" % (command, _quoted(b"files", path)))
         for path, listing in found.dirs.items():
             if cache.dirs.get(path) != listing:
@@ -270,9 +261,32 @@ class Store:
                 stream.write(_data(listing))
         for path in found.objects.keys() - cache.objects.keys():
             stream.write(b"M 100644 inline %b\ndata 0\n\n" % _quoted(b"linked", path))
-        skipped = b"".join(path + b"\0" + why.encode() + b"\0" for path, why in found.skipped.items())
+        skipped = b"".join(
+            path + b"\0" + why.encode() + b"\0" for path, why in found.skipped.items()
+        )
         stream.write(b"M 100644 inline skipped\n" + _data(skipped) + b"done\n")
         return identifier
+
+    def _feed_contents(
+        self, stream: IO[bytes], found: Scan, changed: list[bytes]
+    ) -> dict[bytes, bytes]:
+        """Write the contents of files; return how a commit names each, by path."""
+        written = {}
+        for mark, path in enumerate(changed, 1):
+            mode = found.files[path][0]
+            try:
+                content = _read(os.path.join(os.fsencode(self.root), path), mode)
+            except FileNotFoundError:
+                del found.files[path]
+                continue
+            except OSError as error:
+                del found.files[path]
+                found.skipped[path] = error.strerror or "cannot be read"
+                continue
+            stream.write(b"blob\nmark :%d\ndata %d\n%b\n" % (mark, len(content), content))
+            kind = b"120000" if stat.S_ISLNK(mode) else b"100755" if mode & 0o100 else b"100644"
+            written[path] = b"M %b :%d " % (kind, mark)
+        return written
 
     def _link(self, found: Scan, cache: _Cache) -> None:
         """Link the user's new objects, or copy them from another file system."""
@@ -299,7 +313,9 @@ class Store:
             marshal.dump((_CACHE_VERSION, *cache), file)
         os.replace(f"{path}.new", path)
 
-    def prune(self, *, kept: int = KEPT_MAX, age_s: float = AGE_MAX_S, size: int = BYTES_MAX) -> None:
+    def prune(
+        self, *, kept: int = KEPT_MAX, age_s: float = AGE_MAX_S, size: int = BYTES_MAX
+    ) -> None:
         """Remove, within `locked`, what is over a bound; the newest snapshot stays."""
         oldest = time.time() - age_s
         left = self.snapshots()
@@ -314,7 +330,9 @@ class Store:
 
     def _drop_all_but(self, left: Sequence[Snapshot]) -> None:
         gone = [one for one in self.snapshots() if one not in left]
-        self.git("update-ref", "--stdin", stdin=b"".join(f"delete {one.ref}\n".encode() for one in gone))
+        self.git(
+            "update-ref", "--stdin", stdin=b"".join(f"delete {one.ref}\n".encode() for one in gone)
+        )
         self.git("gc", "--quiet", "--prune=now")
         for name in os.listdir(self._repository):
             if name.startswith("fast_import_crash_"):
@@ -324,10 +342,9 @@ class Store:
             for one in left
             for path in split(self.git("ls-tree", "-r", "-z", "--name-only", one.ref, "linked/"))
         }
-        for directory, _, names in os.walk(self.linked):
-            for name in names:
-                if b"/".join((os.path.basename(directory), name)) not in needed:
-                    os.unlink(os.path.join(directory, name))
+        for key in list_keys(self.linked):
+            if key not in needed:
+                os.unlink(os.path.join(self.linked, key))
 
     def size(self) -> int:
         """Return the number of bytes that the store alone holds."""
@@ -339,6 +356,12 @@ class Store:
                     # What is linked, and still in the user's repository, costs nothing.
                     total += 0 if status.st_nlink > 1 else status.st_size
         return total
+
+
+def list_keys(linked: bytes) -> Iterator[bytes]:
+    """Return the names of linked objects, such as `pack/pack-….pack`."""
+    for directory, _, names in os.walk(linked):
+        yield from (os.path.join(os.path.basename(directory), name) for name in names)
 
 
 def _remove_old(store: str, oldest: float) -> None:

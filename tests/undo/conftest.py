@@ -30,7 +30,12 @@ class Project:
     def run(self, line, **more):
         environment = _ENVIRONMENT | {"HOME": os.path.dirname(self.root)} | more
         done = subprocess.run(
-            ["sh", "-c", line], cwd=self.root, env=environment, capture_output=True, timeout=30
+            ["sh", "-c", line],
+            cwd=self.root,
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=30,
         )
         assert done.returncode == 0, (line, done.stdout, done.stderr)
         return done.stdout
@@ -81,7 +86,7 @@ def empty(tmp_path):
 
 @pytest.fixture
 def project(empty):
-    """A repository with two branches, stashes, and staged, unstaged, untracked and ignored files."""
+    """A repository with branches, stashes, staged, unstaged, untracked and ignored files."""
     empty.run("""
         git init -q -b main .
         printf '*.log\\nbuild/\\n' > .gitignore
