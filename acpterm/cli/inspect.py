@@ -68,6 +68,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "directory", f"{summary_line(info.cwd)}{gone}"
     if info.level is not None:
         yield "level", info.level
+    if isinstance(info.unkept, str):
+        yield "undo", f"not to before this command: {summary_line(info.unkept)}"
     yield (
         "provider",
         f"{info.provider}, a {info.isolation}" if info.isolation != "none" else _place(info),

@@ -7,16 +7,16 @@ takes nothing from its event loop, and a kill of either leaves the other as it w
 import json
 import sys
 
-from acpterm.undo.scan import UnkeptError
-from acpterm.undo.store import Store, to_json
+from acpterm.undo.scan import UnkeptError, root_of
+from acpterm.undo.store import Store
 
 
 def main(stores: str, directory: str, why: str) -> None:
     try:
-        store = Store(stores, directory)
+        store = Store(stores, root_of(directory))
         with store.locked():
             kept = store.keep(why)
-            print(to_json(kept), flush=True)
+            print(json.dumps({"id": kept.snapshot.id}), flush=True)
             if kept.should_prune:
                 store.prune()
     except (UnkeptError, OSError) as error:

@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import hashlib
-import json
 import marshal
 import os
 import shutil
@@ -421,11 +420,6 @@ def link(source: bytes, target: bytes) -> None:
         shutil.copyfile(source, aside, follow_symlinks=False)
         os.chmod(aside, 0o444)
         os.replace(aside, target)
-
-
-def to_json(kept: Kept) -> str:
-    skipped = {os.fsdecode(path): why for path, why in kept.skipped.items()}
-    return json.dumps({"id": kept.snapshot.id, "prune": kept.should_prune, "skipped": skipped})
 
 
 def split(raw: bytes) -> list[bytes]:

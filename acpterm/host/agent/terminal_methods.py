@@ -54,7 +54,10 @@ def check(
                 found = await connection.directories.nearest(cwd)
                 if found != cwd:
                     judgement = gate.judge_check(connection, session, params, found)
-            if not params.ask or judgement.verdict.decision == "allow":
+            if not params.ask:
+                return _response(judgement)
+            if judgement.verdict.decision == "allow":
+                await gate.keep(connection, session, judgement)
                 return _response(judgement)
             await connection.creates.wait_in_flight(request)
             with connection.creates.in_flight(request):
@@ -63,6 +66,7 @@ def check(
             # The turn may have been cancelled since the user answered.
             if session.cancelled != turn:
                 raise RpcError(REQUEST_CANCELLED, "cancelled with the turn")
+            await gate.keep(connection, session, judgement)
         response = _response(judgement)
         response.decision = "allow"
         return response
@@ -150,6 +154,8 @@ def _create(
                     connection, session, judgement, resources_of(options.resources)
                 )
                 await gate.admit(connection, session, params, judgement, request)
+                # Again after a question: the user may have taken hours to answer.
+                unkept = await gate.keep(connection, session, judgement)
                 if session.cancelled != turn:
                     raise _cancelled()
                 creator = Creator(
@@ -166,6 +172,7 @@ def _create(
                         connection.terminals.pool, placement, connection.writer
                     )
                     # Even if the turn was cancelled meanwhile, the program counts as started.
+                    record.unkept = unkept
                     entry = connection.add(session, terminal, launch, record)
                 if session.cancelled != turn:
                     connection.creates.confirm(entry)
