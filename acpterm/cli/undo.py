@@ -22,6 +22,8 @@ from acpterm.undo.store import Snapshot, Store
 
 _ID: Final = re.compile(r"\d{13}", re.ASCII)
 _SHOWN_MAX: Final = 10
+# Every repository has it.
+_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _BEFORE_UNDO: Final = "before an undo"
 
 
@@ -199,7 +201,8 @@ def _text(store: Store, found: Plan, running: Sequence[TerminalInfo], patch: boo
 def _diff(store: Store, found: Plan, patch: bool) -> Iterator[str]:
     form = ("--patch",) if patch else ("--stat=78", f"--stat-count={_SHOWN_MAX}", "--no-color")
     options = ("--no-ext-diff", "--no-textconv", "--no-renames", *form)
-    trees = (f"{found.now.ref}:files", f"{found.target.ref}:files")
+    listed = [store.git("ls-tree", one.ref, "files").split() for one in (found.now, found.target)]
+    trees = [fields[2].decode() if fields else _EMPTY_TREE for fields in listed]
     raw = store.git("diff", *options, *trees, "--", ".", ":(exclude,glob)**/%.git/**")
     text = raw.decode(errors="backslashreplace").rstrip("\n")
     if text:
