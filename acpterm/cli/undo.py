@@ -14,7 +14,8 @@ from acpterm.cli._options import absolute, fail, json_option, require_user
 from acpterm.cli._output import echo, echo_once, json_text
 from acpterm.cli._params import complete_terminal, parse_time
 from acpterm.commands.format import ago, background_number, summary_line, title
-from acpterm.config import undo_dir
+from acpterm.config import agent_socket, undo_dir
+from acpterm.config.paths import account_home, is_usual_socket
 from acpterm.runtime.sanitize import escape_invisible_text
 from acpterm.undo.restore import Plan, apply, plan
 from acpterm.undo.scan import UnkeptError, root_of
@@ -64,7 +65,7 @@ def command(
     require_user(daemon.config, "restores files")
     info, before = _when(when, daemon)
     try:
-        store = Store(undo_dir(), root_of(absolute() if info is None else info.cwd))
+        store = Store(_stores(daemon), root_of(absolute() if info is None else info.cwd))
         if lists:
             _list(store, as_json)
         elif keeps:
@@ -73,6 +74,13 @@ def command(
             _undo(store, before, daemon, patch=patch, yes=yes, as_json=as_json)
     except UnkeptError as error:
         fail(str(error))
+
+
+def _stores(daemon: ChosenDaemon) -> str:
+    # A daemon that was started on demand takes neither HOME nor XDG_STATE_HOME.
+    home = account_home()
+    is_usual = home is not None and is_usual_socket(agent_socket(daemon.settings()))
+    return undo_dir({"HOME": home}) if home is not None and is_usual else undo_dir()
 
 
 def _keep(store: Store, as_json: bool) -> None:
@@ -110,7 +118,7 @@ def _undo(
     if found.changes and not as_json and not yes:
         click.confirm("Restore this?", abort=True)
     if found.changes and (yes or not as_json):
-        # Not locked while it waits for the user: agents' commands go on.
+        # Not locked while it waits for the user: agents' commands continue.
         with store.locked():
             again = plan(store, store.keep(_BEFORE_UNDO), target)
             if again.changes != found.changes:
