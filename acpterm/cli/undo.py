@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -65,7 +66,7 @@ def command(
     require_user(daemon.config, "restores files")
     info, before = _when(when, daemon)
     try:
-        store = Store(_stores(daemon), root_of(absolute() if info is None else info.cwd))
+        store = _store(_stores(daemon), absolute() if info is None else info.cwd)
         if lists:
             _list(store, as_json)
         elif keeps:
@@ -81,6 +82,15 @@ def _stores(daemon: ChosenDaemon) -> str:
     home = account_home()
     is_usual = home is not None and is_usual_socket(agent_socket(daemon.settings()))
     return undo_dir({"HOME": home}) if home is not None and is_usual else undo_dir()
+
+
+def _store(stores: str, directory: str) -> Store:
+    """Return the store of a directory, or of the one around it that was removed with its `.git`."""
+    found = store = Store(stores, root_of(directory))
+    with suppress(UnkeptError):  # a directory around it is too general
+        while not store.exists and store.root != os.path.dirname(store.root):
+            store = Store(stores, os.path.dirname(store.root))
+    return store if store.exists else found
 
 
 def _keep(store: Store, as_json: bool) -> None:

@@ -197,6 +197,8 @@ def apply(store: Store, found: Plan) -> list[str]:
         lock = os.path.join(store.root, ".git", "index.lock")
         if os.path.lexists(lock):
             raise UnkeptError(f"git works there now, or was killed: {lock} exists")
+    # It may have been removed with all that was in it.
+    os.makedirs(store.root, exist_ok=True)
     done = _Restorer(os.fsencode(store.root))
     for path in found.objects:
         with done.noting(path):

@@ -86,6 +86,18 @@ async def test_undo_lists_snapshots_and_restores_the_one_of_a_time(path, project
     assert "there is no earlier snapshot" in err
 
 
+async def test_undo_finds_the_repository_that_was_removed_with_its_git(path, project, state):
+    (project / ".git").mkdir()
+    (project / "src").mkdir()
+    await undo(path, "--keep", cwd=project / "src", **state)
+    (project / ".git").rmdir()
+
+    status, _, err = await undo(path, "--yes", cwd=project / "src", **state)
+
+    assert (status, err) == (0, "")
+    assert (project / ".git").is_dir()
+
+
 async def test_undo_names_what_still_runs_there(path, user, project, state):
     await undo(path, "--keep", cwd=project, **state)
     (project / "a.py").write_text("two\n")

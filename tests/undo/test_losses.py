@@ -84,6 +84,17 @@ def test_a_loss_is_undone_byte_for_byte(project, loss):
         assert project.state() == lost
 
 
+def test_a_directory_that_is_gone_is_restored(project):
+    before = project.state()
+    target = project.keep().snapshot
+    project.run('rm -rf "$PWD"')
+
+    _, failures = project.undo(target)
+
+    assert not failures
+    assert project.state() == before
+
+
 def test_a_nested_repository_and_a_submodule_are_restored_with_their_commits(project):
     project.run("""
         mkdir sub; cd sub; git init -q .; echo x > x; git add x; git commit -qm x; cd ..
