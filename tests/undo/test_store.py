@@ -12,7 +12,7 @@ import pytest
 
 from acpterm.undo import scan as scan_module
 from acpterm.undo.scan import UnkeptError, root_of
-from acpterm.undo.store import Store
+from acpterm.undo.store import Store, _Cache
 
 
 def restored(project, target):
@@ -233,10 +233,18 @@ def test_pruning_removes_the_stores_of_directories_that_are_no_longer_used(
     assert os.listdir(project.stores) == [os.path.basename(second.store.directory)]
 
 
-# A `git` that kills a process when it has got a part of its input.
+def test_a_file_that_changed_just_before_it_was_read_is_read_again():
+    began = 10**18 + 1
+    old, young = (0, 0, began - 10**9, began - 10**9, 1), (0, 0, began - 10**9, began - 10**6, 1)
+    cache = _Cache("", {b"old": old, b"young": young}, {}, {}, {}, began)
+    assert cache.is_unchanged(b"old", old)
+    assert not cache.is_unchanged(b"young", young)
+
+
+# A `git` that gets a part of its input, and whose parent, or itself, is killed then.
 _KILLER = """#!/bin/sh
 case "$*" in *"{word}"*)
-    head -c {size} > /dev/null
+    head -c {size} | {git} "$@"
     kill -9 {victim}
     exit 1;;
 esac
@@ -263,7 +271,7 @@ def killed_in(project, tmp_path, word, size, victim, *command):
 
 
 @pytest.mark.parametrize("victim", ["$PPID", "$$"])
-@pytest.mark.parametrize("size", [0, 1, 300, 1100])
+@pytest.mark.parametrize("size", [0, 300, -2000, -300, -5])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victim, size, is_first):
     before = project.state()
@@ -276,10 +284,10 @@ def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victi
 
     assert done.returncode == -signal.SIGKILL or "error" in done.stdout
     assert project.state() == changed
+    assert project.store.snapshots() == ([] if is_first else [target])
     if target is not None:
         assert restored(project, target) == before
     else:
-        assert not project.store.snapshots()
         after = project.keep().snapshot
         project.run("rm -r src")
         assert restored(project, after) == changed
