@@ -92,7 +92,8 @@ class TerminalInfo(Wire):
     there. `host` is the name of the host that the program runs on; it is absent if that is this
     host. `level` is the level of an agent's command: `safe`, `unknown` or `dangerous`; it is null
     for a command of the user. `loss` says what the command was judged to lose: its kind, and the
-    names; it is absent if that is nothing. `hides_input` is true while a line is entered without
+    names; it is absent if that is nothing. `unkept` says why ``acpterm undo`` cannot bring back
+    what was there before the command. `hides_input` is true while a line is entered without
     echo, as a password is. `unenforced_limits` has a sentence about each limit that was set but
     cannot be enforced here. `stopped` is sent while a program is stopped. `background` and
     `background_omitted` are what the program has left running, as in the exit status that agents
@@ -127,6 +128,7 @@ class TerminalInfo(Wire):
     host: str | UnsetType = UNSET
     level: str | None = None
     loss: str | UnsetType = UNSET
+    unkept: str | UnsetType = UNSET
     unenforced_limits: list[str] | UnsetType = UNSET
     hides_input: bool = False
     stopped: StoppedProgram | UnsetType = UNSET

@@ -58,12 +58,12 @@ def loaded(config: str | None, *, flags: Mapping[str, object] | None = None) -> 
         fail(str(error))
 
 
-def require_user(config: str | None = None) -> None:
+def require_user(config: str | None = None, does: str = "changes these settings") -> None:
     """Exit with an error message if this process is or may be in an agent's terminal."""
     from acpterm.commands.only_users import NotTheUserError, check_user  # noqa: PLC0415  few commands need it
 
     try:
-        check_user(config)
+        check_user(config, does)
     except NotTheUserError as error:
         fail(str(error))
 

@@ -70,6 +70,8 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
         yield "level", info.level
     if info.loss is not UNSET:
         yield "loses", info.loss
+    if isinstance(info.unkept, str):
+        yield "undo", f"not to before this command: {summary_line(info.unkept)}"
     yield (
         "provider",
         f"{info.provider}, a {info.isolation}" if info.isolation != "none" else _place(info),

@@ -47,6 +47,7 @@ GROUPS: Final = {
         "approvals": "List commands of agents that wait for approval.",
         "approve": "Let commands of agents run.",
         "deny": "Refuse commands of agents.",
+        "undo": "Bring a directory back to what it was before a command.",
         "audit": "Print the audit log: what ran, and who allowed it.",
     },
     "The daemon": {

@@ -1,4 +1,4 @@
-"""Refuses, in agents' terminals, the commands that change settings of acpterm or of agents.
+"""Refuses, in agents' terminals, the commands that are the user's: changes of settings, undo.
 
 Two kinds of evidence show whether this process runs in an agent's terminal:
 
@@ -28,14 +28,14 @@ from acpterm.link.handshake import HandshakeRefusedError
 from acpterm.pty import processes
 from acpterm.pty.tracking import marks
 
-_TELL: Final = "only the user changes these settings: ask the user to run this command"
+_TELL: Final = "only the user {}: ask the user to run this command"
 
 
 class NotTheUserError(Exception):
     """The command runs in a terminal that is or may be an agent's; the message says why."""
 
 
-def check_user(config: str | None = None) -> None:
+def check_user(config: str | None = None, does: str = "changes these settings") -> None:
     """Raise `NotTheUserError` if this process is or may be in an agent's terminal."""
     try:
         settings = load(config)
@@ -46,7 +46,7 @@ def check_user(config: str | None = None) -> None:
     except DaemonError:
         refusal = _marked()
     if refusal is not None:
-        raise NotTheUserError(f"{_TELL} ({refusal})")
+        raise NotTheUserError(f"{_TELL.format(does)} ({refusal})")
 
 
 def _ask(settings: Settings) -> str | None:

@@ -8,6 +8,7 @@ from acpterm.config.paths import (
     default_record_dir,
     default_socket,
     setup_dir,
+    undo_dir,
     user_socket,
     web_dir,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "load_with_sources",
     "on_demand_environment",
     "setup_dir",
+    "undo_dir",
     "user_socket",
     "valid_places",
     "web_dir",

@@ -71,6 +71,11 @@ def setup_dir() -> str:
     return os.path.join(_state_dir(), "setup")
 
 
+def undo_dir(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the directory of the snapshots of `acpterm undo`."""
+    return os.path.join(_state_dir(environment), "undo")
+
+
 def web_dir(agents: str) -> str:
     """Return the directory of logins, shares and tokens of the daemon with the socket `agents`."""
     import hashlib  # noqa: PLC0415  slow to import, and only the daemon needs it

@@ -352,6 +352,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             "which you run a build. They can never type into them or end them."
         ),
     ] = False
+    undo: Annotated[
+        bool,
+        Meta(
+            title="Keep an agent's directory before its dangerous commands, and every five minutes "
+            "before its other commands that are not safe, so that `acpterm undo` brings it back: "
+            "see [undo.md](undo.md). Only the daemon does that."
+        ),
+    ] = True
     audit: Annotated[
         bool, Meta(title="Record what agents and the user do with terminals (`acpterm audit`).")
     ] = True

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from acpterm.config import Settings, audit_dir, default_file, default_record_dir
+from acpterm.config import Settings, audit_dir, default_file, default_record_dir, undo_dir
 from acpterm.host.web_interface import WebInterface
 from acpterm.keeper.client import KeeperClient
 from acpterm.pty.processes import now as boot_time
@@ -39,6 +39,7 @@ class DaemonInfo(NamedTuple):
             *((settings.rules,) if settings.rules else ()),
             settings.record_dir or default_record_dir(),
             audit_dir(settings),
+            undo_dir(),
             *(self.web.private_paths if self.web is not None else ()),
             os.path.dirname(default_file()),
         ]

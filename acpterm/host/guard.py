@@ -31,6 +31,7 @@ from acpterm.host.audit_trail import AuditTrail
 from acpterm.host.entry import AgentInfo, TerminalEntry
 from acpterm.host.policy import HostPolicy
 from acpterm.host.registry import TerminalRegistry
+from acpterm.host.snapshots import Snapshots
 from acpterm.host.state.writer import StateWriter
 from acpterm.jsonrpc import INTERNAL_ERROR, RpcError
 from acpterm.policy.approvals import Approvals
@@ -170,7 +171,7 @@ def _refusal(profile: Profile, sentence: str, advice: str, limit: str) -> RpcErr
 
 
 class Guard:
-    """The policy, the questions to the user, the quotas and the audit log of a host."""
+    """A host's policy, questions to the user, quotas, audit log and snapshots."""
 
     def __init__(
         self,
@@ -179,6 +180,7 @@ class Guard:
         registry: TerminalRegistry,
         writer: StateWriter,
         *,
+        snapshots: Snapshots,
         reaches_user: bool,
     ) -> None:
         self.policy: Final = policy
@@ -188,4 +190,5 @@ class Guard:
         self.approvals.add(self.approval_records)
         self.approver_tokens: Final = ApproverTokens()
         self.quotas: Final = Quotas(registry)
+        self.snapshots: Final = snapshots
         self.reaches_user: Final = reaches_user

@@ -29,6 +29,7 @@ from acpterm.host.host import Host
 from acpterm.host.policy import HostPolicy
 from acpterm.host.registry import TerminalRegistry
 from acpterm.host.restore import Restorer
+from acpterm.host.snapshots import Snapshots
 from acpterm.host.state.records import ContextRecord, HostRecord
 from acpterm.host.state.snapshot import Snapshot
 from acpterm.host.state.store import HOST_KEY, TREES_KEY
@@ -202,7 +203,15 @@ def _make_host(
         policy=policy,
         daemon=daemon,
     )
-    guard = Guard(policy, trail, terminals.registry, writer, reaches_user=daemon.info.reaches_user)
+    is_daemon = daemon.info.agent_socket is not None
+    guard = Guard(
+        policy,
+        trail,
+        terminals.registry,
+        writer,
+        snapshots=Snapshots(terminals.start_task, is_on=settings.undo and is_daemon),
+        reaches_user=daemon.info.reaches_user,
+    )
     return Host(
         terminals=terminals,
         guard=guard,

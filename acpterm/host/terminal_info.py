@@ -68,6 +68,7 @@ def terminal_info(entry: TerminalEntry, *, waiting: InputWait) -> TerminalInfo:
         host=UNSET if entry.record.host is None else entry.record.host,
         level=entry.record.level,
         loss=UNSET if entry.record.loss is None else entry.record.loss,
+        unkept=entry.record.unkept or UNSET,
         unenforced_limits=limits.unenforced if limits and limits.unenforced else UNSET,
         hides_input=terminal.hides_input,
         stopped=stopped_info(waiting.stopped),

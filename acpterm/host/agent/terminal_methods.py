@@ -57,7 +57,10 @@ def check(
                     judgement = gate.judge_check(connection, session, params, found)
             judge = partial(gate.judge_check, connection, session, params, judgement.cwd)
             judgement = await gate.settle(connection, session, judgement, judge)
-            if not params.ask or judgement.verdict.decision == "allow":
+            if not params.ask:
+                return _response(judgement)
+            if judgement.verdict.decision == "allow":
+                await gate.keep(connection, session, judgement)
                 return _response(judgement)
             await connection.creates.wait_in_flight(request)
             with connection.creates.in_flight(request):
@@ -66,6 +69,7 @@ def check(
             # The turn may have been cancelled since the user answered.
             if session.cancelled != turn:
                 raise RpcError(REQUEST_CANCELLED, "cancelled with the turn")
+            await gate.keep(connection, session, judgement)
         response = _response(judgement)
         response.decision = "allow"
         return response
@@ -157,6 +161,8 @@ def _create(
                     connection, session, judgement, resources_of(options.resources)
                 )
                 await gate.admit(connection, session, params, judgement, request)
+                # Again after a question: the user may have taken hours to answer.
+                unkept = await gate.keep(connection, session, judgement)
                 if session.cancelled != turn:
                     raise _cancelled()
                 creator = Creator(
@@ -173,6 +179,7 @@ def _create(
                         connection.terminals.pool, placement, connection.writer
                     )
                     # Even if the turn was cancelled meanwhile, the program counts as started.
+                    record.unkept = unkept
                     entry = connection.add(session, terminal, launch, record)
                 if session.cancelled != turn:
                     connection.creates.confirm(entry)

@@ -334,6 +334,8 @@ class TerminalRecord(Record, kw_only=True, omit_defaults=True):
     """Whether the terminal is forgotten when its program exits."""
     recorded: RecordingRecord | None = None
     """The progress of the recording; None if the recording has ended."""
+    unkept: str = ""
+    """Why `acpterm undo` cannot bring back what was there before the program."""
     provider: str = "local"
     """The name of the provider that runs the program."""
     isolation: Isolation = "none"

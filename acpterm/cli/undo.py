@@ -1,0 +1,262 @@
+"""`acpterm undo`: bring a directory back to what it was before a command."""
+
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import click
+
+from acpterm.acp.user_api import GetRequest, ListRequest, ListResponse, TerminalInfo
+from acpterm.cli._daemon import ChosenDaemon, at_daemon
+from acpterm.cli._options import absolute, fail, json_option, require_user
+from acpterm.cli._output import echo, echo_once, json_text
+from acpterm.cli._params import complete_terminal, parse_time
+from acpterm.commands.format import ago, background_number, summary_line, title
+from acpterm.config import agent_socket, undo_dir
+from acpterm.config.paths import account_home, is_usual_socket
+from acpterm.runtime.sanitize import escape_invisible_text
+from acpterm.undo.restore import Plan, apply, plan
+from acpterm.undo.scan import UnkeptError, root_of
+from acpterm.undo.store import Snapshot, Store
+
+_ID: Final = re.compile(r"\d{13}", re.ASCII)
+_SHOWN_MAX: Final = 10
+# Every repository has it.
+_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+_BEFORE_UNDO: Final = "before an undo"
+
+
+@click.command("undo")
+@click.argument("when", metavar="[TERMINAL|TIME]", required=False, shell_complete=complete_terminal)
+@click.option("-p", "--patch", is_flag=True, help="Show the whole difference.")
+@click.option("--list", "lists", is_flag=True, help="List the snapshots of the directory.")
+@click.option("--keep", "keeps", is_flag=True, help="Take a snapshot now, and restore nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Restore without asking.")
+@json_option
+@at_daemon
+def command(
+    *,
+    when: str | None,
+    patch: bool,
+    lists: bool,
+    keeps: bool,
+    yes: bool,
+    as_json: bool,
+    daemon: ChosenDaemon,
+) -> None:
+    """Bring a directory back to what it was before a command.
+
+    acpterm keeps an agent's directory before dangerous commands, and once in a while: its files and
+    the state of its git repository. This shows what differs from then, asks, and restores it. The
+    state from before is kept as well: another acpterm undo brings it back.
+
+    Without an argument, the newest snapshot of the current directory that differs is restored. With
+    TERMINAL, that of its directory from before its command was started. TIME is a span (10m), a
+    time of day (10:30), a date, or the number of a snapshot in --list. What has been changed since
+    by anyone else is undone, too.
+
+    With --json nothing is restored without --yes.
+
+    Exit status: 0 on success; 1 if there is no such snapshot, if you do not confirm, if something
+    could not be restored, or if acpterm itself runs in an agent's terminal.
+    """
+    require_user(daemon.config, "restores files")
+    info, before = _when(when, daemon)
+    try:
+        store = _store(_stores(daemon), absolute() if info is None else info.cwd)
+        if lists:
+            _list(store, as_json)
+        elif keeps:
+            _keep(store, as_json)
+        else:
+            _undo(store, before, daemon, patch=patch, yes=yes, as_json=as_json)
+    except UnkeptError as error:
+        fail(str(error))
+
+
+def _stores(daemon: ChosenDaemon) -> str:
+    # A daemon that was started on demand takes neither HOME nor XDG_STATE_HOME.
+    home = account_home()
+    is_usual = home is not None and is_usual_socket(agent_socket(daemon.settings()))
+    return undo_dir({"HOME": home}) if home is not None and is_usual else undo_dir()
+
+
+def _store(stores: str, directory: str) -> Store:
+    """Return the store of a directory, or of the one around it that was removed with its `.git`."""
+    found = store = Store(stores, root_of(directory))
+    with suppress(UnkeptError):  # a directory around it is too general
+        while not store.exists and store.root != os.path.dirname(store.root):
+            store = Store(stores, os.path.dirname(store.root))
+    return store if store.exists else found
+
+
+def _keep(store: Store, as_json: bool) -> None:
+    with store.locked():
+        kept = store.keep("acpterm undo --keep")
+        if kept.should_prune:
+            store.prune()
+    named = {_named(path): why for path, why in sorted(kept.skipped.items())}
+    if as_json:
+        value = {"directory": store.root, "id": kept.snapshot.id, "skipped": named}
+        echo_once(json_text(value))
+        return
+    lines = [f"{store.root} is kept as {kept.snapshot.id}"]
+    lines += _some("not kept: ", [f"{path} ({why})" for path, why in named.items()])
+    echo_once("\n".join(lines))
+
+
+def _undo(
+    store: Store,
+    before: float | None,
+    daemon: ChosenDaemon,
+    *,
+    patch: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    with store.locked():
+        kept = store.keep(_BEFORE_UNDO)
+        target = _target(store, kept.snapshot, before)
+        found = plan(store, kept, target)
+    running = _running(daemon, store.root)
+    failures: list[str] = []
+    if not as_json:
+        echo(_text(store, found, running, patch))
+    if found.changes and not as_json and not yes:
+        click.confirm("Restore this?", abort=True)
+    if found.changes and (yes or not as_json):
+        # Not locked while it waits for the user: agents' commands continue.
+        with store.locked():
+            again = plan(store, store.keep(_BEFORE_UNDO), target)
+            if again.changes != found.changes:
+                fail(f"{store.root} has changed meanwhile: nothing was restored; look again")
+            failures = apply(store, again)
+    if as_json:
+        echo_once(json_text(_as_json(store, found, running, failures, restored=yes)))
+    else:
+        for failure in failures:
+            click.echo(f"acpterm: not restored: {summary_line(failure)}", err=True)
+        if found.changes:
+            echo("Restored. Another acpterm undo here brings back what was there now.")
+    raise SystemExit(1 if failures else 0)
+
+
+def _when(when: str | None, daemon: ChosenDaemon) -> tuple[TerminalInfo | None, float | None]:
+    """Return the terminal, if one is meant, and the time before which the snapshot was taken."""
+    if when is None:
+        return None, None
+    if _ID.fullmatch(when):
+        return None, int(when) / 1000
+    try:
+        return None, parse_time(when, time.time())
+    except (ValueError, OverflowError):
+        info = daemon.request("terminal/get", GetRequest(when), TerminalInfo)
+    if isinstance(info.host, str):
+        fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
+    return info, info.created_at / 1000
+
+
+def _target(store: Store, now: Snapshot, before: float | None) -> Snapshot:
+    snapshots = store.snapshots()
+    if before is not None:
+        found = [one for one in snapshots if one.time <= before]
+        since = f"; the oldest is {_moment(snapshots[0])}"
+    else:
+        found, since = [one for one in snapshots if one != now], ""
+    if not found:
+        fail(f"there is no earlier snapshot of {store.root}{since}: acpterm undo --list")
+    return found[-1]
+
+
+def _list(store: Store, as_json: bool) -> None:
+    snapshots = store.snapshots()
+    if as_json:
+        rows = [{"id": one.id, "time": one.time, "why": one.why} for one in snapshots]
+        echo_once(json_text({"directory": store.root, "snapshots": rows}))
+        return
+    now = time.time()
+    lines = [f"{'SNAPSHOT':<15}{'AGE':<6}WHY"]
+    lines += [f"{one.id:<15}{ago(int(one.id), now):<6}{one.why}" for one in reversed(snapshots)]
+    echo_once("\n".join(lines) if snapshots else f"there are no snapshots of {store.root}")
+
+
+def _running(daemon: ChosenDaemon, root: str) -> list[TerminalInfo]:
+    """Return the terminals in which something runs that may write in the directory."""
+    listed = daemon.request_running("terminal/list", ListRequest(), ListResponse)
+    inside = os.path.join(root, "")
+    return [
+        info
+        for info in (listed.terminals if listed else ())
+        if (info.state == "running" or background_number(info))
+        and os.path.join(os.path.realpath(info.cwd), "").startswith(inside)
+    ]
+
+
+def _text(store: Store, found: Plan, running: Sequence[TerminalInfo], patch: bool) -> str:
+    if not found.changes:
+        return f"{store.root} is as it was {_moment(found.target)}: there is nothing to restore"
+    lines = [f"To bring {store.root} back to {_moment(found.target)} ({found.target.why}):"]
+    lines += _diff(store, found, patch)
+    git = [_named(one.path) for one in found.changes if one.is_git]
+    others = [one for one in found.changes if not one.is_git]
+    lines += _some("git: ", [path for path in git if "/logs/" not in path])
+    lines += _some("modes: ", [_named(one.path) for one in others if one.what == "mode"])
+    for what in ("restore", "remove"):
+        paths = [_named(one.path) for one in others if one.what == what]
+        lines += _some(f"directories to {what}: ", [path for path in paths if path.endswith("/")])
+    lines += [found.note] if found.note else []
+    lines += [
+        f"runs there, and may write meanwhile: {summary_line(title(info))}: "
+        f"{summary_line(info.command)}"
+        for info in running
+    ]
+    return "\n".join(lines)
+
+
+def _diff(store: Store, found: Plan, patch: bool) -> Iterator[str]:
+    form = ("--patch",) if patch else ("--stat=78", f"--stat-count={_SHOWN_MAX}", "--no-color")
+    options = ("--no-ext-diff", "--no-textconv", "--no-renames", *form)
+    listed = [store.git("ls-tree", one.ref, "files").split() for one in (found.now, found.target)]
+    trees = [fields[2].decode() if fields else _EMPTY_TREE for fields in listed]
+    raw = store.git("diff", *options, *trees, "--", ".", ":(exclude,glob)**/%.git/**")
+    text = raw.decode(errors="backslashreplace").rstrip("\n")
+    if text:
+        yield escape_invisible_text(text)
+
+
+def _some(label: str, paths: list[str]) -> list[str]:
+    if not paths:
+        return []
+    more = f" and {len(paths) - _SHOWN_MAX} more" if len(paths) > _SHOWN_MAX else ""
+    return [f" {label}{', '.join(map(summary_line, paths[:_SHOWN_MAX]))}{more}"]
+
+
+def _as_json(
+    store: Store,
+    found: Plan,
+    running: Sequence[TerminalInfo],
+    failures: list[str],
+    *,
+    restored: bool,
+) -> dict[str, Any]:
+    return {
+        "directory": store.root,
+        "from": found.now.id,
+        "to": found.target.id,
+        "changes": [{"path": _named(one.path), "what": one.what} for one in found.changes],
+        "note": found.note,
+        "running": [info.terminal_id for info in running],
+        "restored": restored,
+        "failures": failures,
+    }
+
+
+def _named(path: bytes) -> str:
+    return path.decode(errors="backslashreplace")
+
+
+def _moment(snapshot: Snapshot) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(snapshot.time))

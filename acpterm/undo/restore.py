@@ -1,0 +1,321 @@
+"""Brings a directory back to a snapshot: what that changes, and the change itself.
+
+The snapshot of now, which is taken before, says what is there. Paths are opened one directory at a
+time without following links: a program that still runs cannot redirect a write to another place.
+"""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Final, NamedTuple
+
+from acpterm.undo.scan import LISTING, UnkeptError
+from acpterm.undo.store import Kept, Snapshot, Store, link, split, unescaped
+
+_GIT: Final = b".git"
+# What a repository reads first is written last.
+_LAST: Final = {b"index": 1, b"tables.list": 1, b"HEAD": 2}
+_FILES_ALONE: Final = (
+    "only files are restored, and not branches, index and stash: {} is one of several worktrees, "
+    "which share them"
+)
+_TEMPORARY: Final = b".acpterm-undo.new"
+
+
+class Change(NamedTuple):
+    path: bytes
+    what: str
+    """`restore`, `remove`, `change` (content or type), or `mode`."""
+    mode: int = 0
+    """As in a tree of git."""
+    oid: bytes = b""
+
+    @property
+    def is_git(self) -> bool:
+        return _GIT in self.path.split(b"/")
+
+
+class Plan(NamedTuple):
+    """What brings a directory from the snapshot `now` to `target`, by paths relative to it."""
+
+    now: Snapshot
+    target: Snapshot
+    files: list[Change]
+    modes: dict[bytes, int]
+    """Modes to set, of files and directories."""
+    made: list[bytes]
+    """Directories to make."""
+    removed: list[bytes]
+    """Directories to remove, if they are empty then."""
+    objects: list[bytes]
+    """Objects of the user's repositories to link back."""
+    dropped: list[bytes]
+    """Objects of repositories that are removed."""
+    note: str
+    """What is not restored, and why; may be empty."""
+
+    @property
+    def changes(self) -> list[Change]:
+        """All changes that a user sees, by path."""
+        named = {change.path for change in self.files}.union(self.made)
+        return sorted(
+            [
+                *self.files,
+                *(Change(path, "mode") for path in self.modes.keys() - named),
+                *(Change(path + b"/", "restore") for path in self.made),
+                *(Change(path + b"/", "remove") for path in self.removed),
+            ]
+        )
+
+
+def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
+    """Compare the directory, of which `kept` is the newest snapshot, with `target`."""
+    now = kept.snapshot
+    found = Plan(now, target, [], {}, [], [], [], [], _note(store, now, target))
+    unkept = (
+        kept.skipped.keys() | split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
+    )
+    options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev")
+    raw = iter(split(store.git("diff-tree", *options, now.ref, target.ref)))
+    listings = []
+    for facts, whole in zip(raw, raw, strict=True):
+        _, mode, _, oid, status = facts.split(b" ")
+        top, _, path = whole.partition(b"/")
+        path = unescaped(path)
+        if found.note and path.split(b"/")[0] == _GIT:
+            continue
+        if top == b"linked":
+            (found.dropped if status == b"D" else found.objects).append(path)
+        elif top == b"dirs":
+            listings.append(path[: -len(LISTING)].rstrip(b"/"))
+        elif top == b"files" and not any(one in unkept for one in _with_parents(path)):
+            what = {b"A": "restore", b"D": "remove"}.get(status, "change")
+            found.files.append(Change(path, what, int(mode, 8), oid))
+    _plan_modes(store, found, listings)
+    found.removed[:] = [
+        path for path in found.removed if not any(one in unkept for one in _with_parents(path))
+    ]
+    # The objects of a repository that stays are never removed.
+    removed = set(found.removed)
+    found.dropped[:] = [path for path in found.dropped if path.rsplit(b"/", 2)[0] in removed]
+    found.removed.extend({os.path.dirname(path) for path in found.dropped} - removed)
+    return found
+
+
+def _plan_modes(store: Store, found: Plan, listings: list[bytes]) -> None:
+    """Plan the directories and modes, by the directories whose listings differ."""
+    old, new = (_listings(store, snapshot) for snapshot in (found.now, found.target))
+    written = {one.path: one for one in found.files if one.what != "remove"}
+    directories = [*listings, *(os.path.dirname(path) for path in written)]
+    oids = sorted({one[path] for one in (old, new) for path in directories if path in one})
+    with reading(store, oids) as contents:
+        texts = dict(zip(oids, contents, strict=True))
+    gone = {one.path for one in found.files if one.what == "remove"}
+    for path in listings:
+        if path not in new:
+            found.removed.append(path)
+            continue
+        if path not in old:
+            found.made.append(path)
+        before, after = (_modes(path, texts.get(one.get(path, b""), b"")) for one in (old, new))
+        for name in before.keys() | after.keys():
+            if before.get(name) != after.get(name):
+                # One that has no mode of its own has a usual mode.
+                usual = 0o755 if before.get(name, 0) & 0o100 else 0o644
+                found.modes[name] = after.get(name, usual)
+    for path in gone.difference(found.made):
+        found.modes.pop(path, None)
+    for path, change in written.items():
+        if stat.S_ISREG(change.mode):
+            directory = os.path.dirname(path)
+            named = _modes(directory, texts[new[directory]]) if directory in new else {}
+            found.modes[path] = named.get(path, change.mode & 0o777)
+        else:
+            found.modes.pop(path, None)
+
+
+def _note(store: Store, now: Snapshot, target: Snapshot) -> str:
+    """Say why the state of git is left alone, if it is."""
+    shared = store.git("ls-tree", now.ref, "files/%.git/worktrees")
+    is_file = store.git("ls-tree", target.ref, "files/%.git").startswith(b"100")
+    return _FILES_ALONE.format(store.root) if shared or is_file else ""
+
+
+def _with_parents(path: bytes) -> Iterator[bytes]:
+    while path:
+        yield path
+        path = os.path.dirname(path)
+
+
+def _listings(store: Store, snapshot: Snapshot) -> dict[bytes, bytes]:
+    """Return the object that has the modes of each directory."""
+    found = {}
+    for line in split(store.git("ls-tree", "-r", "-z", snapshot.ref, "dirs/")):
+        facts, _, path = line.partition(b"\t")
+        path = unescaped(path.removeprefix(b"dirs/"))
+        found[path[: -len(LISTING)].rstrip(b"/")] = facts.split(b" ")[2]
+    return found
+
+
+def _modes(directory: bytes, listing: bytes) -> dict[bytes, int]:
+    """Return the mode of a directory, and those of the files in it that have unusual ones."""
+    found = {}
+    for line in split(listing):
+        mode, _, name = line.partition(b" ")
+        found[os.path.join(directory, name) if name else directory] = int(mode, 8)
+    return found
+
+
+@contextmanager
+def reading(store: Store, oids: list[bytes]) -> Iterator[Iterator[bytes]]:
+    """Yield the contents of objects, in this order, one at a time."""
+    process = store.start(["cat-file", "--batch"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        assert process.stdin is not None and process.stdout is not None  # noqa: PT018, S101
+        yield _read(process.stdin, process.stdout, oids)
+        process.stdin.close()
+
+
+def _read(requests: IO[bytes], contents: IO[bytes], oids: list[bytes]) -> Iterator[bytes]:
+    for oid in oids:
+        requests.write(oid + b"\n")
+        requests.flush()
+        facts = contents.readline().split()
+        if len(facts) != 3:
+            raise UnkeptError(f"the snapshot has lost {os.fsdecode(oid)}")
+        yield contents.read(int(facts[2]) + 1)[:-1]
+
+
+def apply(store: Store, found: Plan) -> list[str]:
+    """Carry a plan out, within `locked`; return what could not be done, and why.
+
+    Raises `UnkeptError` if git works in the directory now.
+    """
+    if any(change.is_git for change in found.files):
+        lock = os.path.join(store.root, ".git", "index.lock")
+        if os.path.lexists(lock):
+            raise UnkeptError(f"git works there now, or was killed: {lock} exists")
+    # It may have been removed with all that was in it.
+    os.makedirs(store.root, exist_ok=True)
+    done = _Restorer(os.fsencode(store.root))
+    for path in found.objects:
+        with done.noting(path):
+            key = b"/".join(path.split(b"/")[-2:])
+            target = os.path.join(os.fsencode(store.root), path)
+            link(os.path.join(store.linked, key), target)
+    for path in [*(one.path for one in found.files if one.what == "remove"), *found.dropped]:
+        done.remove(path)
+    for path in sorted(found.removed, reverse=True):
+        done.remove_directory(path)
+    for path in sorted(found.made):
+        done.make_directory(path)
+    written = [change for change in found.files if change.what != "remove"]
+    written.sort(key=lambda one: (one.is_git, _LAST.get(os.path.basename(one.path), 0)))
+    with reading(store, [change.oid for change in written]) as contents:
+        for change, content in zip(written, contents, strict=True):
+            done.write(change, content, found.modes.get(change.path, 0o600))
+    # Directories last, the deepest first: one that is read-only cannot be changed any more.
+    modes = {**done.opened, **found.modes}
+    for path in sorted(
+        modes, key=lambda one: (one in done.opened, one.count(b"/"), one), reverse=True
+    ):
+        done.set_mode(path, modes[path])
+    done.close()
+    return done.failures
+
+
+class _Restorer:
+    def __init__(self, root: bytes) -> None:
+        self._root: Final = root
+        self._fd: tuple[bytes, int] | None = None
+        self.failures: Final[list[str]] = []
+        self.opened: Final[dict[bytes, int]] = {}
+        """The modes of directories that had to be made writable."""
+
+    @contextmanager
+    def noting(self, path: bytes) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failures.append(f"{os.fsdecode(path)}: {error.strerror}")
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd[1])
+            self._fd = None
+
+    def _open(self, directory: bytes) -> int:
+        """Return a descriptor of a directory, until the next call."""
+        if self._fd is not None and self._fd[0] == directory:
+            return self._fd[1]
+        self.close()
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd, at = os.open(self._root, flags), b""
+        try:
+            self._make_writable(fd, at)
+            for name in directory.split(b"/") if directory else ():
+                at = os.path.join(at, name)
+                below = _open_at(fd, name, flags, self.opened, at)
+                os.close(fd)
+                fd = below
+                self._make_writable(fd, at)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = directory, fd
+        return fd
+
+    def _make_writable(self, fd: int, path: bytes) -> None:
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        if mode & 0o700 != 0o700:
+            self.opened.setdefault(path, mode)
+            os.fchmod(fd, mode | 0o700)
+
+    def remove(self, path: bytes) -> None:
+        with self.noting(path), suppress(FileNotFoundError):
+            os.unlink(os.path.basename(path), dir_fd=self._open(os.path.dirname(path)))
+
+    def remove_directory(self, path: bytes) -> None:
+        with self.noting(path), suppress(FileNotFoundError):
+            os.rmdir(os.path.basename(path), dir_fd=self._open(os.path.dirname(path)))
+            self.opened.pop(path, None)
+
+    def make_directory(self, path: bytes) -> None:
+        if path:
+            with self.noting(path), suppress(FileExistsError):
+                os.mkdir(os.path.basename(path), 0o700, dir_fd=self._open(os.path.dirname(path)))
+
+    def write(self, change: Change, content: bytes, mode: int) -> None:
+        name = os.path.basename(change.path)
+        with self.noting(change.path):
+            directory = self._open(os.path.dirname(change.path))
+            with suppress(FileNotFoundError):
+                os.unlink(_TEMPORARY, dir_fd=directory)
+            if stat.S_ISLNK(change.mode):
+                os.symlink(content, _TEMPORARY, dir_fd=directory)
+            else:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                with open(os.open(_TEMPORARY, flags, 0o600, dir_fd=directory), "wb") as file:
+                    file.write(content)
+                    os.fchmod(file.fileno(), mode)
+            os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def set_mode(self, path: bytes, mode: int) -> None:
+        with self.noting(path), suppress(FileNotFoundError):
+            directory, name = self._open(os.path.dirname(path)), os.path.basename(path) or b"."
+            if not stat.S_ISLNK(os.lstat(name, dir_fd=directory).st_mode):
+                os.chmod(name, mode, dir_fd=directory)
+
+
+def _open_at(fd: int, name: bytes, flags: int, opened: dict[bytes, int], path: bytes) -> int:
+    try:
+        return os.open(name, flags, dir_fd=fd)
+    except PermissionError:
+        mode = os.lstat(name, dir_fd=fd).st_mode
+        if not stat.S_ISDIR(mode):
+            raise
+        opened.setdefault(path, stat.S_IMODE(mode))
+        os.chmod(name, 0o700, dir_fd=fd)
+        return os.open(name, flags, dir_fd=fd)

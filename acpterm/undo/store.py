@@ -1,0 +1,432 @@
+"""The store of one directory: takes, lists and prunes its snapshots."""
+
+import errno
+import fcntl
+import hashlib
+import marshal
+import os
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any, Final, NamedTuple
+
+from acpterm.undo.scan import LISTING, Scan, Signature, UnkeptError, scan
+
+KEPT_MAX: Final = 50
+AGE_MAX_S: Final = 7 * 24 * 3600.0
+BYTES_MAX: Final = 1024**3
+# Pruning repacks everything: it is done once for this many snapshots.
+PRUNE_PERIOD: Final = 20
+_LOCK_TIMEOUT_S: Final = 60.0
+# A file whose times are this young may change again without a change of its times.
+_RACE_NS: Final = 100_000_000
+_COARSE_RACE_NS: Final = 2_000_000_000
+_CACHE_VERSION: Final = 1
+_COPIED_BYTES_MAX: Final = 256 * 1024 * 1024
+_REFS: Final = "refs/undo/"
+# Names that git, or we, cannot have in a tree.
+_REFUSED: Final = frozenset((b".git", b".gitmodules", LISTING))
+_CONFIG: Final = {
+    "core.autocrlf": "false",
+    "core.bare": "true",
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.protectHFS": "false",
+    "core.protectNTFS": "false",
+    "core.quotePath": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
+
+
+class Snapshot(NamedTuple):
+    id: str
+    """The time at which it was complete, in ms since 1970."""
+    why: str
+
+    @property
+    def time(self) -> float:
+        return int(self.id) / 1000
+
+    @property
+    def ref(self) -> str:
+        return f"{_REFS}{self.id}"
+
+
+class Kept(NamedTuple):
+    snapshot: Snapshot
+    skipped: dict[bytes, str]
+    should_prune: bool
+
+
+class _Cache(NamedTuple):
+    tree: str
+    files: dict[bytes, Signature]
+    dirs: dict[bytes, bytes]
+    objects: dict[bytes, bytes]
+    skipped: dict[bytes, str]
+    # When the scan began.
+    began_ns: int
+
+    def is_unchanged(self, path: bytes, signature: Signature) -> bool:
+        """Return whether a file surely has the content that the cached tree has."""
+        if self.files.get(path) != signature:
+            return False
+        youngest = max(signature[2], signature[3])
+        is_coarse = not youngest % 1_000_000
+        return youngest < self.began_ns - (_COARSE_RACE_NS if is_coarse else _RACE_NS)
+
+
+class Store:
+    """The snapshots of the directory `root`, below the directory `stores`. Raises `UnkeptError`."""
+
+    def __init__(self, stores: str, root: str) -> None:
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+        self.root: Final = root
+        self.directory: Final = os.path.join(stores, name)
+        self.linked: Final = os.fsencode(os.path.join(self.directory, "linked"))
+        self._stores: Final = stores
+        self._repository: Final = os.path.join(self.directory, "git")
+        inside = os.path.join(os.path.realpath(stores), "")
+        if inside.startswith(os.path.join(root, "")) or root.startswith(inside):
+            raise UnkeptError(f"{root} has acpterm's own files")
+        if (git := shutil.which("git")) is None:
+            raise UnkeptError("there is no git on this machine")
+        self._git: Final = git
+
+    @property
+    def exists(self) -> bool:
+        return os.path.isdir(self._repository)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, which ends with this process. Raises `UnkeptError` after a minute."""
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        with open(os.path.join(self.directory, "lock"), "a", encoding="ascii") as lock:
+            deadline = time.monotonic() + _LOCK_TIMEOUT_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise UnkeptError(
+                            f"another process keeps or restores {self.root}"
+                        ) from None
+                    time.sleep(0.02)
+            self._initialise()
+            yield
+
+    def _initialise(self) -> None:
+        if self.exists:
+            return
+        os.chmod(self._stores, 0o700)
+        aside = f"{self._repository}.new"
+        shutil.rmtree(aside, ignore_errors=True)
+        self._run(["init", "--quiet", "--bare", "--template=", aside], is_repository=False)
+        with open(os.path.join(self.directory, "root"), "wb") as file:
+            file.write(os.fsencode(self.root))
+        os.rename(aside, self._repository)
+
+    def _argv(self, words: Sequence[str], *, is_repository: bool = True) -> list[str]:
+        config = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]
+        where = [f"--git-dir={self._repository}"] if is_repository else []
+        return [self._git, *where, *(config if is_repository else ()), *words]
+
+    def _environment(self) -> dict[str, str]:
+        # None of the user's GIT_… variables, and no configuration but ours.
+        return {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": self.directory,
+            "LC_ALL": "C",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_REPLACE_OBJECTS": "1",
+        }
+
+    def start(self, words: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._argv(words), env=self._environment(), cwd=self.directory, **streams
+        )
+
+    def _run(
+        self, words: Sequence[str], stdin: bytes = b"", *, is_repository: bool = True
+    ) -> bytes:
+        done = subprocess.run(
+            self._argv(words, is_repository=is_repository),
+            env=self._environment(),
+            cwd=self.directory,
+            input=stdin,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            text = done.stderr.decode(errors="replace").strip()[-300:]
+            raise UnkeptError(f"git {words[0]} failed: {text or done.returncode}")
+        return done.stdout
+
+    def git(self, *words: str, stdin: bytes = b"") -> bytes:
+        """Return what git prints. Raises `UnkeptError` if it fails."""
+        return self._run(words, stdin)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return the snapshots, the oldest first."""
+        if not self.exists:
+            return []
+        form = "--format=%(refname:lstrip=2) %(contents:subject)"
+        lines = self.git("for-each-ref", form, _REFS).decode(errors="replace").splitlines()
+        return sorted(
+            (Snapshot(*line.split(" ", 1)) for line in lines), key=lambda one: int(one.id)
+        )
+
+    def keep(self, why: str) -> Kept:
+        """Take a snapshot within `locked`, or return the newest one if nothing has changed."""
+        cache = self._load_cache()
+        if cache is not None:
+            # A cached tree may be gone: after a crash of the system, for example.
+            with suppress(UnkeptError):
+                return self._keep(why, cache)
+        return self._keep(why, _Cache("", {}, {}, {}, {}, 0))
+
+    def _keep(self, why: str, cache: _Cache) -> Kept:
+        began_ns = time.time_ns()
+        found = scan(os.fsencode(self.root))
+        self._link(found, cache)
+        changed = [path for path, sig in found.files.items() if not cache.is_unchanged(path, sig)]
+        earlier = self.snapshots()
+        is_same = found[1:] == (cache.dirs, cache.objects, cache.skipped)
+        if is_same and not changed and found.files.keys() == cache.files.keys() and earlier:
+            return Kept(earlier[-1], found.skipped, should_prune=False)
+        last = int(earlier[-1].id) if earlier else 0
+        process = self.start(
+            ["fast-import", "--quiet", "--done", "--date-format=raw"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None and process.stderr is not None  # noqa: PT018, S101
+        try:
+            with process.stdin as stream:
+                identifier = self._feed(stream, found, cache, changed, why, last)
+        except BrokenPipeError:
+            identifier = 0
+        error = process.stderr.read().decode(errors="replace")
+        process.stderr.close()
+        if process.wait() or not identifier:
+            raise UnkeptError(f"git fast-import failed: {error.strip()[-300:]}")
+        snapshot = Snapshot(str(identifier), why)
+        tree = self.git("rev-parse", f"{snapshot.ref}^{{tree}}").decode().strip()
+        if tree == cache.tree and earlier:
+            # What was young enough to be read again has not changed.
+            self.git("update-ref", "-d", snapshot.ref)
+            snapshot = earlier[-1]
+        self._save_cache(_Cache(tree, *found, began_ns))
+        over = len(earlier) - KEPT_MAX
+        is_old = bool(earlier) and earlier[0].time < time.time() - AGE_MAX_S
+        is_due = not (len(earlier) + 1) % PRUNE_PERIOD or over >= PRUNE_PERIOD
+        return Kept(snapshot, found.skipped, should_prune=is_due or is_old)
+
+    def _feed(  # noqa: PLR0917
+        self,
+        stream: IO[bytes],
+        found: Scan,
+        cache: _Cache,
+        changed: list[bytes],
+        why: str,
+        last: int,
+    ) -> int:
+        """Write a snapshot as input of git fast-import; return its id."""
+        written = self._feed_contents(stream, found, changed)
+        identifier = max(time.time_ns() // 1_000_000, last + 1)
+        stream.write(b"commit %b\n" % f"{_REFS}{identifier}".encode())
+        stream.write(b"committer acpterm <> %d +0000\n" % (identifier // 1000))
+        stream.write(_data(why.encode()))
+        if cache.tree:
+            stream.write(b'M 040000 %b ""\n' % cache.tree.encode())
+        for top, old, new in (
+            (b"files", cache.files, found.files),
+            (b"dirs", cache.dirs, found.dirs),
+            (b"linked", cache.objects, found.objects),
+        ):
+            tail = b"/" + LISTING if top == b"dirs" else b""
+            # Before the rest: a directory may have become a file.
+            for path in old.keys() - new.keys():
+                stream.write(b"D %b\n" % _quoted(top, path, tail))
+        for path, command in written.items():
+            stream.write(b"%b%b\n" % (command, _quoted(b"files", path)))
+        for path, listing in found.dirs.items():
+            if cache.dirs.get(path) != listing:
+                stream.write(b"M 100644 inline %b\n" % _quoted(b"dirs", path, b"/" + LISTING))
+                stream.write(_data(listing))
+        for path in found.objects.keys() - cache.objects.keys():
+            stream.write(b"M 100644 inline %b\ndata 0\n\n" % _quoted(b"linked", path))
+        skipped = b"".join(
+            path + b"\0" + why.encode() + b"\0" for path, why in found.skipped.items()
+        )
+        stream.write(b"M 100644 inline skipped\n" + _data(skipped) + b"done\n")
+        return identifier
+
+    def _feed_contents(
+        self, stream: IO[bytes], found: Scan, changed: list[bytes]
+    ) -> dict[bytes, bytes]:
+        """Write the contents of files; return how a commit names each, by path."""
+        written = {}
+        for mark, path in enumerate(changed, 1):
+            mode = found.files[path][0]
+            try:
+                content = _read(os.path.join(os.fsencode(self.root), path), mode)
+            except FileNotFoundError:
+                del found.files[path]
+                continue
+            except OSError as error:
+                del found.files[path]
+                found.skipped[path] = error.strerror or "cannot be read"
+                continue
+            stream.write(b"blob\nmark :%d\ndata %d\n%b\n" % (mark, len(content), content))
+            kind = b"120000" if stat.S_ISLNK(mode) else b"100755" if mode & 0o100 else b"100644"
+            written[path] = b"M %b :%d " % (kind, mark)
+        return written
+
+    def _link(self, found: Scan, cache: _Cache) -> None:
+        """Link the user's new objects, or copy them from another file system."""
+        for path, key in [item for item in found.objects.items() if item[0] not in cache.objects]:
+            target = os.path.join(self.linked, key)
+            try:
+                link(os.path.join(os.fsencode(self.root), path), target)
+            except OSError as error:
+                del found.objects[path]
+                if error.errno != errno.ENOENT:
+                    found.skipped[path] = error.strerror or "cannot be linked"
+
+    def _load_cache(self) -> _Cache | None:
+        try:
+            with open(os.path.join(self.directory, "cache"), "rb") as file:
+                # Not `load`, which takes ten times as long.
+                version, *fields = marshal.loads(file.read())  # noqa: S302  our own file
+            return _Cache(*fields) if version == _CACHE_VERSION else None
+        except (OSError, EOFError, ValueError, TypeError):
+            return None
+
+    def _save_cache(self, cache: _Cache) -> None:
+        path = os.path.join(self.directory, "cache")
+        with open(f"{path}.new", "wb") as file:
+            file.write(marshal.dumps((_CACHE_VERSION, *cache)))
+        os.replace(f"{path}.new", path)
+
+    def prune(
+        self, *, kept: int = KEPT_MAX, age_s: float = AGE_MAX_S, size: int = BYTES_MAX
+    ) -> None:
+        """Remove, within `locked`, what is over a bound; the newest snapshot stays."""
+        oldest = time.time() - age_s
+        left = self.snapshots()
+        left = [one for one in left[-kept:] if one.time >= oldest or one == left[-1]]
+        while True:
+            self._drop_all_but(left)
+            if len(left) < 2 or self.size() <= size:
+                break
+            left = left[(len(left) + 1) // 2 :]
+        for name in os.listdir(self._stores):
+            _remove_old(os.path.join(self._stores, name), oldest)
+
+    def _drop_all_but(self, left: Sequence[Snapshot]) -> None:
+        gone = [one for one in self.snapshots() if one not in left]
+        self.git(
+            "update-ref", "--stdin", stdin=b"".join(f"delete {one.ref}\n".encode() for one in gone)
+        )
+        self.git("gc", "--quiet", "--prune=now")
+        for name in os.listdir(self._repository):
+            if name.startswith("fast_import_crash_"):
+                os.unlink(os.path.join(self._repository, name))
+        needed = {
+            b"/".join(path.split(b"/")[-2:])
+            for one in left
+            for path in split(self.git("ls-tree", "-r", "-z", "--name-only", one.ref, "linked/"))
+        }
+        for key in list_keys(self.linked):
+            if key not in needed:
+                os.unlink(os.path.join(self.linked, key))
+
+    def size(self) -> int:
+        """Return the number of bytes that the store alone holds."""
+        total = 0
+        for directory, _, names in os.walk(self.directory):
+            for name in names:
+                with suppress(OSError):
+                    status = os.lstat(os.path.join(directory, name))
+                    # What is linked, and still in the user's repository, costs nothing.
+                    total += 0 if status.st_nlink > 1 else status.st_size
+        return total
+
+
+def list_keys(linked: bytes) -> Iterator[bytes]:
+    """Return the names of linked objects, such as `pack/pack-….pack`."""
+    for directory, _, names in os.walk(linked):
+        yield from (os.path.join(os.path.basename(directory), name) for name in names)
+
+
+def _remove_old(store: str, oldest: float) -> None:
+    """Remove the store of another directory if its newest snapshot is too old."""
+    with suppress(OSError), open(os.path.join(store, "lock"), "rb") as lock:
+        if os.stat(os.path.join(store, "cache")).st_mtime < oldest:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(store)
+
+
+def _read(path: bytes, mode: int) -> bytes:
+    if stat.S_ISLNK(mode):
+        return os.readlink(path)
+    # It may have become a link or a FIFO since it was listed.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise FileNotFoundError
+        return file.read()
+
+
+def _data(content: bytes) -> bytes:
+    return b"data %d\n%b\n" % (len(content), content)
+
+
+def escaped(path: bytes) -> bytes:
+    """Return a path whose components git accepts in its trees."""
+    return b"/".join(
+        b"%" + name if name.lower() in _REFUSED or name[:1] == b"%" else name
+        for name in path.split(b"/")
+    )
+
+
+def unescaped(path: bytes) -> bytes:
+    return b"/".join(name.removeprefix(b"%") for name in path.split(b"/"))
+
+
+def _quoted(top: bytes, path: bytes, tail: bytes = b"") -> bytes:
+    whole = top + (b"/" + escaped(path) if path else b"") + tail
+    whole = whole.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"%b"' % whole
+
+
+def link(source: bytes, target: bytes) -> None:
+    """Link a file whose content never changes, or copy it. Raises `OSError`."""
+    if os.path.lexists(target):
+        return
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
+        if os.stat(source).st_size > _COPIED_BYTES_MAX:
+            raise OSError(errno.EFBIG, "too large to copy to another file system") from error
+        aside = target + b".new"
+        shutil.copyfile(source, aside, follow_symlinks=False)
+        os.chmod(aside, 0o444)
+        os.replace(aside, target)
+
+
+def split(raw: bytes) -> list[bytes]:
+    """Return the parts that NUL bytes end."""
+    return raw.split(b"\0")[:-1]

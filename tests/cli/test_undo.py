@@ -1,0 +1,176 @@
+"""`acpterm undo`: what it shows, restores, lists and refuses; and when the daemon keeps."""
+
+import json
+import os
+import sys
+
+import pytest
+import trio
+import trio.testing
+
+from acpterm.host import snapshots
+from acpterm.policy.verdict import Level
+from tests.support.agent import agent_at
+from tests.support.commands import run
+from tests.support.daemon import daemon
+from tests.support.depth import DEADLINE_S
+from tests.support.processes import environment
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "a.py").write_text("one\n")
+    return project
+
+
+@pytest.fixture
+def state(tmp_path):
+    return {"XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+async def undo(path, *words, cwd, **more):
+    here = os.getcwd()
+    os.chdir(cwd)
+    try:
+        return await run(path, "undo", *words, **more)
+    finally:
+        os.chdir(here)
+
+
+async def test_undo_shows_asks_restores_and_is_undone(path, project, state):
+    status, out, err = await undo(path, "--keep", cwd=project, **state)
+    assert (status, out.split(" is kept as ")[0], err) == (0, str(project), "")
+    (project / "a.py").write_text("two\n")
+    (project / "new").mkdir()
+
+    status, out, err = await undo(path, cwd=project, stdin=b"n\n", **state)
+    assert (status, err) == (1, "Aborted!\n")
+    assert "a.py | 2 +-" in out
+    assert "directories to remove: new/" in out
+    assert (project / "a.py").read_text() == "two\n"
+
+    status, out, err = await undo(path, "-p", cwd=project, stdin=b"y\n", **state)
+    assert (status, err) == (0, "")
+    assert "-two\n+one" in out
+    assert (project / "a.py").read_text() == "one\n"
+    assert not (project / "new").exists()
+
+    status, out, err = await undo(path, "--yes", cwd=project, **state)
+    assert (status, err) == (0, "")
+    assert (project / "a.py").read_text() == "two\n"
+    assert (project / "new").is_dir()
+
+
+async def test_undo_lists_snapshots_and_restores_the_one_of_a_time(path, project, state):
+    ids = []
+    for number in range(3):
+        (project / "a.py").write_text(f"{number}\n")
+        _, out, _ = await undo(path, "--keep", "--json", cwd=project, **state)
+        ids.append(json.loads(out)["id"])
+
+    _, out, _ = await undo(path, "--list", "--json", cwd=project, **state)
+    assert [one["id"] for one in json.loads(out)["snapshots"]] == ids
+    _, out, _ = await undo(path, "--list", cwd=project, **state)
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ids[::-1]
+    status, out, _ = await undo(path, ids[0], "--json", cwd=project, **state)
+    shown = json.loads(out)
+    assert (status, shown["to"], shown["restored"]) == (0, ids[0], False)
+    assert shown["changes"] == [{"path": "a.py", "what": "change"}]
+    assert (project / "a.py").read_text() == "2\n"
+    await undo(path, ids[0], "--yes", cwd=project, **state)
+    assert (project / "a.py").read_text() == "0\n"
+    status, _, err = await undo(path, "1h", cwd=project, **state)
+    assert status == 1
+    assert "there is no earlier snapshot" in err
+
+
+async def test_undo_finds_the_repository_that_was_removed_with_its_git(path, project, state):
+    (project / ".git").mkdir()
+    (project / "src").mkdir()
+    await undo(path, "--keep", cwd=project / "src", **state)
+    (project / ".git").rmdir()
+
+    status, _, err = await undo(path, "--yes", cwd=project / "src", **state)
+
+    assert (status, err) == (0, "")
+    assert (project / ".git").is_dir()
+
+
+async def test_undo_names_what_still_runs_there(path, user, project, state):
+    await undo(path, "--keep", cwd=project, **state)
+    (project / "a.py").write_text("two\n")
+    await user.create("sleep 1000", "server", cwd=str(project))
+
+    _, out, _ = await undo(path, cwd=project, stdin=b"n\n", **state)
+
+    assert "runs there, and may write meanwhile: server: sleep 1000" in out
+
+
+async def test_undo_refuses_a_general_directory(path, state):
+    status, _, err = await undo(path, cwd="/", **state)
+    assert (status, err) == (1, "acpterm: / is too general a directory\n")
+
+
+@pytest.mark.long
+async def test_an_agents_command_is_undone_by_its_terminal(tmp_path, project, state):
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        await agent.create_ended("./unknown", cwd=str(project))
+        # On a slow machine the snapshot is completed after the command has begun.
+        with trio.fail_after(DEADLINE_S):
+            while "unknown command" not in (await undo(path, "--list", cwd=project, **state)).out:
+                await trio.sleep(0.05)
+        lost = await agent.create_ended("rm -rf *", cwd=str(project))
+        assert not os.listdir(project)
+
+        status, _, err = await run(path, "undo", lost, "--yes", **state)
+        assert (status, err) == (0, "")
+        assert (project / "a.py").read_text() == "one\n"
+
+
+@pytest.mark.long
+async def test_a_command_without_a_way_back_says_so(tmp_path, state):
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
+    async with (
+        daemon(tmp_path, env=env) as (_, path),
+        agent_at(path) as agent,
+    ):
+        terminal = await agent.create_ended("rm -rf /tmp/nothing-there", cwd="/tmp")
+        _, out, _ = await run(path, "inspect", terminal, **state)
+    assert "undo            not to before this command: " in out
+
+
+@pytest.mark.long
+async def test_an_agent_cannot_undo(tmp_path, project, state):
+    env = environment(**state, ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        output, status = await agent.run(f"{sys.executable} -m acpterm undo", cwd=str(project))
+    assert status["exitCode"] == 1
+    assert "only the user restores files" in " ".join(output.split())
+
+
+async def test_a_slow_snapshot_delays_no_command_by_more_than_its_limit(
+    nursery, autojump_clock, monkeypatch
+):
+    done = trio.Event()
+
+    async def slow(directory, label, note):
+        await done.wait()
+        note("")
+
+    monkeypatch.setattr(snapshots, "_snapshot", slow)
+    kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
+    began = trio.current_time()
+    assert await kept.keep("s", "/work", Level.UNKNOWN, "local") == (
+        "the snapshot of its directory is not complete yet"
+    )
+    assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
+    # The next command does not wait again.
+    assert await kept.keep("s", "/work", Level.DANGEROUS, "local")
+    assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
+    assert await kept.keep("s", "/work", Level.SAFE, "local") == ""
+    done.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert await kept.keep("s", "/work", Level.DANGEROUS, "local") == ""

@@ -1,0 +1,333 @@
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from acpterm.undo import scan as scan_module
+from acpterm.undo.scan import UnkeptError, root_of
+from acpterm.undo.store import Store, _Cache
+
+
+def restored(project, target):
+    _, failures = project.undo(target)
+    assert not failures
+    return project.state()
+
+
+def test_no_code_of_the_users_repository_runs_and_its_git_stays_as_it_was(project):
+    project.run("""
+        printf '#!/bin/sh\\ntouch ran\\n' > .git/hooks/evil; chmod 755 .git/hooks/evil
+        for hook in pre-commit post-checkout reference-transaction post-index-change; do
+            cp .git/hooks/evil .git/hooks/$hook
+        done
+        git config core.hooksPath "$PWD/.git/hooks"
+        git config core.fsmonitor "$PWD/.git/hooks/evil"
+        git config core.autocrlf true
+        git config core.attributesFile "$PWD/.gitattributes"
+        for what in clean smudge process; do
+            git config filter.evil.$what "$PWD/.git/hooks/evil"
+        done
+        git config diff.external "$PWD/.git/hooks/evil"
+        rm -f ran
+    """)
+    path = os.path.join(project.root, ".git")
+    before = [(name, os.stat(os.path.join(path, name)).st_mtime_ns) for name in os.listdir(path)]
+    target = project.keep().snapshot
+    after = [(name, os.stat(os.path.join(path, name)).st_mtime_ns) for name in os.listdir(path)]
+    with open(os.path.join(project.root, "x.dat"), "w") as file:
+        file.write("other")
+
+    found, _ = project.undo(target)
+
+    assert [one.path for one in found.files] == [b"x.dat"]
+    assert after == before
+    assert not os.path.exists(os.path.join(project.root, "ran"))
+    assert project.run("cat crlf.txt x.dat") == b"one\r\ntwo\r\ndata\n"
+
+
+def test_nothing_is_kept_again_when_nothing_has_changed(project):
+    first = project.keep().snapshot
+    again = project.keep().snapshot
+    project.run("echo x > src/a.py")
+    third = project.keep().snapshot
+
+    assert again == first != third
+    assert [one.id for one in project.store.snapshots()] == [first.id, third.id]
+
+
+def test_a_change_of_the_same_size_and_time_is_kept(project):
+    path = os.path.join(project.root, "src", "a.py")
+    status = os.stat(path)
+    first = project.keep().snapshot
+    with open(path, "r+") as file:
+        file.write("A")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+    assert project.keep().snapshot != first
+
+
+def test_what_is_not_kept_is_said_and_never_removed(project, monkeypatch):
+    monkeypatch.setattr(scan_module, "FILE_BYTES_MAX", 100_000)
+    project.run("""
+        mkdir -p node_modules/x venv target
+        touch node_modules/x/y venv/pyvenv.cfg target/CACHEDIR.TAG target/a
+        head -c 100001 /dev/zero > large
+        mkfifo fifo
+    """)
+    with socket.socket(socket.AF_UNIX) as listener, contextlib.chdir(project.root):
+        listener.bind("socket")
+    kept = project.keep()
+    project.run("echo short > large; rm fifo; echo x > fifo; rm venv/pyvenv.cfg; touch venv/more")
+
+    _, failures = project.undo(kept.snapshot)
+
+    assert not failures
+    assert kept.skipped == {
+        b"fifo": "a socket, FIFO or device",
+        b"socket": "a socket, FIFO or device",
+        b"large": "larger than 0 MiB",
+        b"node_modules": "restored by its tool",
+        b"target": "restored by its tool",
+        b"venv": "restored by its tool",
+    }
+    assert project.run("cat large fifo; ls venv") == b"short\nx\nmore\n"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root reads everything")
+def test_what_cannot_be_read_is_said(project):
+    project.run("chmod 0 src/a.py src/deep")
+
+    assert project.keep().skipped == {
+        b"src/a.py": "Permission denied",
+        b"src/deep": "Permission denied",
+    }
+
+
+def test_a_linked_worktree_gets_its_files_back_and_keeps_its_branches(project):
+    project.run("git worktree add -q ../linked topic")
+    linked = type(project)(os.path.join(os.path.dirname(project.root), "linked"), project.stores)
+    target = linked.keep().snapshot
+    linked.run("echo lost > topic.txt; git commit -qam more; rm src/a.py")
+    head = linked.run("git rev-parse HEAD")
+
+    found, failures = linked.undo(target)
+
+    assert not failures
+    assert "only files" in found.note
+    assert linked.run("cat topic.txt src/a.py; git rev-parse HEAD") == b"t\na 2\n" + head
+    target = project.keep().snapshot
+    project.run("git commit -qam more; rm src/a.py")
+    head = project.run("git rev-parse HEAD")
+    found, failures = project.undo(target)
+    assert "only files" in found.note
+    assert project.run("cat src/a.py; git rev-parse HEAD") == b"a 2\n" + head
+
+
+def test_objects_on_another_file_system_are_copied(project, monkeypatch):
+    def refuse(*arguments, **more):
+        raise OSError(errno.EXDEV, "cross-device")
+
+    monkeypatch.setattr(os, "link", refuse)
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("rm -rf .git")
+
+    assert restored(project, target) == before
+
+
+def test_a_file_system_that_becomes_a_link_is_not_written_through(project, tmp_path):
+    (tmp_path / "outside").mkdir()
+    target = project.keep().snapshot
+    project.run("rm -r src; ln -s ../outside src")
+
+    project.undo(target)
+
+    assert not os.listdir(tmp_path / "outside")
+
+
+@pytest.mark.parametrize("directory", ["/", "/tmp", "~", "~/.."])
+def test_a_general_directory_is_refused(directory):
+    with pytest.raises(UnkeptError, match="too general"):
+        root_of(os.path.expanduser(directory))
+
+
+def test_the_repository_around_a_directory_is_kept(project):
+    assert root_of(os.path.join(project.root, "src", "deep")) == project.root
+
+
+def test_too_many_files_and_a_missing_git_are_said(project, monkeypatch):
+    monkeypatch.setattr(scan_module, "ENTRIES_MAX", 10)
+    with pytest.raises(UnkeptError, match="more than 10 files"):
+        project.keep()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UnkeptError, match="no git on this machine"):
+        Store(project.stores, project.root)
+
+
+def test_the_store_itself_is_not_kept(project):
+    with pytest.raises(UnkeptError, match="own files"):
+        Store(os.path.join(project.root, "state"), project.root)
+
+
+def test_only_the_user_can_read_the_store(project):
+    project.keep()
+    for directory in (project.stores, project.store.directory):
+        assert os.stat(directory).st_mode & 0o777 == 0o700
+
+
+def test_pruning_keeps_the_newest_up_to_number_age_and_size(project):
+    for number in range(6):
+        project.run(f"head -c 100000 /dev/urandom > random; echo {number} > number")
+        project.keep()
+    states = [one.id for one in project.store.snapshots()]
+    large = project.store.size()
+    with project.store.locked():
+        project.store.prune(kept=4)
+        assert [one.id for one in project.store.snapshots()] == states[2:]
+        assert project.store.size() < large - 150_000
+        project.store.prune(size=project.store.size() - 150_000)
+        left = project.store.snapshots()
+        assert left[-1].id == states[-1]
+        assert 1 < len(left) < 4
+        project.store.prune(age_s=-1)
+        assert [one.id for one in project.store.snapshots()] == states[-1:]
+    before = project.state()
+    target = project.store.snapshots()[0]
+    project.run("rm -rf .git random")
+    assert restored(project, target) == before
+
+
+def test_pruning_drops_the_users_objects_that_no_snapshot_needs(project):
+    project.run("git commit -q --allow-empty -m unneeded")
+    commit = project.run("git rev-parse HEAD").decode().strip()
+    path = os.path.join(os.fsdecode(project.store.linked), commit[:2], commit[2:])
+    project.keep()
+    assert os.path.exists(path)
+    project.run("git reset -q HEAD~1; git reflog expire --expire=now --all; git gc -q --prune=now")
+    project.keep()
+    with project.store.locked():
+        project.store.prune()
+        assert os.path.exists(path)
+        project.store.prune(kept=1)
+        assert not os.path.exists(path)
+
+
+def test_pruning_removes_the_stores_of_directories_that_are_no_longer_used(
+    project, empty, tmp_path
+):
+    project.keep()
+    (tmp_path / "second").mkdir()
+    second = type(project)(tmp_path / "second", project.stores)
+    second.keep()
+    old = time.time() - 8 * 24 * 3600
+    os.utime(os.path.join(project.store.directory, "cache"), (old, old))
+    with second.store.locked():
+        second.store.prune()
+    assert os.listdir(project.stores) == [os.path.basename(second.store.directory)]
+
+
+def test_a_file_that_changed_just_before_it_was_read_is_read_again():
+    began = 10**18 + 1
+    old, young = (0, 0, began - 10**9, began - 10**9, 1), (0, 0, began - 10**9, began - 10**6, 1)
+    cache = _Cache("", {b"old": old, b"young": young}, {}, {}, {}, began)
+    assert cache.is_unchanged(b"old", old)
+    assert not cache.is_unchanged(b"young", young)
+
+
+# A `git` that gets a part of its input, and whose parent, or itself, is killed then.
+_KILLER = """#!/bin/sh
+case "$*" in *"{word}"*)
+    head -c {size} | {git} "$@"
+    kill -9 {victim}
+    exit 1;;
+esac
+exec {git} "$@"
+"""
+
+
+def killed_in(project, tmp_path, word, size, victim, *command):
+    """Run a command of which git, or the process itself, is killed."""
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    git = tmp_path / "bin" / "git"
+    text = _KILLER.format(word=word, size=size, victim=victim, git=shutil.which("git"))
+    git.write_text(text)
+    git.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    return subprocess.run(
+        [sys.executable, *command],
+        env=environment,
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=30,
+    )
+
+
+@pytest.mark.parametrize("victim", ["$PPID", "$$"])
+@pytest.mark.parametrize("size", [0, 300, -2000, -300, -5])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victim, size, is_first):
+    before = project.state()
+    target = None if is_first else project.keep().snapshot
+    project.run("find . -name '*.py' -exec sed -i s/1/2/ {} +; git stash clear")
+    changed = project.state()
+
+    command = ("-m", "acpterm.undo", project.stores, project.root, "killed")
+    done = killed_in(project, tmp_path, "fast-import", size, victim, *command)
+
+    assert done.returncode == -signal.SIGKILL or "error" in done.stdout
+    assert project.state() == changed
+    assert project.store.snapshots() == ([] if is_first else [target])
+    if target is not None:
+        assert restored(project, target) == before
+    else:
+        after = project.keep().snapshot
+        project.run("rm -r src")
+        assert restored(project, after) == changed
+
+
+# Kills itself at one of its renames or removals.
+_UNDO = """
+import os, signal, sys
+from acpterm.undo.restore import apply, plan
+from acpterm.undo.store import Store
+
+left = int(sys.argv[3])
+
+def killing(work):
+    def call(*arguments, **more):
+        global left
+        if "dir_fd" in str(more) and not (left := left - 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return work(*arguments, **more)
+    return call
+
+os.rename, os.unlink, os.chmod = killing(os.rename), killing(os.unlink), killing(os.chmod)
+store = Store(*sys.argv[1:3])
+with store.locked():
+    target = store.snapshots()[0]
+    apply(store, plan(store, store.keep("before an undo"), target))
+"""
+
+
+@pytest.mark.parametrize("step", [1, 5, 12, 20, 30])
+def test_a_kill_while_a_snapshot_is_restored_loses_neither_state(project, step):
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("git stash -q; git commit -q --allow-empty -m x; rm -r src; chmod 777 .")
+    lost = project.state()
+
+    command = [sys.executable, "-c", _UNDO, project.stores, project.root, str(step)]
+    done = subprocess.run(command, check=False, timeout=30)
+
+    assert done.returncode == -signal.SIGKILL
+    now = project.store.snapshots()[-1]
+    assert restored(project, target) == before
+    assert restored(project, now) == lost
