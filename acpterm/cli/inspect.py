@@ -66,12 +66,7 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     yield "command", summary_line(_command(found.launch) if found.launch else info.command)
     gone = "" if info.cwd_gone is UNSET else f", since {summary_line(info.cwd_gone)} is gone"
     yield "directory", f"{summary_line(info.cwd)}{gone}"
-    if info.level is not None:
-        yield "level", info.level
-    if info.loss is not UNSET:
-        yield "loses", info.loss
-    if isinstance(info.unkept, str):
-        yield "undo", f"not to before this command: {summary_line(info.unkept)}"
+    yield from _judged(info)
     yield (
         "provider",
         f"{info.provider}, a {info.isolation}" if info.isolation != "none" else _place(info),
@@ -90,6 +85,15 @@ def _lines(found: InspectResponse) -> Iterator[tuple[str, str]]:
     if info.unenforced_limits is not UNSET:
         for sentence in info.unenforced_limits:
             yield "warning", summary_line(sentence)
+
+
+def _judged(info: TerminalInfo) -> Iterator[tuple[str, str]]:
+    if info.level is not None:
+        yield "level", info.level
+    if info.loss is not UNSET:
+        yield "loses", info.loss
+    if info.unkept is not UNSET:
+        yield "undo", f"not to before this command: {summary_line(info.unkept)}"
 
 
 def _past(info: TerminalInfo) -> Iterator[tuple[str, str]]:
