@@ -6,6 +6,7 @@ import pytest
 
 from acpterm.undo.restore import apply, plan
 from acpterm.undo.store import Store
+from tests.support.depth import DEADLINE_S
 
 _ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -35,7 +36,7 @@ class Project:
             env=environment,
             capture_output=True,
             check=False,
-            timeout=30,
+            timeout=DEADLINE_S,
         )
         assert done.returncode == 0, (line, done.stdout, done.stderr)
         return done.stdout
