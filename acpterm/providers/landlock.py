@@ -11,8 +11,7 @@ executes the program. The rules for programs are:
   allow a directory with the exception of one path in it. So in a directory with a protected name
   (the top of the workspace, and `.git`), nothing can be created, removed or renamed. Other files
   there can be changed in place, and the other subdirectories are not restricted. If no protected
-  name exists, or only the placeholders of another terminal, everything in the workspace is
-  writable, and protected names can be created.
+  name exists, everything in the workspace is writable, and protected names can be created.
 - Without `Command.network` they can create no sockets. With `Command.network` they can create all
   sockets but Unix sockets. In both cases they can create connected pairs (socketpair(2)), but not
   of datagram sockets.
@@ -45,7 +44,7 @@ from acpterm.providers.environment import sandbox_environment, split_environment
 from acpterm.providers.provider import Command, Prepared, ProviderError
 from acpterm.providers.sandbox_trial import Trial, file_identity, run_trial, trial_directory
 from acpterm.providers.secret_paths import existing, is_below, outermost, secret_paths
-from acpterm.providers.workspace import Workspace, is_placeholder
+from acpterm.providers.workspace import Workspace
 
 _PREFIX: Final = "acpterm-sandbox-"
 _TOKEN: Final = re.compile(rf"/(.*/)?{_PREFIX}[a-z0-9_]+")
@@ -209,28 +208,18 @@ def _prepared(command: Command, workspace: Workspace, tmpdir: str) -> Prepared:
         command.env, [*hidden, *map(os.path.abspath, command.hidden)], tmpdir=tmpdir
     )
     outer, inner = split_environment(env)
-    protected = workspace.protected
-    if all(map(_is_empty_placeholder, protected)):
-        protected = ()
     spec = landlock_exec.Spec(
         network=command.network,
         workspace=workspace.path,
         tmpdir=os.path.realpath(tmpdir),
         readable=existing(_READABLE),
         hidden=[*hidden, *inside],
-        protected=protected,
+        protected=workspace.protected,
         env=[f"{name}={value}" for name, value in inner.items()],
         argv=command.argv,
         fallback_argv=command.fallback_argv or (),
     )
     return Prepared(_argv(landlock_exec.encode(spec)), None, outer, command.cwd, tmpdir)
-
-
-def _is_empty_placeholder(path: str) -> bool:
-    # Programs can set times, but not empty a protected directory.
-    with contextlib.suppress(OSError):
-        return is_placeholder(path) and not os.listdir(path)
-    return False
 
 
 def _argv(words: Sequence[str]) -> list[str]:

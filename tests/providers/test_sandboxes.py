@@ -159,17 +159,17 @@ async def test_placeholders_are_removed_with_the_last_terminal(bubblewrap, place
     assert not (place.workspace / ".git" / "commondir").exists()
 
 
-async def test_landlock_can_write_beside_the_placeholders_of_bubblewrap(
-    bubblewrap, landlock, place
-):
+async def test_landlock_cannot_remove_the_placeholders_of_bubblewrap(bubblewrap, landlock, place):
+    """The kernel removes a mount with the directory that it covers."""
     shutil.rmtree(place.workspace / ".git")
-    async with started(bubblewrap, script(place, "sleep 1000")):
-        assert (place.workspace / ".envrc").is_dir()
-        assert await ran(landlock, script(place, "echo x > new; cat new")) == (0, "x\n")
-        (place.workspace / ".claude" / "user").write_text("x")
-        os.utime(place.workspace / ".claude", (1, 1))
-        code, _ = await ran(landlock, script(place, "echo x > .claude/new"))
+    line = "echo ready; read x; echo evil > .envrc"
+    async with started(bubblewrap, script(place, line)) as terminal:
+        await poll(lambda: "ready" in terminal.text.text())
+        code, _ = await ran(landlock, script(place, "rmdir .envrc"))
         assert code != 0
+        terminal.keyboard.type(b"\n")
+        assert (await terminal.wait_exited()).code != 0
+        assert (place.workspace / ".envrc").is_dir()
 
 
 async def test_files_of_the_user_are_no_placeholders(bubblewrap, place):
