@@ -12,6 +12,7 @@ environment.
 
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 UNKNOWN_TEXT: Final = "\ufffd"
@@ -51,9 +52,9 @@ _PARAMETER: Final = re.compile(
 _ECHO: Final = re.compile(
     r"(?:\$\(|`)\s*(?:echo|printf)\s+(?:-\w\s+|%s\s+|--\s+)*(['\"]?)([\w ./@%+:=-]+)\1\s*(?:\)|`)"
 )
-# Braces with a comma and no pair inside. It reads each character once.
-_PAIR: Final = re.compile("\ue000([^\ue000\ue001]*+\ue001[^\ue000\ue002]*+)\ue002")
-_RANGE: Final = re.compile(r"\ue000(\d{1,4}|[a-zA-Z])\.\.(\d{1,4}|[a-zA-Z])\ue002")
+_RANGE: Final = re.compile(
+    r"\ue000(\d{1,4}|[a-zA-Z])\.\.(\d{1,4}|[a-zA-Z])(?:\.\.-?\d{1,4})?\ue002"
+)
 
 
 class TooLongError(Exception):
@@ -230,7 +231,7 @@ def _expand_braces(text: str) -> list[str]:
     """Return the texts of the marked braces in `text`, at most `WORDS_MAX`."""
     done: list[str] = []
     waiting = [text]
-    # Each round expands one pair of braces; a text without such a pair is done.
+    # Each round expands one pair of braces, or finds that a brace is literal.
     for _ in range(4 * WORDS_MAX):
         if not waiting or len(done) + len(waiting) > WORDS_MAX:
             break
@@ -244,10 +245,22 @@ def _expand_braces(text: str) -> list[str]:
 
 
 def _expand_first(text: str) -> list[str] | None:
-    """Expand one pair of braces, of a range such as `{1..9}` only the ends; None without one."""
-    if match := _RANGE.search(text):
-        return [text[: match.start()] + one + text[match.end() :] for one in match.group(1, 2)]
-    if match := _PAIR.search(text):
-        pieces = match[1].split(_COMMA)
-        return [text[: match.start()] + piece + text[match.end() :] for piece in pieces]
-    return None
+    """Expand the first braces, of a range such as `{1..9}` only the ends; None without braces."""
+    begin = text.find(_OPEN)
+    if begin < 0:
+        return None
+    if match := _RANGE.match(text, begin):
+        return [text[:begin] + one + text[match.end() :] for one in match.group(1, 2)]
+    edges, depth = [begin], 0
+    for mark in _MARKS.finditer(text, begin + 1):
+        if mark[0] == _OPEN:
+            depth += 1
+        elif mark[0] == _CLOSE and depth:
+            depth -= 1
+        elif mark[0] == _COMMA and not depth:
+            edges.append(mark.start())
+        elif mark[0] == _CLOSE and len(edges) > 1:  # bash skips a `}` before the first comma
+            edges.append(mark.start())
+            pieces = (text[left + 1 : right] for left, right in pairwise(edges))
+            return [text[:begin] + piece + text[mark.end() :] for piece in pieces]
+    return [f"{text[:begin]}{{{text[begin + 1 :]}"]
