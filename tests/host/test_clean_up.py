@@ -20,10 +20,11 @@ class Leaving(LocalProvider):
     def __init__(self, error=None, delay_s=0.0):
         self.error = error
         self.delay_s = delay_s
+        self.token = "left"
         self.tokens = []
 
     async def prepare(self, command):
-        return (await super().prepare(command))._replace(token="left")
+        return (await super().prepare(command))._replace(token=self.token)
 
     async def clean_up(self, token):
         self.tokens.append(token)
@@ -61,10 +62,12 @@ async def test_clean_up_follows_the_end_of_all_processes_before_the_release(host
     background = await user.create("sleep 1000 & echo $!")
     await user.terminal_request("wait", background)
     pid = int((await user.terminal_request("output", background))["text"])
+    leaving.token = "other"
     await user.create("true")
-    await poll(lambda: leaving.tokens == ["left"])
+    await poll(lambda: leaving.tokens)
+    assert leaving.tokens == ["other"]
     os.kill(pid, signal.SIGKILL)
-    await poll(lambda: leaving.tokens == ["left", "left"])
+    await poll(lambda: leaving.tokens == ["other", "left"])
 
 
 async def test_failed_background_task_does_not_end_the_host():
