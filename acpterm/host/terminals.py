@@ -121,7 +121,7 @@ class Terminals:
         # If the removal fails, the record keeps the token, with which the next worker tries again.
         token = entry.record.clean_up_token
         try:
-            # A place may still run what only its own processes know of.
+            # On another host, more may run than this daemon sees.
             terminal = entry.terminal
             is_local = terminal.remote is None
             while not (terminal.is_closed or (is_local and entry.background_end is not None)):
