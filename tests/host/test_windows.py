@@ -35,6 +35,29 @@ async def test_window_that_falls_behind_shows_output_after_each_update(host, use
     assert all(text.strip() for text in texts)
 
 
+async def test_window_is_never_blank_when_it_is_repainted_or_the_terminal_is_resized(user):
+    terminal = await user.create("seq 50; cat", **SIZE)
+    await UserTerminals(user).until_output(terminal, "50")
+    more = {"scrollback": True, "readOnly": True, **SIZE}
+    _, token = await user.open("terminal/attach", terminalId=terminal, **more)
+    updates, window, texts = user.by_token[token], Emulator(**SIZE), []
+
+    async def until_shown(text):
+        while not texts or text not in texts[-1]:
+            await user.until(lambda: updates)
+            window.feed(base64.b64decode(updates.pop(0)["params"]["data"]))
+            texts.append(window.screen().text())
+
+    await until_shown("50")
+    texts.clear()
+    for text, cols in (("painted", 50), ("smaller", 40), ("passed", 60), ("repainted", 60)):
+        await user.terminal_request("resize", terminal, cols=cols, rows=10)
+        await user.request("terminal/window", {"token": token, **SIZE})
+        await user.terminal_request("write", terminal, data=text + "\n")
+        await until_shown(text)
+    assert all(text.strip() for text in texts)
+
+
 async def test_main_screen_is_not_painted_while_a_full_screen_program_starts(user, monkeypatch):
     monkeypatch.setattr(attach, "_BLANK_MAX_S", DEADLINE_S)
     script = "stty -echo; read x; printf '\\033[?1049hfull'; read x"
