@@ -47,7 +47,6 @@ def _agents(verb, state, reads_users):
     return REFUSED if VERBS[verb][1] and state != "agents" else None
 
 
-@pytest.mark.costly
 @pytest.mark.parametrize("reads_users", [False, True])
 @pytest.mark.parametrize("state", STATES)
 async def test_agent_and_user_may_do_what_the_owner_of_the_terminal_lets_them(state, reads_users):
