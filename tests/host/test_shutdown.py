@@ -4,8 +4,7 @@ import json
 import os
 import signal
 import socket
-import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from tests.support.depth import DEADLINE_S
 from tests.support.hosts import agent_on_stdio, host_here
 from tests.support.polling import poll
 from tests.support.processes import alive, environment
+from tests.support.stopwatch import stopwatch
 
 # Ignores all signals it can, as do its child and a process that has left the session.
 STUBBORN = """
@@ -37,23 +37,6 @@ while :; do sleep 1; done
 END_MAX_S = 5
 # Shorter than by default, since responses are sent only within `CLOSE_TIMEOUT_S`.
 GRACE_S = 0.5
-
-
-@asynccontextmanager
-async def stopwatch(period=0.02):
-    """Yield parts of the block's seconds, but not those in which this process cannot run."""
-    parts = []
-
-    async def count():
-        while True:
-            began = time.monotonic()
-            await trio.sleep(period)
-            parts.append(min(time.monotonic() - began, 2 * period))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(count)
-        yield parts
-        nursery.cancel_scope.cancel()
 
 
 @pytest.fixture(autouse=True)
