@@ -375,6 +375,14 @@ async def test_signal_ends_the_relay_before_the_daemon_responds(place):
 
 
 @pytest.mark.long
+async def test_relay_exits_with_0_when_the_agent_closes_its_stdout(place):
+    async with stood_in(place) as (running, agent, daemon):
+        await agent.receive_stream.aclose()
+        await daemon.send_all(b"this is not read\n")
+        assert await running.wait() == 0
+        assert "is gone" not in running.logged()
+
+
 async def test_relay_exits_at_once_when_the_agent_closes_its_stdout(place):
     async with here(place, close_timeout_s=math.inf) as (agent, daemon, over):
         await agent.receive_stream.aclose()
