@@ -395,7 +395,7 @@ class StdioRelay:
 
 
 # Time for the daemon to respond to our `initialize`.
-_CONNECT_TIMEOUT_S: Final = 10.0
+_CONNECT_TIMEOUT_S: Final = 30.0
 # The daemon's own limits for closing a connection, and a margin.
 _CLOSE_TIMEOUT_S: Final = CLOSE_TIMEOUT_S + SEND_TIMEOUT_S + 0.6
 _USE_EMBEDDED: Final = "use --embedded, which needs none"

@@ -26,7 +26,7 @@ def command(terminal: str | None, as_json: bool, daemon: ChosenDaemon) -> None:
 
     Without TERMINAL, a worker of the installed version replaces the current one and takes over its
     terminals: no program notices, and agents and attached windows see a short pause. The new worker
-    reads the settings again. If it is not ready within 10 seconds, the old worker continues. If the
+    reads the settings again. If it is not ready within 30 seconds, the old worker continues. If the
     old worker does not answer within 3 seconds, this command makes the keeper start another one.
 
     With --json and TERMINAL, the new terminal is printed as an object like those of acpterm ls.

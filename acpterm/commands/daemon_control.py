@@ -33,8 +33,8 @@ from acpterm.link.errors import LostError
 
 ANSWER_TIMEOUT_S: Final = 3.0
 """Seconds to wait for the response to `initialize`, which a running worker sends at once."""
-REPLACE_TIMEOUT_S: Final = 20.0
-"""Seconds to wait for a new worker. The keeper gives a worker ten seconds to be ready, and pauses
+REPLACE_TIMEOUT_S: Final = 40.0
+"""Seconds to wait for a new worker. The keeper gives a worker half a minute to be ready, and pauses
 between attempts to start one."""
 # Seconds to wait for the daemon's exit. The daemon itself takes at most five.
 _SHUTDOWN_TIMEOUT_S: Final = 8.0

@@ -33,7 +33,7 @@ from acpterm.jsonrpc import (
 from acpterm.link.daemon import DaemonError, NoAnswerError, read_lock
 from acpterm.runtime.exec_context import RLIMITS, ExecContext
 
-INITIALIZE_TIMEOUT_S: Final = 10.0
+INITIALIZE_TIMEOUT_S: Final = 30.0
 """Seconds to wait for the response to `initialize`."""
 RETRY_PAUSE_S: Final = 0.05
 """Seconds between two attempts to reconnect."""

@@ -415,7 +415,7 @@ async def test_restart_prints_the_reason_when_it_fails(tmp_path):
     async with command(tmp_path, "restart") as (restart, host):
         worker = await host.connected()
         await worker.respond(await worker.expect("_acpterm/status"), STATUS)
-        why = "the new worker was not ready within 10 s: the old one goes on"
+        why = "the new worker was not ready within 30 s: the old one goes on"
         await worker.respond_error(await worker.expect("_acpterm/restart"), why)
         assert await restart.wait() == 1
     assert restart.err == f"acpterm: {why}\n"

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from acpterm.keeper.programs.terminals import HeldTerminals
     from acpterm.keeper.protocol import Message
 
-READY_TIMEOUT_S = 10.0  # of a candidate
+READY_TIMEOUT_S = 30.0  # of a candidate
 TERMINATE_TIMEOUT_S = 6.0
 _RESTORE_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 1.0

@@ -57,8 +57,8 @@ from acpterm.providers.ssh.master import ControlMaster
 _PAUSE_S: Final = 0.2
 _PAUSE_MAX_S: Final = 10.0
 _CHECK_S: Final = 5.0
-# Longer than the ten seconds that acpterm waits for its daemon to start.
-_START_TIMEOUT_S: Final = 15.0
+# Longer than acpterm waits for its daemon to start.
+_START_TIMEOUT_S: Final = 35.0
 _LINK_TIMEOUT_S: Final = 10.0
 _END_TIMEOUT_S: Final = 10.0
 # After acpterm on the host could not be used, this time passes before the next attempt.
