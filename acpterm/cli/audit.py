@@ -13,7 +13,7 @@ from acpterm.acp.user_api import StatusResponse
 from acpterm.audit.entry import EVENTS, time_text
 from acpterm.audit.reader import AuditReader, LogLine
 from acpterm.audit.selection import Selection
-from acpterm.cli._daemon import SHORT_ANSWER_TIMEOUT_S, note_questions, note_questions_of
+from acpterm.cli._daemon import SHORT_ANSWER_TIMEOUT_S, note_questions
 from acpterm.cli._options import config_option, fail, settings
 from acpterm.cli._output import echo, row_line
 from acpterm.cli._params import parse_time
@@ -107,10 +107,9 @@ def command(
 def _directory(chosen: Settings) -> str:
     """Return the directory of the chosen log, else of the running daemon's, else of the usual one.
 
-    Note the questions of the daemon.
+    Note the questions of the daemon if it is asked.
     """
     if chosen.audit_dir is not None:
-        note_questions_of(chosen)
         return chosen.audit_dir
     found = None
     try:
