@@ -275,12 +275,13 @@ class Sessions:
         return self._find(info.terminal_id) or self._adopt(client, info)
 
     def _find(self, identifier: str) -> TerminalSession | None:
-        if identifier.isdecimal():
-            identifier = NAME.replace("#", identifier)
         if (session := self._sessions.get(identifier)) is not None:
             return session
-        latest = reversed(self._sessions.values())
-        return next((one for one in latest if identifier in (one.terminal.id, one.shell)), None)
+        for one in reversed(self._sessions.values()):
+            if identifier in (one.terminal.id, one.shell):
+                return one
+        number = NAME.replace("#", identifier) if identifier.isdecimal() else ""
+        return self._sessions.get(number)
 
     def _adopt(self, client: Client, info: TerminalInfo) -> TerminalSession:
         terminal = client.terminal(info.terminal_id)
