@@ -1,8 +1,9 @@
 """Regular expressions from the model, with limits of time and memory.
 
 For some expressions, such as ``(a+)+$``, the time of a search grows exponentially with the length
-of the text. So a search ends after `TIMEOUT_S` of processor time, as `regex` counts too, with an
-error for the model. It runs in a thread, so that other Python code can run meanwhile.
+of the text. So a search ends after `TIMEOUT_S` of processor time with an error for the model. It
+runs in a thread, so that other Python code can run meanwhile. `regex` counts the time of all
+threads, so a busy other thread may halve the time of one search.
 
 An expression such as ``((a{1000}){1000}){1000}`` needs as much memory as the shortest text that it
 matches. `_length` estimates the length of this text. If the estimate is more than `LENGTH_MAX`
