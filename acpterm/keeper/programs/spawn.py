@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 SPARE_DESCRIPTORS = 32  # for messages of the worker: with fewer, no program is started
 # Descriptors that the leader gets under other numbers must be above these.
 _FD_MIN = 10
-# Only a hang lasts so long. The keeper waits meanwhile, but a program that fails is worse.
+# Only a hang lasts so long. Meanwhile the keeper starts, kills and reports nothing, and heeds no
+# signal. But with a shorter limit, programs fail on a busy machine.
 _LEADER_TIMEOUT_S = 30.0
 _IUTF8 = 0x4000 if system.LINUX else 0
 _SIGNALS = sorted(_signal.valid_signals())
