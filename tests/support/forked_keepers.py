@@ -1,7 +1,8 @@
 """Keepers of hosts in the tests' process: forks of one process that has imported the keeper.
 
-A fork takes a tenth of the time in which Python starts and imports it. Of the forked process,
-only the parent and the command line differ from those of a keeper that was started.
+A fork takes a tenth of the time in which Python starts and imports it. Its environment, limits,
+umask and directory are those at the start of the tests, not those of the test: a test that sets
+them must start a keeper.
 
     python -I -S …/forked_keepers.py SOCKET
 """
@@ -60,9 +61,13 @@ class KeeperForks:
         from acpterm.keeper.startup import worker_pair
 
         worker_end, keeper_end = worker_pair()
-        with keeper_end:
-            socket.send_fds(self._socket, [b"fork"], [keeper_end.fileno(), 2])
-        return ForkedKeeper(int(self._socket.recv(_MAX_BYTES))), worker_end
+        try:
+            with keeper_end:
+                socket.send_fds(self._socket, [b"fork"], [keeper_end.fileno(), 2])
+            return ForkedKeeper(int(self._socket.recv(_MAX_BYTES))), worker_end
+        except BaseException:
+            worker_end.close()
+            raise
 
     def close(self) -> None:
         self._socket.close()
