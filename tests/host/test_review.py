@@ -14,6 +14,7 @@ from acpterm.recording import library
 from acpterm.runtime.exec_context import current
 from tests.support.agent import agent_of
 from tests.support.depth import DEADLINE_S
+from tests.support.polling import poll
 from tests.support.user import user_of
 
 NAME = "20260131T103000Z-term_00-agent.cast"
@@ -125,6 +126,30 @@ async def test_running_terminal_is_listed_as_being_recorded(tmp_path):
             found = await poll_until(listed)
             assert found["enabled"]
             assert found["recordings"][0]["owner"] == "agent"
+
+
+async def test_recording_that_begins_while_recordings_are_listed_is_shown_as_such(
+    tmp_path, monkeypatch
+):
+    settings = Settings(record=True, record_dir=str(tmp_path / "casts"), audit=False)
+    async with (
+        open_host(settings, current()) as host,
+        agent_of(host) as agent,
+        user_of(host) as user,
+    ):
+
+        async def begin():
+            await agent.create("exec sleep 60")
+            (entry,) = host.terminals.registry
+            await poll(lambda: entry.record.recorded is not None)
+
+        def list_recordings(directory, listing=library.list_recordings):
+            trio.from_thread.run(begin)
+            return listing(directory)
+
+        monkeypatch.setattr(library, "list_recordings", list_recordings)
+        (found,) = (await user.request("recording/list"))["recordings"]
+        assert found["recording"]
 
 
 async def test_recordings_are_listed_from_the_newest_on_with_what_can_be_read(

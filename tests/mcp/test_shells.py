@@ -54,7 +54,9 @@ async def test_busy_shell_is_waited_for_and_has_the_exit_code(tmp_path):
 async def test_decimal_name_of_a_shell_is_not_taken_for_the_number_of_a_session(tmp_path):
     async with mcp_tools(tmp_path) as tools:
         number = await tools.call("terminal_start", command="cat")
-        shell = await tools.call("terminal_bash", session="1", command="sleep 600", timeout_seconds=0)
+        shell = await tools.call(
+            "terminal_bash", session="1", command="sleep 600", timeout_seconds=0
+        )
         stopped = await tools.call("terminal_stop", sessionId="1")
     assert number.data["id"] == "term-1"
     assert stopped.data["id"] == shell.data["id"] != "term-1"
