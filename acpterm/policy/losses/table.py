@@ -5,6 +5,11 @@ from typing import Final, TypeAlias
 
 from acpterm.config.profiles import Kind
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _OPTIONS: Final = r"(?:-\S+ (?:[^-\s]\S* )??)*"
 SQL: Final = (
     r"(?i)(?!(?:-\S+ )*(?::memory:|/tmp/\S+\.(?:db|sqlite3?|duckdb)\b))"
@@ -251,192 +256,73 @@ STARTUP: Final = re.compile(
 )
 NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
 # Programs that show or copy the content of the files among their arguments.
-READERS: Final = [
-    "cat",
-    "tac",
-    "less",
-    "more",
-    "head",
-    "tail",
-    "bat",
-    "batcat",
-    "grep",
-    "egrep",
-    "fgrep",
-    "rg",
-    "ag",
-    "zgrep",
-    "awk",
-    "gawk",
-    "mawk",
-    "nawk",
-    "sed",
-    "cut",
-    "sort",
-    "uniq",
-    "tr",
-    "xxd",
-    "od",
-    "hexdump",
-    "hd",
-    "strings",
-    "base64",
-    "base32",
-    "openssl",
-    "nl",
-    "paste",
-    "fold",
-    "fmt",
-    "rev",
-    "pr",
-    "diff",
-    "cmp",
-    "comm",
-    "jq",
-    "yq",
-    "xmllint",
-    "scp",
-    "rsync",
-    "curl",
-    "wget",
-    "nc",
-    "ncat",
-    "tar",
-    "zip",
-    "gzip",
-    "7z",
-    "gpg",
-    "vim",
-    "vi",
-    "view",
-    "nano",
-    "emacs",
-    "mail",
-    "column",
-    "dd",
-    "pbcopy",
-    "xclip",
-    "xsel",
-    "cp",
-    "mv",
-    "install",
-    "ln",
-    "expand",
-    "look",
-    "split",
-    "ed",
-    "code",
-    "shuf",
-    "dasel",
-    "mlr",
-    "bsdtar",
-    "cpio",
-    "python",
-    "python3",
-    "node",
-    "ruby",
-    "perl",
-    "php",
-    "ssh-keygen",
-    "sqlite3",
-    "source_",
-    "zcat",
-    "bzcat",
-    "xzcat",
-    "pygmentize",
-    "glow",
-    "tee_",
-    "print",
-    "cksum_",
-    "ps_",
-]
-QUIET: Final = re.compile(r"-\w*[qclL]\w*|--(?:quiet|silent|count|files-with\S*)")
-CURL_FILE: Final = re.compile(r"(?:^|=)@(.+)|file://(.+)")
-GREPS: Final = frozenset(
-    (
-        "grep",
-        "egrep",
-        "fgrep",
-        "rg",
-        "ag",
-        "zgrep",
-        "sed",
-        "awk",
-        "gawk",
-        "mawk",
-        "nawk",
-        "jq",
-        "yq",
-    )
+SECRET_READERS: Final = _names(
+    "< cat tac less more head tail bat batcat grep egrep fgrep rg ag zgrep awk gawk mawk nawk sed "
+    "cut sort uniq tr xxd od hexdump hd strings base64 base32 openssl nl paste fold fmt rev pr "
+    "diff cmp comm jq yq xmllint scp rsync curl wget nc ncat tar zip gzip 7z gpg vim vi view nano "
+    "emacs mail column dd pbcopy xclip xsel cp mv install ln expand look split ed code shuf dasel "
+    "mlr bsdtar cpio python python3 node ruby perl php ssh-keygen sqlite3 zcat bzcat xzcat "
+    "pygmentize glow print"
 )
+CURL_FILE: Final = re.compile(r"(?:^|=)@(.+)|file://(.+)")
+GREPS: Final = frozenset(("grep egrep fgrep rg ag zgrep sed awk gawk mawk nawk jq yq").split())
 
 
-GIT_COMMANDS: Final = frozenset(
-    ["add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bugreport", "bundle", "cat-file", "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout", "checkout-index", "cherry", "cherry-pick", "citool", "clean", "clone", "column", "commit", "commit-graph", "commit-tree", "config", "count-objects", "credential", "daemon", "describe", "diagnose", "diff", "diff-files", "diff-index", "diff-tree", "difftool", "fast-export", "fast-import", "fetch", "fetch-pack", "filter-branch", "filter-repo", "fmt-merge-msg", "for-each-ref", "for-each-repo", "format-patch", "fsck", "gc", "grep", "gui", "hash-object", "help", "hook", "index-pack", "init", "instaweb", "interpret-trailers", "lfs", "log", "ls-files", "ls-remote", "ls-tree", "mailinfo", "mailsplit", "maintenance", "merge", "merge-base", "merge-file", "merge-index", "merge-tree", "mergetool", "mktag", "mktree", "mv", "name-rev", "notes", "pack-objects", "pack-redundant", "pack-refs", "patch-id", "prune", "prune-packed", "pull", "push", "quiltimport", "range-diff", "read-tree", "rebase", "receive-pack", "reflog", "remote", "repack", "replace", "request-pull", "rerere", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "send-email", "send-pack", "shortlog", "show", "show-branch", "show-index", "show-ref", "sparse-checkout", "stage", "stash", "status", "stripspace", "submodule", "subtree", "svn", "switch", "symbolic-ref", "tag", "unpack-file", "unpack-objects", "update-index", "update-ref", "update-server-info", "var", "verify-commit", "verify-pack", "verify-tag", "version", "whatchanged", "worktree", "write-tree"]
-)  # fmt: skip
+GIT_COMMANDS: Final = _names(
+    "add am annotate apply archive bisect blame branch bugreport bundle cat-file check-attr "
+    "check-ignore check-mailmap check-ref-format checkout checkout-index cherry cherry-pick "
+    "citool clean clone column commit commit-graph commit-tree config count-objects credential "
+    "daemon describe diagnose diff diff-files diff-index diff-tree difftool fast-export "
+    "fast-import fetch fetch-pack filter-branch filter-repo fmt-merge-msg for-each-ref "
+    "for-each-repo format-patch fsck gc grep gui hash-object help hook index-pack init instaweb "
+    "interpret-trailers lfs log ls-files ls-remote ls-tree mailinfo mailsplit maintenance merge "
+    "merge-base merge-file merge-index merge-tree mergetool mktag mktree mv name-rev notes "
+    "pack-objects pack-redundant pack-refs patch-id prune prune-packed pull push quiltimport "
+    "range-diff read-tree rebase receive-pack reflog remote repack replace request-pull rerere "
+    "reset restore rev-list rev-parse revert rm send-email send-pack shortlog show show-branch "
+    "show-index show-ref sparse-checkout stage stash status stripspace submodule subtree svn "
+    "switch symbolic-ref tag unpack-file unpack-objects update-index update-ref "
+    "update-server-info var verify-commit verify-pack verify-tag version whatchanged worktree "
+    "write-tree"
+)
 GIT_CONFIG: Final = re.compile(
     r"(?i)(?:core\.(?:hookspath|pager|editor|sshcommand|fsmonitor|askpass|attributesfile|gitproxy|alternaterefscommand)|alias\..*|credential\..*helper"
     r"|include(?:if\..*)?\.path|filter\..*|diff\..*\.(?:command|textconv)|diff\.external|merge\..*\.driver|pager\..*|gpg\..*program|init\.templatedir"
     r"|url\..*\.(?:insteadof|pushinsteadof)|sequence\.editor|(?:http\.)?sslverify|http\..*proxy)"
 )
 # Tools that are commonly run by npx and that most projects have.
-TOOLS: Final = frozenset(
-    ["tsc", "tsx", "ts-node", "eslint", "prettier", "jest", "vitest", "mocha", "ava", "tap", "c8", "nyc", "playwright", "cypress", "vite", "next", "nuxt", "astro", "webpack", "rollup", "esbuild", "swc", "parcel", "turbo", "nx", "lerna", "prisma", "drizzle-kit", "knex", "sequelize", "sequelize-cli", "typeorm", "tailwindcss", "postcss", "sass", "stylelint", "markdownlint", "markdownlint-cli2", "svelte-check", "vue-tsc", "ng", "react-scripts", "storybook", "husky", "lint-staged", "commitlint", "changeset", "biome", "@biomejs/biome", "oxlint", "tsup", "unbuild", "rimraf", "cross-env", "concurrently", "nodemon", "pm2", "serve", "http-server", "json-server", "wrangler", "vercel", "netlify", "firebase", "expo", "react-native", "cap", "electron", "electron-builder", "knip", "depcheck", "madge", "npm-check-updates", "ncu", "license-checker", "typedoc", "jsdoc", "graphql-codegen", "ruff", "black", "mypy", "pytest", "isort", "flake8", "pyright", "pylint", "tox", "nox", "pre-commit", "uvicorn", "poetry", "twine", "hatch", "build", "mkdocs", "sphinx-build", "bandit", "pip-audit", "ty", "basedpyright", "cspell", "publint", "attw", "@arethetypeswrong/cli", "size-limit", "zx", "ajv", "openapi-typescript", "orval", "shadcn", "shadcn-ui", "tree-sitter", "node-gyp", "semantic-release", "release-it", "np", "bun", "deno"]
-)  # fmt: skip
+TOOLS: Final = _names(
+    "tsc tsx ts-node eslint prettier jest vitest mocha ava tap c8 nyc playwright cypress vite "
+    "next nuxt astro webpack rollup esbuild swc parcel turbo nx lerna prisma drizzle-kit knex "
+    "sequelize sequelize-cli typeorm tailwindcss postcss sass stylelint markdownlint "
+    "markdownlint-cli2 svelte-check vue-tsc ng react-scripts storybook husky lint-staged "
+    "commitlint changeset biome @biomejs/biome oxlint tsup unbuild rimraf cross-env concurrently "
+    "nodemon pm2 serve http-server json-server wrangler vercel netlify firebase expo react-native "
+    "cap electron electron-builder knip depcheck madge npm-check-updates ncu license-checker "
+    "typedoc jsdoc graphql-codegen ruff black mypy pytest isort flake8 pyright pylint tox nox "
+    "pre-commit uvicorn poetry twine hatch build mkdocs sphinx-build bandit pip-audit ty "
+    "basedpyright cspell publint attw @arethetypeswrong/cli size-limit zx ajv openapi-typescript "
+    "orval shadcn shadcn-ui tree-sitter node-gyp semantic-release release-it np bun deno"
+)
 RUN_VALUES: Final = frozenset(
     ("-p", "--package", "--from", "--with", "--python", "-c", "--call", "--with-requirements")
 )
 
 
-PACKAGES: Final = frozenset(("npx", "bunx", "uvx", "pnpm", "yarn", "bun", "npm", "pipx", "uv"))
-WRITERS: Final = frozenset(
-    [
-        ">",
-        ">|",
-        ">>",
-        "&>",
-        "&>>",
-        ">&",
-        "<>",
-        "rm",
-        "unlink",
-        "trash",
-        "srm",
-        "cp",
-        "mv",
-        "install",
-        "ln",
-        "gcp",
-        "gmv",
-        "tee",
-        "sponge",
-        "truncate",
-        "dd",
-        "curl",
-        "wget",
-        "scp",
-        "rsync",
-        "sed",
-        "gsed",
-        "perl",
-        "ruby",
-        "tar",
-        "ssh-keygen",
-        "split",
-        "patch",
-        "pg_dump",
-        "mysqldump",
-        "sort",
-        "uniq",
-        "ffmpeg",
-        "qemu-img",
-        "chmod",
-        "zip",
-        "7z",
-    ]
-)
-SECRET_READERS: Final = frozenset((*READERS, "<"))
 INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
 FORK_BOMB: Final = re.compile(
     r"(?<![\w:.])([\w:.]{1,32})\s{0,4}\(\)\s{0,4}\{[^}]{0,200}?\1\s{0,4}\|\s{0,4}\1\s{0,4}&"
 )
+
+# The commands of git that lose something by their arguments alone.
+GIT_ROWS: Final[dict[str, tuple[Kind, str, str]]] = {
+    "credential": (Kind.SECRETS, "shows a password", "fill"),
+    "filter-branch": (Kind.HISTORY, "rewrites history", ""),
+    "filter-repo": (Kind.HISTORY, "rewrites history", ""),
+    "gc": (Kind.HISTORY, "deletes lost commits", r".*--prune(?:=(?:now|all|0\S*))?(?: |$)"),
+    "prune": (Kind.HISTORY, "deletes lost commits", r"(?!-n|--dry)."),
+    "reflog": (Kind.HISTORY, "deletes the record of earlier commits", "expire|delete"),
+    "replace": (Kind.HISTORY, "replaces commits", r"(?!-l|--list)."),
+    "submodule": (Kind.WORK, "throws away the changes of a submodule", "(?:.* )?deinit\\b"),
+    "symbolic-ref": (Kind.HISTORY, "deletes a reference", "(?:.* )?(?:-d|--delete)\\b"),
+}
