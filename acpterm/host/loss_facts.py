@@ -53,11 +53,26 @@ _DERIVED_DIRECTORIES: Final = frozenset(
 _KEPT: Final = re.compile(
     r"\.env(?:\..*)?|.*\.(?:env|db|sqlite3?|key|pem|p12|kdbx|local|secret|sql|dump|bak|local\.\w+)"
 )
-_QUIET_GIT: Final = (
-    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false", "core.pager=cat",
-    "log.showSignature=false", "status.submoduleSummary=false", "core.untrackedCache=keep",
-    "diff.external=", "submodule.recurse=false",
-)  # fmt: skip
+_QUIET_GIT: Final = {
+    "core.fsmonitor": "false", "core.hooksPath": "/dev/null", "core.quotePath": "false",
+    "core.pager": "cat", "log.showSignature": "false", "status.submoduleSummary": "false",
+    "core.untrackedCache": "keep", "diff.external": "", "submodule.recurse": "false",
+}  # fmt: skip
+
+
+def _configured(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment in which git has these settings."""
+    env = {"GIT_CONFIG_COUNT": str(len(values))}
+    for number, (name, value) in enumerate(values.items()):
+        env[f"GIT_CONFIG_KEY_{number}"] = name
+        env[f"GIT_CONFIG_VALUE_{number}"] = value
+    return env
+
+
+_ENVIRONMENT: Final = {
+    "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ADVICE": "0", **_configured(_QUIET_GIT),
+}  # fmt: skip
 
 
 class _NotKnownError(Exception):
@@ -77,7 +92,7 @@ class LossFacts:
         self._home: Final = home or os.path.expanduser("~")
         # Set when the first fact is asked for.
         self._deadline = math.inf
-        self._environments: Final[dict[str, dict[str, str]]] = {}
+        self._read_settings: Final[dict[str, list[str]]] = {}
 
     def find(self, losses: Iterable[Loss]) -> Findings:
         """Return a finding for each of the losses; blocks for up to `FACTS_S`."""
@@ -106,12 +121,11 @@ class LossFacts:
     def _expanded(self, path: str) -> str:
         return self._home + path[1:] if path == "~" or path.startswith("~/") else path
 
-    def _git(self, directory: str, *arguments: str, literal: bool = False) -> list[str] | None:
+    def _git(
+        self, directory: str, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> list[str] | None:
         """Return what git prints, split at NUL or line ends; None if git refuses the request."""
-        env = self._environment(directory)
-        if literal:
-            env = {**env, "GIT_LITERAL_PATHSPECS": "1"}
-        status, output, error = self._run(directory, arguments, env)
+        status, output, error = self._run(directory, arguments, env or {})
         if status:
             if any(
                 one in error for one in ("dubious ownership", "unable to", "cannot ", "bad config")
@@ -120,34 +134,20 @@ class LossFacts:
             return None
         return [one for one in re.split("[\0\n]", output) if one]
 
-    def _environment(self, directory: str) -> dict[str, str]:
-        """Return an environment in which git runs none of the filters of the repository."""
-        found = self._environments.get(directory)
+    def _settings(self, directory: str) -> list[str]:
+        """Return the names of git's settings of filters, and of another place of the files."""
+        found = self._read_settings.get(directory)
         if found is None:
-            env = {
-                "PATH": os.environ.get("PATH", os.defpath), "HOME": self._home, "LC_ALL": "C",
-                "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1",
-                "GIT_ADVICE": "0",
-            }  # fmt: skip
-            values = [one.split("=", 1) for one in _QUIET_GIT]
-            arguments = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-            _, output, _ = self._run(directory, arguments, env)
-            values += (
-                [name, "false" if name.endswith(".required") else ""]
-                for name in output.split("\0")
-                if name
-            )
-            env["GIT_CONFIG_COUNT"] = str(len(values))
-            for number, (name, value) in enumerate(values):
-                env[f"GIT_CONFIG_KEY_{number}"] = name
-                env[f"GIT_CONFIG_VALUE_{number}"] = value
-            found = self._environments[directory] = env
+            arguments = ("--name-only", "--get-regexp", r"^(filter\.|core\.worktree$)")
+            found = self._git(directory, "config", "--null", *arguments) or []
+            self._read_settings[directory] = found
         return found
 
     def _run(
-        self, directory: str, arguments: Sequence[str], env: dict[str, str]
+        self, directory: str, arguments: Sequence[str], env: Mapping[str, str]
     ) -> tuple[int, str, str]:
         left = self._left()
+        own = {"PATH": os.environ.get("PATH", os.defpath), "HOME": self._home, **_ENVIRONMENT}
         try:
             process = subprocess.Popen(
                 ["git", "--no-optional-locks", *arguments],
@@ -155,7 +155,7 @@ class LossFacts:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=directory,
-                env=env,
+                env={**own, **env},
             )
         except FileNotFoundError as error:
             if os.path.isdir(directory):
@@ -179,7 +179,16 @@ class LossFacts:
             "status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", *options,
             "--", *paths,
         )  # fmt: skip
-        lines = self._git(directory, *arguments, literal=literal)
+        # git may run the filters of the repository only here.
+        values = {
+            name: "false" if name.endswith(".required") else ""
+            for name in self._settings(directory)
+            if name.startswith("filter.")
+        }
+        env = _configured({**_QUIET_GIT, **values})
+        if literal:
+            env["GIT_LITERAL_PATHSPECS"] = "1"
+        lines = self._git(directory, *arguments, env=env)
         return None if lines is None else [(line[:2], line[3:]) for line in lines]
 
     def changed(self, directory: str, paths: tuple[str, ...]) -> Finding:
@@ -188,18 +197,18 @@ class LossFacts:
 
     def reset(self, directory: str, operands: tuple[str, ...]) -> Finding:
         commit = operands[0] if operands else ""
-        found = self._status(directory, operands[1:], "--untracked-files=no") or ()
-        changed = tuple(path for _, path in found)
-        return (*changed, *self._lost_commits(directory, commit)) if commit else changed
-
-    def _lost_commits(self, directory: str, commit: str) -> list[str]:
-        current = self._git(directory, "symbolic-ref", "-q", "HEAD")
-        exclude = [f"--exclude={current[0].removeprefix('refs/heads/')}"] if current else []
-        found = self._git(
-            directory, "rev-list", "--abbrev-commit", "--max-count=100", "HEAD", "--not",
-            *exclude, "--branches", "--remotes", "--tags", commit, "--",
-        )  # fmt: skip
-        return [f"commit {one}" for one in found or ()]
+        options = ("--branch", "--no-ahead-behind") if commit else ()
+        found = self._status(directory, operands[1:], "--untracked-files=no", *options) or ()
+        changed = [path for state, path in found if state != "##"]
+        if commit and found:
+            # `main`, `main...origin/main`, `HEAD (no branch)`
+            branch = re.split(r" |\.\.\.", found[0][1])[0]
+            lost = self._git(
+                directory, "rev-list", "--abbrev-commit", "--max-count=100", "HEAD", "--not",
+                f"--exclude={branch}", "--branches", "--remotes", "--tags", commit, "--",
+            )  # fmt: skip
+            changed += [f"commit {one}" for one in lost or ()]
+        return tuple(changed)
 
     def cleaned(self, directory: str, arguments: tuple[str, ...]) -> Finding:
         found = self._git(directory, "clean", "-n", *arguments) or ()
@@ -217,19 +226,17 @@ class LossFacts:
         return tuple(one for one in found if one.startswith(f"stash@{{{number}}}"))
 
     def branches(self, directory: str, names: tuple[str, ...]) -> Finding:
-        default = self._default_branches(directory)
         if "*" in names:
             form = "--format=%(refname:short)"
             names = tuple(self._git(directory, "for-each-ref", form, "refs/heads") or ())
-        return tuple(one for one in names if self._is_only_on(directory, one, default))
+        return tuple(one for one in names if self._is_only_on(directory, one))
 
-    def _is_only_on(self, directory: str, name: str, default: frozenset[str]) -> bool:
-        reference = f"refs/heads/{name}"
+    def _is_only_on(self, directory: str, name: str) -> bool:
         found = self._git(
-            directory, "rev-list", "--max-count=1", reference, "--not",
+            directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
             f"--exclude={name}", "--branches", "--remotes", "--tags", "--",
         )  # fmt: skip
-        return found is not None and (bool(found) or name in default)
+        return found is not None and (bool(found) or name in self._default_branches(directory))
 
     def _default_branches(self, directory: str) -> frozenset[str]:
         found = self._git(directory, "symbolic-ref", "-q", "refs/remotes/origin/HEAD")
@@ -308,26 +315,39 @@ class LossFacts:
             one in _DERIVED_DIRECTORIES for one in parts
         )
 
+    def _top(self, directory: str) -> str | None:
+        """Return the directory of the repository's files; None without a repository."""
+        current = os.path.realpath(directory)
+        while not os.path.lexists(os.path.join(current, ".git")):
+            above = os.path.dirname(current)
+            if above == current:
+                return None
+            current = above
+        if "core.worktree" in self._settings(directory):
+            found = self._git(directory, "rev-parse", "--show-toplevel")
+            return found[0] if found else None
+        return current
+
     def _lost(self, directory: str, paths: list[str]) -> list[str]:
         """Return those of `paths` that git cannot restore and no build makes again."""
         paths = [one for one in paths if not self._is_derived(one)]
-        if not paths:
-            return []
-        top = self._git(directory, "rev-parse", "--show-toplevel")
+        if not paths or any(".git" in one.split(os.sep) for one in paths):
+            return paths
+        top = self._top(directory)
         if not top:
             return paths
         real = {
             one: os.path.join(os.path.realpath(os.path.dirname(one)), os.path.basename(one))
             for one in map(os.path.normpath, paths)
         }
-        inside = [one for one in real.values() if _is_below(one, top[0])]
+        inside = [one for one in real.values() if _is_below(one, top)]
         if not inside:
             return paths
         options = ("--untracked-files=all", "--ignored=traditional")
         states = self._status(directory, inside, *options, literal=True)
         if states is None:
             return paths
-        different = {os.path.join(top[0], path.rstrip("/")): state for state, path in states}
+        different = {os.path.join(top, path.rstrip("/")): state for state, path in states}
         return [
             one for one, path in real.items()
             if path not in inside or self._has_changes(path, different)

@@ -12,7 +12,6 @@ from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, 
 from acpterm.policy.losses.table import CURL_FILE, GREPS, NO_FILES, SECRET, STARTUP
 from acpterm.policy.words import UNKNOWN_TEXT
 
-
 # Programs that change all their operands: the reason, and the options with a value.
 _OPERANDS: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(("rm", "unlink", "trash", "srm"), ("deletes {}", "")),

@@ -37,7 +37,6 @@ from acpterm.policy.losses.table import (
 from acpterm.policy.syntax.command import SimpleCommand
 from acpterm.policy.words import UNKNOWN_TEXT
 
-
 # The arguments with which a program runs a package.
 _RUNS: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(("npx", "bunx", "uvx"), re.compile("")),

@@ -265,7 +265,23 @@ SECRET_READERS: Final = _names(
     "pygmentize glow print"
 )
 CURL_FILE: Final = re.compile(r"(?:^|=)@(.+)|file://(.+)")
-GREPS: Final = frozenset(("grep egrep fgrep rg ag zgrep sed awk gawk mawk nawk jq yq").split())
+GREPS: Final = frozenset(
+    [
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ag",
+        "zgrep",
+        "sed",
+        "awk",
+        "gawk",
+        "mawk",
+        "nawk",
+        "jq",
+        "yq",
+    ]
+)
 
 
 GIT_COMMANDS: Final = _names(
