@@ -67,7 +67,8 @@ _NAMED: Final = re.compile(
     rf"(?:(?<![\w.-])|(?<=:-))(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])"
 )
 _DOWNLOADERS: Final = frozenset(("curl", "wget", "aria2c", "http", "fetch"))
-_DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?|nc|ncat|lynx)\b")
+_DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?|nc|ncat|lynx|clone)\b")
+_MOVES: Final = frozenset(("cd", "chdir", "pushd", "popd"))
 _OUTPUT: Final = re.compile(r"-[a-zA-Z]*[oO]|--output(?:-document)?")
 _SUBSTITUTED: Final = re.compile(r"(?:\$\(|`)\s*(?:curl|wget)\b")
 _RUNNERS: Final = frozenset(
@@ -126,6 +127,7 @@ class Classifier:
         """The files that commands of the line have downloaded."""
         self._is_download = False
         """Whether the last command downloads something."""
+        self._may_download = False
         self._has_cloned = False
         self._count = 0
         self._words = 0
@@ -159,6 +161,7 @@ class Classifier:
         if not script.commands and not script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, "there is no command")
         self.texts.append(text)
+        self._may_download = self._may_download or bool(_DOWNLOADS.search(text))
         if self.lists.blocked_patterns:
             # Quotes of other shells may end elsewhere.
             is_raw = script.problem or context.reader == "other"
@@ -198,7 +201,9 @@ class Classifier:
         if command.is_syntax:
             self._syntax(command, context)
             return
-        if command.name in ("cd", "chdir", "pushd") and not context.is_suspected:
+        name = command.name
+        is_moved = name in _MOVES and not context.is_suspected
+        if is_moved and name != "popd":
             self.has_left = self.has_left or leads_outside(words[1:], self.directory)
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
@@ -209,15 +214,17 @@ class Classifier:
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
             is_literal = all(word.is_literal for word in words)
             exact = context.is_exact and not unwrapped.danger and is_literal
-            kinds = tuple(kind for kind, _ in losses)
+            kinds = tuple(kind for kind, _ in losses) if losses else ()
             wraps = bool(unwrapped.inner)
             self.found.append(
                 FoundPart(
                     words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
                 )
             )
-        inner = [*unwrapped.inner, *self._alias(command)]
-        if not context.is_suspected:
+        inner = [*unwrapped.inner]
+        if name == "git" and self.findings:
+            inner += self._alias(command)
+        if is_moved:
             self._enter(command)
         for other in command.others:
             variant = unwrap(command._replace(words=other))
@@ -255,7 +262,7 @@ class Classifier:
         # Where a suspected command would run is not known.
         directory = None if context.is_suspected else self._directories[-1]
         held: list[tuple[Kind, str]] = []
-        if self._runs_download(command, danger):
+        if self._may_download and self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
         for loss in losses_of(command, directory, self.texts[-1] if self.texts else ""):
             finding = self.findings.get(loss)
@@ -278,7 +285,7 @@ class Classifier:
         name, words = command.name, command.words
         texts = [word.text for word in words]
         self._note_download(name, texts)
-        if danger and self.texts and _DOWNLOADS.search(self.texts[0]):
+        if danger and _DOWNLOADS.search(self.texts[0]):
             return True
         if name in _RUNNERS and UNKNOWN_TEXT in texts and _SUBSTITUTED.search(self.texts[0]):
             return True
@@ -304,8 +311,6 @@ class Classifier:
 
     def _alias(self, command: SimpleCommand) -> list[Inner]:
         """Return what an alias of git executes, if it is known."""
-        if command.name != "git" or not self.findings:
-            return []
         for loss in losses_of(command, self._directories[-1]):
             if loss.need is Need.ALIAS and (finding := self.findings.get(loss)):
                 texts = [word.text for word in command.words]
@@ -318,16 +323,16 @@ class Classifier:
         return []
 
     def _enter(self, command: SimpleCommand) -> None:
-        """Follow `cd` and `pushd`."""
-        if command.name in ("cd", "chdir", "pushd"):
-            operands = [word for word in command.words[1:] if not word.text.startswith("-")]
-            target = operands[0] if operands else Word("~")
-            before = self._directories[-1]
-            is_back = any(word.text == "-" for word in command.words[1:])
-            self._directories[-1] = self._before if is_back else enter(before, target.text)
-            self._before = before
-        elif command.name == "popd":
+        """Follow `cd`, `pushd` and `popd`."""
+        if command.name == "popd":
             self._directories[-1] = None
+            return
+        operands = [word for word in command.words[1:] if not word.text.startswith("-")]
+        target = operands[0] if operands else Word("~")
+        before = self._directories[-1]
+        is_back = any(word.text == "-" for word in command.words[1:])
+        self._directories[-1] = self._before if is_back else enter(before, target.text)
+        self._before = before
 
     def _inner(self, one: Inner, text: str, outer: _Context) -> None:
         """Find the parts of what a command with the context `outer` executes."""

@@ -126,7 +126,7 @@ def _decide(
     part: FoundPart, classifier: Classifier, allowed: frozenset[tuple[str, ...]]
 ) -> _Decided:
     by_level = _by_level(part, classifier.lists.profile)
-    if not part.words:
+    if not part.words or not (classifier.rules or allowed):
         return _Decided(by_level)
     texts = rule_words(part.words)
     full = (part.words[0].text, *texts[1:])
@@ -156,11 +156,9 @@ def _decide(
 def _blocked(classifier: Classifier, line: str) -> str:
     """Return which entry of the profile's lists denies the command `line`; empty if none does."""
     lists = classifier.lists
-    for part in classifier.found:
-        if part.words:
-            name = rule_words(part.words)[0]
-            if name in lists.blocked:
-                return f"blocked_commands: {name}"
+    for part in classifier.found if lists.blocked else ():
+        if part.words and (name := rule_words(part.words)[0]) in lists.blocked:
+            return f"blocked_commands: {name}"
     if lists.blocked_patterns and len(line) > SEARCHED_MAX:
         return "blocked_patterns: the command is too long to be searched"
     if lists.blocked_patterns:

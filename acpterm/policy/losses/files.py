@@ -168,8 +168,20 @@ def shown(path: str) -> str:
     return path.replace(UNKNOWN_TEXT, "…").replace("{", "").replace("}", "")
 
 
+# The names of the files that a command gets from a loop or from another command.
+_NAMED: Final = re.compile(
+    r"\bfor\s+\w+\s+in\s+([^;\n]+)|(?<!-not )(?<!! )-i?name\s+(\S+)|\b(?:ls|echo|printf)\s+([^|;\n]+)\|"
+    r"|\bfind\s+(\S+)"
+)
+
+
+def _named_in(line: str) -> list[str]:
+    names = itertools.chain.from_iterable(_NAMED.findall(line[:LINE_CHARS_MAX]))
+    return [one.strip("'\"") for text in names for one in text.split()]
+
+
 def read_losses(  # noqa: C901  one branch for each form
-    name: str, texts: list[str], directory: str | None
+    name: str, texts: list[str], directory: str | None, line: str
 ) -> Iterator[Loss]:
     if name in GREPS and has_option(
         texts, "qcl" if name.endswith("grep") else "", "--quiet", "--count"
@@ -204,6 +216,8 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [b for a, b in itertools.pairwise(("", *texts)) if a not in ("--exclude", "-x")]
     elif name in ("python", "python3", "node", "php"):
         paths = []
+    if UNKNOWN_TEXT in paths:
+        paths = [*paths, *_named_in(line)]
     for path in paths:
         full = full_path(path, directory)
         if SECRET.search(posixpath.normpath(full) if full else ""):

@@ -7,7 +7,7 @@ from typing import Final
 
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.files import WRITERS, read_losses, written_losses
-from acpterm.policy.losses.git import git_losses
+from acpterm.policy.losses.git import GIT_HARMLESS, git_losses
 from acpterm.policy.losses.loss import (
     CODE_CHARS_MAX,
     LINE_CHARS_MAX,
@@ -85,6 +85,8 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     # `directory` is that of the command, seen from the directory of the line; None if not known.
     # `line` is the shell text that has the command.
     name = command.name
+    if name == "git" and len(command.words) > 1 and command.words[1].text in GIT_HARMLESS:
+        return []
     rows = _CHECKED.get(name)
     is_code = INTERPRETERS.fullmatch(name)
     if not (rows or is_code or name in _EXAMINED):
@@ -121,7 +123,7 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
             if one.need is not Need.UNSAVED or "mktemp" not in line
         )
     if name in SECRET_READERS:
-        found += read_losses(name, texts, directory)
+        found += read_losses(name, texts, directory, line)
     return found
 
 

@@ -39,7 +39,7 @@ def git_losses(texts: list[str], directory: str | None) -> list[Loss]:
     if row := GIT_ROWS.get(command):
         kind, reason, pattern = row
         return [Loss(kind, reason)] if re.match(pattern, " ".join(rest)) else []
-    if command in GIT_COMMANDS or not re.fullmatch(r"[\w-]+", command):
+    if command in GIT_HARMLESS or not re.fullmatch(r"[\w-]+", command):
         return []
     reason = "runs an alias of git"
     return [Loss(Kind.WORK, reason, Need.ALIAS, (command,), directory, is_plain=False)]
@@ -246,3 +246,5 @@ _GIT: Final[Mapping[str, _Git]] = {
     "rm": _forced, "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
     "worktree": _worktree,
 }  # fmt: skip
+GIT_HARMLESS: Final = GIT_COMMANDS - _GIT.keys() - GIT_ROWS.keys()
+"""The commands of git that lose nothing."""

@@ -81,7 +81,7 @@ ROWS: Final[tuple[_Row, ...]] = (
 
     ("crontab", Kind.SCHEDULE, "changes the scheduled commands", r"(?!(?:-u \S+ )?-l\b)"),
     ("at batch", Kind.SCHEDULE, "schedules a command", r"(?:-[fmMqt]\b|now|noon|midnight|teatime|tomorrow|\d)|$"),
-    ("systemctl", Kind.SCHEDULE, "changes what starts by itself", rf"{_OPTIONS}(?:(?:re)?enable|link|edit|mask|preset|add-wants|set-default)\b"),
+    ("systemctl", Kind.SCHEDULE, "changes what starts by itself", rf"{_OPTIONS}(?:(?:re)?enable|disable|link|edit|mask|preset|add-wants|set-default)\b"),
     ("systemd-run", Kind.SCHEDULE, "schedules a command", r".*--(?:on-|timer-property)"),
     ("launchctl", Kind.SCHEDULE, "changes what starts by itself", "(?:load|bootstrap|submit|enable|kickstart)"),
     ("schtasks", Kind.SCHEDULE, "schedules a command", "(?i)/create"),
@@ -121,6 +121,8 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("virsh VBoxManage vboxmanage multipass limactl incus lxc proxmox qm", Kind.DATA, "destroys machines", r"(?:undefine|destroy|unregistervm|delete|purge|\w+ delete)\b"),
     ("ansible", Kind.REMOTE, "deletes from other hosts", r".*state=absent"),
 
+    ("mkfs mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat", Kind.DATA, "destroys a file system", ""),
+    ("fdisk wipefs", Kind.DATA, "changes a disk", r"(?!-l\b|--list)(?:/|.*-\w*[aof])"),
     ("dropdb dropuser", Kind.DATA, "deletes a database", ""),
     ("mysqladmin", Kind.DATA, "deletes a database", r".*\bdrop\b"),
     ("psql mysql mariadb sqlite3 duckdb clickhouse clickhouse-client cockroach sqlcmd sqlplus usql pgcli mycli litecli cqlsh mongo mongosh redis-cli valkey-cli sqlite bq snowsql trino presto influx wp turso", Kind.DATA, "destroys data in a database", SQL),
@@ -239,7 +241,7 @@ SECRET: Final = re.compile(
     r"|[\w.-]*\.tfstate(?:\.backup)?|service[-_]?account[\w-]*\.json|client_secret[\w.-]*\.json|credentials\.json|secrets?\.(?:ya?ml|json|toml|env)|[\w.-]+\.(?:p12|pfx|jks|keystore|kdbx)"
     r")$|^/etc/(?:g?shadow-?|sudoers|krb5\.keytab|ssl/private/.*|ssh/ssh_host_\w+_key)$|^/proc/[^/]+/(?:task/[^/]+/)?environ$"
     r"|^(?:~|/root|/home/[^/]+)/\.(?:\w+_history|npmrc)$"
-    r"|(?:^|/)\.(?:ssh|aws|gnupg|password-store)/?$|^/run/secrets/.*"
+    r"|(?:^|/)\.(?:ssh|aws|gnupg|password-store|kube|docker|config/(?:gh|gcloud|op))/?$|^/run/secrets/.*"
 )
 _HOME: Final = r"(?:~[\w-]*|/home/[^/]+|/root|/Users/[^/]+)"
 STARTUP: Final = re.compile(

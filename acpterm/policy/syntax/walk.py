@@ -84,6 +84,7 @@ _SUBSTITUTION: Final = re.compile(
     r"(?:[^`\\$]++|``|\\.|\$(?!\())++|(`(?:[^`\\]++|\\.)*+`|\$\(.*)", re.DOTALL
 )
 
+_ASSIGNING: Final = frozenset(("printf", "read", "set"))
 VALUE_MAX: Final = 256
 """Maximum characters of a variable's value; a longer value counts as unknown."""
 ASSIGNMENTS_MAX: Final = 256
@@ -463,7 +464,9 @@ class CommandWalk:
         """Yield the commands, with values in place of variables. Call this after `run`."""
         for found in self.found:
             texts = [raw.text.strip("'\"") for raw in found.raws]
-            self.variables.assign_by_command(texts, found.text if found.input == "text" else None)
+            stdin = found.text if found.input == "text" else None
+            if texts and (texts[0] in _ASSIGNING or texts[0] in self.variables.functions):
+                self.variables.assign_by_command(texts, stdin)
         tables = self.variables.tables()
         for found in self.found:
             if not found.raws:
