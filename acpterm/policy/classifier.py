@@ -201,10 +201,6 @@ class Classifier:
         if command.is_syntax:
             self._syntax(command, context)
             return
-        name = command.name
-        is_moved = name in _MOVES and not context.is_suspected
-        if is_moved and name != "popd":
-            self.has_left = self.has_left or leads_outside(words[1:], self.directory)
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
         is_listed = level is Level.DANGEROUS
@@ -221,10 +217,8 @@ class Classifier:
                     words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
                 )
             )
-        inner = [*unwrapped.inner]
-        if name == "git" and self.findings:
-            inner += self._alias(command)
-        if is_moved:
+        inner = [*unwrapped.inner, *(self._alias(command) if self.findings else ())]
+        if command.name in _MOVES and not context.is_suspected:
             self._enter(command)
         for other in command.others:
             variant = unwrap(command._replace(words=other))
@@ -311,6 +305,8 @@ class Classifier:
 
     def _alias(self, command: SimpleCommand) -> list[Inner]:
         """Return what an alias of git executes, if it is known."""
+        if command.name != "git":
+            return []
         for loss in losses_of(command, self._directories[-1]):
             if loss.need is Need.ALIAS and (finding := self.findings.get(loss)):
                 texts = [word.text for word in command.words]
@@ -327,6 +323,7 @@ class Classifier:
         if command.name == "popd":
             self._directories[-1] = None
             return
+        self.has_left = self.has_left or leads_outside(command.words[1:], self.directory)
         operands = [word for word in command.words[1:] if not word.text.startswith("-")]
         target = operands[0] if operands else Word("~")
         before = self._directories[-1]

@@ -46,7 +46,7 @@ WRITERS: Final = frozenset(
 )  # fmt: skip
 
 
-def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: PLR0911  one for each form
+def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C901, PLR0911  one for each form
     """Return how a program changes files, as a reason, and the files; none for other programs."""
     if row := _OPERANDS.get(name):
         is_added = (name == "tee" and has_option(texts, "a", "--append")) or (
@@ -150,6 +150,7 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         and not known
         and paths[0] == UNKNOWN_TEXT
         and name in ("rm", "truncate", "unlink")
+        and "mktemp" not in line
     ):
         # The names come from another command.
         yield Loss(Kind.WORK, reason, Need.UNSAVED, (), directory, is_plain=False)
@@ -170,8 +171,8 @@ def shown(path: str) -> str:
 
 # The names of the files that a command gets from a loop or from another command.
 _NAMED: Final = re.compile(
-    r"\bfor\s+\w+\s+in\s+([^;\n]+)|(?<!-not )(?<!! )-i?name\s+(\S+)|\b(?:ls|echo|printf)\s+([^|;\n]+)\|"
-    r"|\bfind\s+(\S+)"
+    r"\bfor\s+\w+\s+in\s+([^;\n]+)|(?<!-not )(?<!! )-i?name\s+(\S+)|\bfind\s+(\S+)"
+    r"|\b(?:ls|echo|printf)\s+([^|;\n]+)\|"
 )
 
 
@@ -213,7 +214,11 @@ def read_losses(  # noqa: C901  one branch for each form
         if _in_place(name, texts):
             paths = []
     elif name in ("tar", "zip", "7z"):
-        paths = [b for a, b in itertools.pairwise(("", *texts)) if a not in ("--exclude", "-x")]
+        paths = [
+            b
+            for a, b in itertools.pairwise(("", *texts))
+            if a not in ("--exclude", "-x") and "--exclude=" not in b
+        ]
     elif name in ("python", "python3", "node", "php"):
         paths = []
     if UNKNOWN_TEXT in paths:

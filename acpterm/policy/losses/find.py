@@ -7,7 +7,7 @@ from typing import Final
 
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.files import WRITERS, read_losses, written_losses
-from acpterm.policy.losses.git import GIT_HARMLESS, git_losses
+from acpterm.policy.losses.git import git_losses
 from acpterm.policy.losses.loss import (
     CODE_CHARS_MAX,
     LINE_CHARS_MAX,
@@ -77,7 +77,7 @@ def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
 
 
 _CHECKED: Final = _row_checks()
-_EXAMINED: Final = frozenset(("git", *WRITERS, *SECRET_READERS, *_RUNS))
+_EXAMINED: Final = frozenset((*WRITERS, *SECRET_READERS, *_RUNS))
 
 
 def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> list[Loss]:
@@ -85,8 +85,8 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     # `directory` is that of the command, seen from the directory of the line; None if not known.
     # `line` is the shell text that has the command.
     name = command.name
-    if name == "git" and len(command.words) > 1 and command.words[1].text in GIT_HARMLESS:
-        return []
+    if name == "git":
+        return git_losses(command.words, directory)
     rows = _CHECKED.get(name)
     is_code = INTERPRETERS.fullmatch(name)
     if not (rows or is_code or name in _EXAMINED):
@@ -95,8 +95,6 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     # Most expressions take time quadratic in the length of what they are searched in.
     texts = [text[:WORD_CHARS_MAX] for text in whole]
     found: list[Loss] = []
-    if name == "git":
-        return git_losses(texts, directory)
     if rows:
         words = " ".join(" ".join(whole)[:TEXT_CHARS_MAX].split())
         given = f"{words} {command.text}" if command.input == "text" else words
@@ -116,12 +114,7 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     if name in _RUNS:
         found += _package(name, texts, directory)
     if name in WRITERS:
-        found += (
-            one
-            for one in written_losses(name, texts, directory, line)
-            # `rm "$(mktemp)"`
-            if one.need is not Need.UNSAVED or "mktemp" not in line
-        )
+        found += written_losses(name, texts, directory, line)
     if name in SECRET_READERS:
         found += read_losses(name, texts, directory, line)
     return found

@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
 from acpterm.policy.losses.files import shown
-from acpterm.policy.losses.loss import NAMES_SHOWN, THROWS, WORDS_MAX, Loss, Need
+from acpterm.policy.losses.loss import NAMES_SHOWN, THROWS, WORD_CHARS_MAX, WORDS_MAX, Loss, Need
 from acpterm.policy.losses.table import GIT_COMMANDS, GIT_CONFIG, GIT_ROWS
-from acpterm.policy.words import UNKNOWN_TEXT
+from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 _Git: TypeAlias = Callable[[list[str]], Iterator[Loss]]
 _VALUES: Final = frozenset(
@@ -17,8 +17,11 @@ _VALUES: Final = frozenset(
 )
 
 
-def git_losses(texts: list[str], directory: str | None) -> list[Loss]:
-    """Return the losses of git with the arguments `texts`, which runs in `directory`."""
+def git_losses(words: tuple[Word, ...], directory: str | None) -> list[Loss]:
+    """Return the losses of git with its arguments, which runs in `directory`."""
+    if len(words) > 1 and words[1].text in GIT_HARMLESS:
+        return []
+    texts = [word.text[:WORD_CHARS_MAX] for word in words[1:WORDS_MAX]]
     at = 0
     while at < len(texts) and texts[at].startswith("-"):
         option = texts[at]

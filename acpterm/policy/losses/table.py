@@ -111,7 +111,7 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("heroku", Kind.REMOTE, "deletes from Heroku", r"(?:\S+:)?(?:destroy|remove|reset|delete|unset)\b"),
     ("fly flyctl railway render", Kind.REMOTE, "deletes from the net", rf"{_OPTIONS}(?:\w+ ){{0,2}}(?:destroy|delete|down)\b"),
     ("vercel netlify firebase wrangler supabase", Kind.REMOTE, "deletes from the net", rf"{_OPTIONS}(?:[\w-]+ ){{0,2}}(?:[\w-]+:)?(?:rm|remove|delete|disable|\w+:delete)\b"),
-    ("gh glab", Kind.REMOTE, "deletes from the remote", rf"{_OPTIONS}(?:[a-z-]+ (?:delete|archive|transfer|rename|remove)\b|(?:pr|mr) (?:close|merge)\b.*(?: --delete-branch\b| -d\b)|api\b.*(?:-X ?|--method[ =])(?:DELETE|delete)\b)"),
+    ("gh glab", Kind.REMOTE, "deletes from the remote", rf"{_OPTIONS}(?:[a-z-]+ (?:delete|archive|transfer|rename|remove|disable)\b|(?:pr|mr) (?:close|merge)\b.*(?: --delete-branch\b| -d\b)|api\b.*(?:-X ?|--method[ =])(?:DELETE|delete)\b)"),
     ("curl http xh https", Kind.REMOTE, "deletes from a server", r"(?!.*(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0))(?:.*(?:-X ?|--request[ =])DELETE\b|DELETE )"),
     ("rclone", Kind.REMOTE, "deletes from a remote", rf"{_OPTIONS}(?:delete|deletefile|purge|sync|cleanup|rmdirs?|move)\b"),
     ("s3cmd s5cmd mc mcli", Kind.REMOTE, "deletes from a store", rf"{_OPTIONS}(?:rm|del|rb|mirror\b.* --remove)\b"),
@@ -192,8 +192,8 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("svn", Kind.WORK, "throws away changes", r"revert\b|cleanup\b.*--remove"),
     ("jj", Kind.WORK, "throws away changes", r"(?:abandon|restore|op (?:restore|abandon))\b"),
     ("rimraf del-cli trash-empty", Kind.WORK, "deletes files", r"[^-]|--glob|$"),
-    ("rsync", Kind.REMOTE, "deletes files of another machine", r"(?!.*(?: -\w*n\w* |--dry-run))(?:.* )?--del\S*.* \S+:\S*$"),
-    ("rsync", Kind.WORK, "deletes files that the source does not have", r"(?!.*(?: -\w*n\w* |--dry-run))(?:.* )?(?:--del\S*|--remove-source-files)"),
+    ("rsync", Kind.REMOTE, "deletes files of another machine", r"(?!(?:.* )?(?:-\w*n\w* |--dry-run))(?:.* )?--del\S*.* \S+:\S*$"),
+    ("rsync", Kind.WORK, "deletes files that the source does not have", r"(?!(?:.* )?(?:-\w*n\w* |--dry-run))(?:.* )?(?:--del\S*|--remove-source-files)"),
     ("robocopy", Kind.WORK, "deletes files that the source does not have", "(?i).*/(?:mir|purge)"),
     ("bfg git-filter-repo git-filter-branch", Kind.HISTORY, "rewrites history", ""),
     ("fsutil cipher", Kind.DATA, "destroys data", "(?i).*(?:/w|setzerodata)"),
@@ -226,7 +226,7 @@ FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
 
 
 SECRET: Final = re.compile(
-    r"(?:^|/)(?:"
+    r"(?:^|[/:=@])(?:"
     r"\.ssh/(?!known_hosts|config$|authorized_keys|[^/]*\.pub$)[^/]*[^/]|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"
     r"|\.aws/(?:credentials|(?:sso|cli)/cache/.*)|\.gnupg/(?:private-keys.*|secring.*|.*\.key)|\.netrc|_netrc|\.pgpass|\.pypirc"
     r"|\.docker/config\.json|\.kube/config|kubeconfig|\.git-credentials|\.config/(?:gh/hosts\.yml|glab-cli/config\.yml"

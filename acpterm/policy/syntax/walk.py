@@ -131,7 +131,9 @@ class Variables:
 
     def assign_by_command(self, words: Sequence[str], stdin: str | None) -> None:
         """Record what `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…` assign."""
-        if words and words[0] in self.functions:
+        if not words or not (words[0] in _ASSIGNING or words[0] in self.functions):
+            return
+        if words[0] in self.functions:
             words = ("set", "--", *words[1:])
         start = list(words[:2])
         if start == ["printf", "-v"] and len(words) > 3:
@@ -464,9 +466,7 @@ class CommandWalk:
         """Yield the commands, with values in place of variables. Call this after `run`."""
         for found in self.found:
             texts = [raw.text.strip("'\"") for raw in found.raws]
-            stdin = found.text if found.input == "text" else None
-            if texts and (texts[0] in _ASSIGNING or texts[0] in self.variables.functions):
-                self.variables.assign_by_command(texts, stdin)
+            self.variables.assign_by_command(texts, found.text if found.input == "text" else None)
         tables = self.variables.tables()
         for found in self.found:
             if not found.raws:
