@@ -67,7 +67,8 @@ _NAMED: Final = re.compile(
     rf"(?:(?<![\w.-])|(?<=:-))(?:{'|'.join(map(re.escape, _TRIED_NAMES))})(?![\w-])"
 )
 _DOWNLOADERS: Final = frozenset(("curl", "wget", "aria2c", "http", "fetch"))
-_DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?|nc|ncat|lynx|clone)\b")
+_DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?|nc|ncat|lynx)\b")
+_MAY_DOWNLOAD: Final = re.compile("curl|wget|aria2c|fetch|http|nc|lynx|clone")
 _MOVES: Final = frozenset(("cd", "chdir", "pushd", "popd"))
 _OUTPUT: Final = re.compile(r"-[a-zA-Z]*[oO]|--output(?:-document)?")
 _SUBSTITUTED: Final = re.compile(r"(?:\$\(|`)\s*(?:curl|wget)\b")
@@ -161,7 +162,7 @@ class Classifier:
         if not script.commands and not script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, "there is no command")
         self.texts.append(text)
-        self._may_download = self._may_download or bool(_DOWNLOADS.search(text))
+        self._may_download = self._may_download or bool(_MAY_DOWNLOAD.search(text))
         if self.lists.blocked_patterns:
             # Quotes of other shells may end elsewhere.
             is_raw = script.problem or context.reader == "other"

@@ -22,16 +22,7 @@ def git_losses(words: tuple[Word, ...], directory: str | None) -> list[Loss]:
     if len(words) > 1 and words[1].text in GIT_HARMLESS:
         return []
     texts = [word.text[:WORD_CHARS_MAX] for word in words[1:WORDS_MAX]]
-    at = 0
-    while at < len(texts) and texts[at].startswith("-"):
-        option = texts[at]
-        at += 1
-        if option in _VALUES:
-            if option == "-C" and texts[at : at + 1]:
-                directory = enter(directory, texts[at])
-            at += 1
-        if option.startswith(("--git-dir", "--work-tree")):
-            directory = None
+    at, directory = _skip_options(texts, directory)
     if at >= len(texts):
         return []
     command, rest = texts[at], texts[at + 1 :]
@@ -46,6 +37,21 @@ def git_losses(words: tuple[Word, ...], directory: str | None) -> list[Loss]:
         return []
     reason = "runs an alias of git"
     return [Loss(Kind.WORK, reason, Need.ALIAS, (command,), directory, is_plain=False)]
+
+
+def _skip_options(texts: list[str], directory: str | None) -> tuple[int, str | None]:
+    """Return where the command of git is in `texts`, and the directory in which it runs."""
+    at = 0
+    while at < len(texts) and texts[at].startswith("-"):
+        option = texts[at]
+        at += 1
+        if option in _VALUES:
+            if option == "-C" and texts[at : at + 1]:
+                directory = enter(directory, texts[at])
+            at += 1
+        if option.startswith(("--git-dir", "--work-tree")):
+            directory = None
+    return at, directory
 
 
 def _thrown(

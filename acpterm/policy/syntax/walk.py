@@ -150,8 +150,9 @@ class Variables:
     def tables(self) -> list[Table]:
         """Return the tables of values to try, the most probable one first."""
         tables = [Table(self.constants, UNKNOWN_TEXT)]
-        first = {**self.constants, **dict(reversed(self._values))}
-        if first != self.constants:
+        if self._values and (
+            (first := {**self.constants, **dict(reversed(self._values))}) != self.constants
+        ):
             tables.append(Table(first, UNKNOWN_TEXT))
         tables.append(Table(self.constants, ""))
         return tables
