@@ -160,6 +160,35 @@ def test_line_without_a_loss_starts_no_program(repository, monkeypatch):
         assert verdict_on(command, repository).pending == ()
 
 
+@each_case(
+    ("command", "reason"),
+    [
+        ("git checkout -- .", "throws away changes in 2 files: a.py, b.py"),
+        ("git clean -fd", "deletes new.txt"),
+        ("git reset --hard", "throws away changes in 2 files: a.py, b.py"),
+        ("rm -r new.txt", "deletes new.txt"),
+        ("> a.py", "overwrites a.py"),
+        ("rm -rf .git", "deletes .git"),
+        ("git reset --soft HEAD~2", "rewrites commits that were pushed: "),
+    ],
+)
+def test_loss_needs_at_most_two_calls_of_git(repository, monkeypatch, command, reason):
+    started = []
+    run = subprocess.Popen.__init__
+
+    def counted(self, arguments, **more):
+        started.append(arguments)
+        run(self, arguments, **more)
+
+    if "--soft" in command:
+        identity = ["-c", "user.name=x", "-c", "user.email=x@x"]
+        subprocess.run(["git", *identity, "commit", "-qam", "three"], cwd=repository, check=True)
+        subprocess.run(["git", "push", "-q", "origin", "topic"], cwd=repository, check=True)
+    monkeypatch.setattr(subprocess.Popen, "__init__", counted)
+    assert verdict_on(command, repository).reason.startswith(reason)
+    assert len(started) <= 2
+
+
 async def test_question_names_what_would_be_lost(repository):
     async with (
         asking_host(base="guarded", unknown="allow") as host,
