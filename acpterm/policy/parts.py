@@ -50,7 +50,9 @@ class Lists:
             text = re.sub(f"^{GIT}", "git ", text)
         # An entry has at most three words, such as `python -m pytest`.
         words = text.split(" ", 3)
-        return any(" ".join(words[:count]) in self._safe for count in (1, 2, 3))
+        return words[0] in self._safe or any(
+            " ".join(words[:count]) in self._safe for count in (2, 3)
+        )
 
 
 def pattern_text(words: tuple[Word, ...]) -> str:
