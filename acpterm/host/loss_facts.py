@@ -368,8 +368,7 @@ class LossFacts:
             one: os.path.join(os.path.realpath(os.path.dirname(one)), os.path.basename(one))
             for one in map(os.path.normpath, paths)
         }
-        # What is in `.git` is not in git.
-        inside = {one for one in real.values() if _is_below(one, top) and ".git" not in one.split("/")}
+        inside = {one for one in real.values() if _is_tracked_in(top, one)}
         if not inside:
             return paths
         options = ("--untracked-files=all", "--ignored=traditional")
@@ -457,6 +456,17 @@ _FACTS: Final[Mapping[Need, Callable[[LossFacts, str, tuple[str, ...]], Finding]
 
 def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _is_tracked_in(top: str, path: str) -> bool:
+    """Return whether the repository of `top` may have a path: it has none of another, or `.git`."""
+    if not _is_below(path, top) or ".git" in path.split("/"):
+        return False
+    while path != top:
+        if os.path.lexists(os.path.join(path, ".git")):
+            return False
+        path = os.path.dirname(path)
+    return True
 
 
 def _is_filled_file(path: str) -> bool:

@@ -6,7 +6,6 @@ agent can be judged, so each is refused with an error that says what is wrong wi
 
 import os
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import structlog
@@ -18,7 +17,6 @@ from acpterm.config import Settings
 from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.config.profiles import Profile
 from acpterm.host.launch.placement import Placement, check_resources, remote_program, unusable
-from acpterm.host.loss_facts import Findings, LossFacts, judged_now
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.rules import default_rules_file, load_rules
@@ -28,7 +26,6 @@ from acpterm.providers.placeholders import Placeholders
 from acpterm.providers.provider import ENGINES, Provider, ProviderError, RemoteProvider
 from acpterm.providers.registry import make
 from acpterm.pty.tracking.marks import Daemon
-from acpterm.runtime.threads import run_blocking
 from acpterm.terminal.remote import RemoteProgram
 
 _log = structlog.get_logger("acpterm.policy")
@@ -185,24 +182,6 @@ class HostPolicy:
                 continue  # it is not installed
             if isinstance(provider, HasLeftovers):
                 await provider.remove_leftovers(held)
-
-
-async def judged(
-    command: str,
-    args: Sequence[str] | None,
-    directory: str,
-    *,
-    profile: Profile,
-    judge: Judge | None = None,
-    home: str = "",
-) -> Verdict:
-    """Return the verdict on a command in `directory`, as for an agent without a session."""
-    judge = judge or Judge()
-
-    def again(findings: Findings) -> Verdict:
-        return judge.judge(command, args, profile=profile, findings=findings)
-
-    return await run_blocking(partial(judged_now, again, LossFacts(directory, home=home)))
 
 
 def checked(verdict: Verdict, profile: Profile) -> CheckResponse:
