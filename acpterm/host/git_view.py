@@ -36,7 +36,8 @@ _CONSTANTS: Final = (
 _HEADS: Final = ("HEAD", "ORIG_HEAD", "FETCH_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REBASE_HEAD")
 _ENTRY: Final = re.compile(
     r"""\[(?P<section>[\w.-]+)(?:[ \t]+"(?P<sub>(?:[^"\\\n]|\\.)*)")?[ \t]*\]"""
-    r"""|(?P<key>[a-zA-Z][\w-]*)[ \t]*(?:=(?P<value>(?:"(?:[^"\\]|\\[^\0])*"|\\[^\0]|[^"\\#;\n])*))?"""
+    r"""|(?P<key>[a-zA-Z][\w-]*)[ \t]*"""
+    r"""(?:=(?P<value>(?:"(?:[^"\\]|\\[^\0])*"|\\[^\0]|[^"\\#;\n])*))?"""
     r"""|[#;][^\n]*"""
 )
 _PIECE: Final = re.compile(r'\\(\n|.)|"|[^\\"]+')
@@ -115,8 +116,11 @@ def _settings(path: str, home: str, *, follow: bool = False) -> dict[str, str]:
         for name, value in parsed(read_file(one, follow=follow or number > 0) or ""):
             if re.fullmatch(r"include(?:if\..*)?\.path", name, re.DOTALL):
                 if len(paths) < _INCLUDES_MAX:
-                    value = home + value[1:] if value.startswith("~/") else value
-                    paths.append(os.path.join(os.path.dirname(one), value))
+                    paths.append(
+                        os.path.join(
+                            os.path.dirname(one), home + value[1:] if value[:2] == "~/" else value
+                        )
+                    )
             else:
                 found[name] = value
     return found

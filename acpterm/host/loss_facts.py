@@ -280,7 +280,11 @@ class LossFacts:
     def pushed(self, directory: str, operands: tuple[str, ...]) -> Finding:
         start = ["--max-count=1", "HEAD"]
         if operands:
-            start = ["--max-count=1000", "HEAD", *(f"^{_commit(one)}" for one in operands[1:] if one)]
+            start = [
+                "--max-count=1000",
+                "HEAD",
+                *(f"^{_commit(one)}" for one in operands[1:] if one),
+            ]
         rev_list = partial(self._git, directory, "rev-list", "--abbrev-commit", *start)
         rewritten = rev_list("--")
         if rewritten is None and operands:
@@ -375,9 +379,13 @@ class LossFacts:
         states = self._status(directory, sorted(inside), *options, literal=True)
         if states is None:
             return paths
-        changed = _Places(os.path.join(top, path.rstrip("/")) for state, path in states if state != "!!")
+        changed = _Places(
+            os.path.join(top, path.rstrip("/")) for state, path in states if state != "!!"
+        )
         self._left()
-        ignored = _Places(os.path.join(top, path.rstrip("/")) for state, path in states if state == "!!")
+        ignored = _Places(
+            os.path.join(top, path.rstrip("/")) for state, path in states if state == "!!"
+        )
         self._left()
         return [
             one for one, path in real.items()
@@ -428,7 +436,10 @@ class LossFacts:
             if any(os.path.lexists(os.path.join(current, one)) for one in places):
                 return ()
             for file in ("package.json", "pyproject.toml"):
-                if re.search(rf"[\"']{re.escape(package)}\b", read_file(os.path.join(current, file), follow=True) or ""):
+                if re.search(
+                    rf"[\"']{re.escape(package)}\b",
+                    read_file(os.path.join(current, file), follow=True) or "",
+                ):
                     return ()
             above = os.path.dirname(current)
             if above == current or not _is_below(above, self._root):

@@ -261,11 +261,9 @@ class Classifier:
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
-            elif loss.need is Need.ALIAS:
+            elif loss.need is Need.ALIAS and finding != LATE:
                 if loss not in self.findings and not context.is_suspected:
                     self.pending[loss] = None
-                elif finding == LATE:
-                    held.append((loss.kind, loss.text(())))
             elif context.is_suspected or loss.directory is None or (finding is None):
                 if loss.is_plain:
                     held.append((loss.kind, loss.text(())))

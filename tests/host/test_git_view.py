@@ -58,10 +58,11 @@ def contents(place):
 
 HOSTILE = (
     "--output={0}", "--exec=touch {0}", "--upload-pack=touch {0}", "--no-index", "--ext-diff",
-    "--textconv", "--no-dry-run", "--no-dry", "--forc", "--force", "-f", "-i", "-n", "--interactive",
-    "-c", "--git-dir={0}", "--config-env=core.fsmonitor=HOME", "--open-files-in-pager=touch {0}",
-    "--pathspec-from-file={0}", "--stdin", "--index-output={0}", "--", "-", "", "a\0b", "^--output={0}",
-    "-e", "-dxfe", "--exclude={0}", "--exclude", ":(attr:filter)", "HEAD^{{/x", ":/x", "@{{-1}}",
+    "--textconv", "--no-dry-run", "--no-dry", "--forc", "--force", "-f", "-i", "-n", "-c", "-dxfe",
+    "--interactive", "--git-dir={0}", "--config-env=core.fsmonitor=HOME", "--stdin", "--", "-",
+    "--open-files-in-pager=touch {0}", "--pathspec-from-file={0}", "--index-output={0}", "", "-e",
+    "a\0b", "^--output={0}", "--exclude={0}", "--exclude", ":(attr:filter)", "HEAD^{{/x", ":/x",
+    "@{{-1}}",
 )  # fmt: skip
 
 
@@ -88,7 +89,9 @@ def test_filter_of_a_pipe_that_the_settings_include_is_not_executed(git, tmp_pat
     (tmp_path / "work/.gitattributes").write_text("* filter=evil\n")
     os.mkfifo(pipe)
     git("config", "include.path", str(pipe))
-    writer = threading.Thread(target=_feed, args=(pipe, f'[filter "evil"]\nclean = touch {marker}; cat\n'))
+    writer = threading.Thread(
+        target=_feed, args=(pipe, f'[filter "evil"]\nclean = touch {marker}; cat\n')
+    )
     writer.start()
     try:
         assert found_in(tmp_path / "work", Need.CHANGED, ".") == ("a",)
@@ -121,12 +124,24 @@ def _feed(pipe, text):
 def test_missing_object_of_a_partial_clone_is_not_fetched(git, tmp_path):
     work, marker = tmp_path / "work", tmp_path / "executed"
     git("config", "uploadpack.allowFilter", "true")
-    git("clone", "-q", "--no-checkout", "--filter=tree:0", f"file://{work}", str(tmp_path / "part"), cwd=tmp_path)
+    git(
+        "clone",
+        "-q",
+        "--no-checkout",
+        "--filter=tree:0",
+        f"file://{work}",
+        str(tmp_path / "part"),
+        cwd=tmp_path,
+    )
     part = tmp_path / "part"
     git("config", "remote.origin.uploadpack", f"touch {marker};", cwd=part)
     git("update-ref", "refs/heads/other", "HEAD~1", cwd=part)
     before = contents(part)
-    for need, operands in ((Need.RESET, ("HEAD~1",)), (Need.DEFAULT, ("main",)), (Need.CHANGED, (".",))):
+    for need, operands in (
+        (Need.RESET, ("HEAD~1",)),
+        (Need.DEFAULT, ("main",)),
+        (Need.CHANGED, (".",)),
+    ):
         found_in(part, need, *operands)
     assert not marker.exists()
     assert contents(part) == before
@@ -178,7 +193,11 @@ def test_settings_are_read_as_git_reads_them(tmp_path):
     path.write_text(text)
     command = ["git", "config", "-f", str(path), "--null", "--list"]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    pairs = [tuple((f"{one}\ntrue" if "\n" not in one else one).split("\n", 1)) for one in listed.split("\0") if one]
+    pairs = [
+        tuple((f"{one}\ntrue" if "\n" not in one else one).split("\n", 1))
+        for one in listed.split("\0")
+        if one
+    ]
     assert list(parsed(text)) == pairs
 
 
