@@ -19,14 +19,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Literal, Protocol, TypeAlias, TypeVar
-
-import trio
+from typing import Final, Literal, TypeAlias
 
 from acpterm.host.git_view import Repository, find_repository, read_file, user_settings, view_of
 from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.verdict import Verdict
-from acpterm.runtime.threads import run_blocking
 
 FACTS_S: Final = 0.3
 """Maximum time in which the facts of a line are found out, in seconds."""
@@ -35,10 +32,6 @@ TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", os.path.realpath(tempfile.ge
 MANY: Final = 3
 """Of fewer files with changes, editing in place is no loss: agents edit their own changes."""
 _PATHS_MAX: Final = 256
-# How long a thread has to return what it has found by then, in seconds.
-_RETURN_S: Final = 0.1
-# Of their own: threads that hang in a file system stay, and other work needs threads, too.
-_threads: Final = trio.CapacityLimiter(16)
 
 Findings: TypeAlias = Mapping[Loss, Finding]
 Where: TypeAlias = Literal["here", "isolated", "elsewhere"]
@@ -565,25 +558,3 @@ def judged_now(judge: Callable[[Findings], Verdict], facts: LossFacts) -> Verdic
         findings.update(facts.find(verdict.pending))
         verdict = judge(findings)
     return verdict
-
-
-class _Judged(Protocol):
-    @property
-    def pending(self) -> tuple[Loss, ...]: ...
-
-
-T = TypeVar("T", bound=_Judged)
-
-
-async def settled(judged: T, again: Callable[[Findings], T], facts: LossFacts) -> T:
-    """Judge a command again until all facts about it are known, or late, after `FACTS_S`."""
-    findings: dict[Loss, Finding] = {}
-    with trio.move_on_after(FACTS_S + _RETURN_S):
-        while judged.pending:
-            find = partial(facts.find, judged.pending)
-            findings.update(await run_blocking(find, abandon_on_cancel=True, limiter=_threads))
-            judged = again(findings)
-    while judged.pending:
-        findings.update(dict.fromkeys(judged.pending, LATE))
-        judged = again(findings)
-    return judged

@@ -222,7 +222,8 @@ def test_what_is_not_known_in_time_counts(command, repository, monkeypatch):
 def test_directory_that_the_line_makes_is_in_the_repository_of_its_parent(
     command, reason, repository
 ):
-    assert (verdict_on(command, repository).reason or None) == reason
+    verdict = verdict_on(command, repository)
+    assert (verdict.reason if verdict.kind else None) == reason
 
 
 @each_case(

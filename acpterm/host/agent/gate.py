@@ -48,7 +48,8 @@ from acpterm.host.launch.placement import (
     strictest,
 )
 from acpterm.host.launch.validation import check_command, check_size
-from acpterm.host.loss_facts import Findings, LossFacts, Where, settled
+from acpterm.host.loss_facts import Findings, LossFacts, Where
+from acpterm.host.policy import settled
 from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote

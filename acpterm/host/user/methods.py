@@ -48,8 +48,8 @@ from acpterm.acp.user_streams import (
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
 from acpterm.host import verbs
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
-from acpterm.host.loss_facts import Findings, LossFacts, settled
-from acpterm.host.policy import checked
+from acpterm.host.loss_facts import Findings, LossFacts
+from acpterm.host.policy import checked, settled
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
