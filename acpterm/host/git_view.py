@@ -19,7 +19,7 @@ Settings: TypeAlias = Mapping[str, str]
 """The values of settings; sections and names are in lower case."""
 
 _FILE_BYTES_MAX: Final = 256 * 1024
-_INCLUDES_MAX: Final = 16
+_INCLUDES_MAX: Final = 8
 # Settings that change what git finds, but not what it executes.
 _CARRIED: Final = re.compile(
     r"core\.(?:autocrlf|eol|excludesfile|attributesfile|filemode|ignorecase|symlinks|trustctime"
@@ -85,7 +85,8 @@ def _pointed(text: str, start: str = "") -> str:
 def _repository(git: str, common: str, top: str | None, home: str) -> Repository:
     settings = user_settings(home)
     config = os.path.join(common, "config")
-    if os.path.lexists(config) and read_file(config) is None:
+    text = read_file(config)
+    if os.path.lexists(config) and (text is None or len(text) >= _FILE_BYTES_MAX):
         raise ValueError(config)
     own = _settings(config, home)
     settings.update(own)

@@ -104,7 +104,7 @@ class LossFacts:
             return _FACTS[loss.need](self, directory, loss.operands)
         except _LateError:
             return LATE
-        except (_NotKnownError, OSError, ValueError):
+        except (_NotKnownError, OSError, ValueError, RecursionError):
             return None
 
     def _left(self) -> float:

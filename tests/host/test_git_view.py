@@ -78,7 +78,7 @@ def test_no_operand_makes_git_do_something_else(need, git, tmp_path):
     losses = [
         Loss(Kind.WORK, "{}", need, operands, "")
         for one in texts
-        for operands in ((one,), ("", one), ("rebase", one, "-f"))
+        for operands in ((one,), ("", one), ("rebase", one), (one, "--forc"))
     ]
     LossFacts(str(work), home=str(tmp_path)).find(losses)
     assert contents(tmp_path) == before
