@@ -24,7 +24,7 @@ from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
 from acpterm.policy.losses.arguments import enter
 from acpterm.policy.losses.find import line_danger, losses_of
-from acpterm.policy.losses.loss import Finding, Loss, Need
+from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
@@ -263,7 +263,7 @@ class Classifier:
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
-            elif loss.need is Need.ALIAS:
+            elif loss.need is Need.ALIAS and finding != LATE:
                 if loss not in self.findings and not context.is_suspected:
                     self.pending[loss] = None
             elif context.is_suspected or loss.directory is None or (finding is None):
@@ -310,6 +310,8 @@ class Classifier:
             return []
         for loss in losses_of(command, self._directories[-1]):
             if loss.need is Need.ALIAS and (finding := self.findings.get(loss)):
+                if finding == LATE:
+                    break
                 texts = [word.text for word in command.words]
                 at = texts.index(loss.operands[0])
                 rest = shlex.join(texts[at + 1 :])

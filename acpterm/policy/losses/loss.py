@@ -66,7 +66,7 @@ class Loss(NamedTuple):
     def text(self, names: Sequence[str] | None) -> str:
         """Return the reason, with the names of what is lost; None if they are not known."""
         noun = NOUNS.get(self.need, "files")
-        if not names:
+        if not names or names == LATE:
             return self.reason.format(noun)
         shown = ", ".join(map(_printable, names[:NAMES_SHOWN]))
         if len(names) > NAMES_SHOWN:
@@ -76,6 +76,8 @@ class Loss(NamedTuple):
 
 Finding: TypeAlias = tuple[str, ...] | None
 """The names of what is lost; empty if nothing is; None if it cannot be found out."""
+LATE: Final = ("…",)
+"""The finding of a fact that is not known in time: the loss counts."""
 NO_FINDINGS: Final[Mapping["Loss", Finding]] = MappingProxyType({})
 _NAME_CHARS_MAX: Final = 80
 NAMES_SHOWN: Final = 3
