@@ -76,6 +76,10 @@ _RUNNERS: Final = frozenset(
     ("sh", "bash", "dash", "zsh", "ksh", "source", ".", "sudo", "python", "python3", "node", "perl",
      "ruby", "chmod")
 )  # fmt: skip
+# Directories of which a shell knows that they exist.
+_EXISTING: Final = re.compile(r"(?:\.\.?/*)*|/(?:tmp/?)?|~/?")
+_OTHERS_MAX: Final = 4
+_SEPARATOR: Final = re.compile(r";|\n|\|\||(?<!&)&(?!&)")
 # Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
 # Maximum characters of a text that are examined after the name of a dangerous program.
@@ -95,6 +99,15 @@ class _Context(NamedTuple):
     """Whether it may be no text for a shell, or no command, at all."""
     constants: Mapping[str, str] = NO_CONSTANTS
     """The known values of variables."""
+
+
+class _Place(NamedTuple):
+    """Where a shell is, as seen from the directory of the line."""
+
+    directory: str | None
+    """None if it is not known."""
+    others: tuple[tuple[str, str], ...] = ()
+    """Directories in which it still is if a `cd` fails, each with the text that is skipped then."""
 
 
 class Classifier:
@@ -121,8 +134,8 @@ class Classifier:
         """The texts without what their quotes protect."""
         self.findings = findings
         self.pending: dict[Loss, None] = {}
-        self._directories: list[str | None] = [""]
-        """The working directories of the subshells around a command, seen from the line's."""
+        self._places = [_Place("")]
+        """The working directories of the subshells around a command."""
         self._before: str | None = None
         self._downloaded: set[str] = set()
         """The files that commands of the line have downloaded."""
@@ -173,11 +186,11 @@ class Classifier:
         inside = context._replace(
             is_exact=context.is_exact and is_plain, constants=script.constants
         )
-        depth = len(self._directories)
-        self._directories.append(self._directories[-1])
+        depth = len(self._places)
+        self._places.append(self._places[-1])
         for command in script.commands:
             self._command(command, inside)
-        del self._directories[depth:]
+        del self._places[depth:]
         perhaps = inside._replace(is_exact=False, is_suspected=True)
         others = _perhaps_commands(text, script, context.reader)
         for command in itertools.chain(script.suspected, others):
@@ -236,10 +249,10 @@ class Classifier:
         """Find the losses of a redirection; enter or leave the directory of a subshell."""
         operator = command.words[0].text
         if operator == "(":
-            self._directories.append(self._directories[-1])
+            self._places.append(self._places[-1])
         elif operator == ")":
-            if len(self._directories) > 1:
-                self._directories.pop()
+            if len(self._places) > 1:
+                self._places.pop()
         elif self._is_download and operator.startswith(">"):
             self._downloaded.update(word.text for word in command.words[1:])
         if losses := () if operator in "()" else self._losses(command, context, ""):
@@ -254,12 +267,10 @@ class Classifier:
         self, command: SimpleCommand, context: _Context, danger: str
     ) -> list[tuple[Kind, str]]:
         """Return the losses of a command that hold, as far as that is known, with their reasons."""
-        # Where a suspected command would run is not known.
-        directory = None if context.is_suspected else self._directories[-1]
         held: list[tuple[Kind, str]] = []
         if self._may_download and self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
-        for loss in losses_of(command, directory, self.texts[-1] if self.texts else ""):
+        for loss in self._suggested(command, context):
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
@@ -274,6 +285,20 @@ class Classifier:
             elif finding:
                 held.append((loss.kind, loss.text(finding)))
         return held
+
+    def _suggested(self, command: SimpleCommand, context: _Context) -> list[Loss]:
+        """Return the losses that the words of a command suggest, wherever it may run."""
+        line = self.texts[-1] if self.texts else ""
+        if context.is_suspected:
+            # Where it would run is not known.
+            return losses_of(command, None, line)
+        found = losses_of(command, self._places[-1].directory, line)
+        if found:
+            for other in self._other_directories(command):
+                more = losses_of(command, other, line)
+                # Without a need, they are the same.
+                found += (one for one in more if one.need is not Need.NOTHING)
+        return found
 
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""
@@ -308,7 +333,7 @@ class Classifier:
         """Return what an alias of git executes, if it is known."""
         if command.name != "git":
             return []
-        for loss in losses_of(command, self._directories[-1]):
+        for loss in losses_of(command, self._places[-1].directory):
             if loss.need is Need.ALIAS and (finding := self.findings.get(loss)):
                 if finding == LATE:
                     break
@@ -324,15 +349,32 @@ class Classifier:
     def _enter(self, command: SimpleCommand) -> None:
         """Follow `cd`, `pushd` and `popd`."""
         if command.name == "popd":
-            self._directories[-1] = None
+            self._places[-1] = _Place(None)
             return
         self.has_left = self.has_left or leads_outside(command.words[1:], self.directory)
         operands = [word for word in command.words[1:] if not word.text.startswith("-")]
         target = operands[0] if operands else Word("~")
-        before = self._directories[-1]
+        before, others = self._places[-1]
         is_back = any(word.text == "-" for word in command.words[1:])
-        self._directories[-1] = self._before if is_back else enter(before, target.text)
+        after = self._before if is_back else enter(before, target.text)
+        if not is_back and not _EXISTING.fullmatch(target.text):
+            moved = [(enter(one, target.text), skipped) for one, skipped in others]
+            stays = (before, _skipped(self.texts[-1] if self.texts else "", target.text))
+            others = tuple(
+                (one, skipped)
+                for one, skipped in dict.fromkeys((*others, *moved, stays))
+                if one is not None
+            )
+        self._places[-1] = _Place(after, others[-_OTHERS_MAX:])
         self._before = before
+
+    def _other_directories(self, command: SimpleCommand) -> list[str]:
+        """Return where a command runs if a `cd` before it has failed."""
+        return [
+            one
+            for one, skipped in self._places[-1].others
+            if not all(word.text in skipped for word in command.words)
+        ]
 
     def _inner(self, one: Inner, text: str, outer: _Context) -> None:
         """Find the parts of what a command with the context `outer` executes."""
@@ -393,6 +435,14 @@ class Classifier:
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules
         )
+
+
+def _skipped(line: str, target: str) -> str:
+    """Return the text of a line that is not executed if its `cd target` fails."""
+    rest = _SEPARATOR.split(line.partition(f"cd {target}" if f"cd {target}" in line else "cd ")[2])[
+        0
+    ]
+    return rest if "&&" in rest else ""
 
 
 def _perhaps_commands(text: str, script: Script, reader: Reader) -> Iterator[SimpleCommand]:
