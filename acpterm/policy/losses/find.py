@@ -86,7 +86,7 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     # `line` is the shell text that has the command.
     name = command.name
     if name == "git":
-        return git_losses(command.words, directory)
+        return git_losses(command.words, directory, line)
     rows = _CHECKED.get(name)
     is_code = INTERPRETERS.fullmatch(name)
     if not (rows or is_code or name in _EXAMINED):

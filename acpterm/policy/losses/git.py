@@ -1,5 +1,6 @@
 """The losses of git's commands."""
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
@@ -7,8 +8,16 @@ from typing import Final, TypeAlias
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
 from acpterm.policy.losses.files import shown
-from acpterm.policy.losses.loss import NAMES_SHOWN, THROWS, WORD_CHARS_MAX, WORDS_MAX, Loss, Need
-from acpterm.policy.losses.table import GIT_COMMANDS, GIT_CONFIG, GIT_ROWS
+from acpterm.policy.losses.loss import (
+    LINE_CHARS_MAX,
+    NAMES_SHOWN,
+    THROWS,
+    WORD_CHARS_MAX,
+    WORDS_MAX,
+    Loss,
+    Need,
+)
+from acpterm.policy.losses.table import GIT_COMMANDS, GIT_CONFIG, GIT_ROWS, SECRET
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 _Git: TypeAlias = Callable[[list[str]], Iterator[Loss]]
@@ -17,9 +26,23 @@ _VALUES: Final = frozenset(
 )
 
 
-def git_losses(words: tuple[Word, ...], directory: str | None) -> list[Loss]:
+_OUTPUT: Final = "--output"
+# What stashes changes before the last command of the line that drops them.
+_STASHED: Final = re.compile(
+    r"\bgit\b[^;&|\n]*\bstash[ \t]*(?P<untracked>(?:(?:push|save|-\S+)\b[^;&|\n]*)?)(?:[;&|\n])"
+    r"(?!.*\bstash[ \t]+(?:apply|pop)).*\bstash[ \t]+(?:drop|clear)",
+    re.DOTALL,
+)
+_WITH_UNTRACKED: Final = re.compile(r"(?:^|\s)-(?:\w*[ua]|-inc|-all)")
+
+
+def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -> list[Loss]:
     """Return the losses of git with its arguments, which runs in `directory`."""
-    if len(words) > 1 and words[1].text in GIT_HARMLESS:
+    if (
+        len(words) > 1
+        and words[1].text in GIT_HARMLESS
+        and not any(word.text.startswith(_OUTPUT) for word in words)
+    ):
         return []
     texts = [word.text[:WORD_CHARS_MAX] for word in words[1:WORDS_MAX]]
     at, directory = _skip_options(texts, directory)
@@ -28,15 +51,31 @@ def git_losses(words: tuple[Word, ...], directory: str | None) -> list[Loss]:
     command, rest = texts[at], texts[at + 1 :]
     if command == "clean" and any("requireforce=false" in one.lower() for one in texts[:at]):
         rest = ["-f", *rest]
+    if output := value_of(rest, "", _OUTPUT):
+        operands = (output,)
+        return [Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, operands, directory, False)]
     if find := _GIT.get(command):
-        return [one._replace(directory=directory) for one in find(rest)]
+        found = [
+            one._replace(directory=enter(directory, one.directory) if one.directory else directory)
+            for one in find(rest)
+        ]
+        return [*_just_stashed(command, rest, directory, line), *found]
     if row := GIT_ROWS.get(command):
         kind, reason, pattern = row
         return [Loss(kind, reason)] if re.match(pattern, " ".join(rest)) else []
-    if command in GIT_HARMLESS or not re.fullmatch(r"[\w-]+", command):
-        return []
-    reason = "runs an alias of git"
-    return [Loss(Kind.WORK, reason, Need.ALIAS, (command,), directory, is_plain=False)]
+    is_alias = command not in GIT_HARMLESS and re.fullmatch(r"[\w-]+", command)
+    loss = Loss(Kind.WORK, "runs an alias of git", Need.ALIAS, (command,), directory, False)
+    return [loss] if is_alias else []
+
+
+def _just_stashed(
+    command: str, rest: list[str], directory: str | None, line: str
+) -> Iterator[Loss]:
+    """Yield the loss of dropping what an earlier command of the line stashes."""
+    is_dropped = command == "stash" and rest[:1] in (["drop"], ["clear"])
+    if is_dropped and (made := _STASHED.search(line[:LINE_CHARS_MAX])):
+        need = Need.UNSAVED if _WITH_UNTRACKED.search(made["untracked"]) else Need.RESET
+        yield Loss(Kind.WORK, THROWS, need, (), directory, is_plain=False)
 
 
 def _skip_options(texts: list[str], directory: str | None) -> tuple[int, str | None]:
@@ -64,7 +103,8 @@ def _thrown(
 
 
 def _dropped(*names: str) -> Loss:
-    return Loss(Kind.HISTORY, "drops commits of {}", Need.BRANCH, names, is_plain=False)
+    reason = "moves {}, whose commits may be lost"
+    return Loss(Kind.HISTORY, reason, Need.BRANCH, names, is_plain=False)
 
 
 def _rewritten(*upstream: str) -> Loss:
@@ -109,7 +149,10 @@ def _restore(rest: list[str]) -> Iterator[Loss]:
 
 def _reset(rest: list[str]) -> Iterator[Loss]:
     commit = next((one for one in operands_of(rest) if UNKNOWN_TEXT not in one), "")
-    if has_option(rest, "", "--hard", "--merge", "--keep"):
+    if has_option(rest, "", "--keep"):
+        # Changes are kept.
+        yield _thrown(Need.RESET, [":(exclude,top)*"], commit, is_plain=False)
+    elif has_option(rest, "", "--hard", "--merge"):
         yield _thrown(Need.RESET, [], commit or None)
     elif re.match(r"(?:HEAD)?[~^@]|HEAD$", commit) or (
         commit and has_option(rest, "", "--soft", "--mixed")
@@ -184,7 +227,22 @@ def _commit(rest: list[str]) -> Iterator[Loss]:
         yield _rewritten()
 
 
+def _aborted(rest: list[str]) -> Iterator[Loss]:
+    """Yield the loss of ending a merge and the like: conflicts that were resolved."""
+    if has_option(rest, "", "--abort", "--skip"):
+        yield _thrown(Need.RESET, [], is_plain=False)
+
+
+def _add(rest: list[str]) -> Iterator[Loss]:
+    if has_option(rest, "f", "--force") and not has_option(rest, "n", "--dry-run"):
+        for path in operands_of(rest):
+            if SECRET.search(posixpath.normpath(path)):
+                yield Loss(Kind.SECRETS, f"adds {shown(path)}, which has secrets")
+                return
+
+
 def _rebase(rest: list[str]) -> Iterator[Loss]:
+    yield from _aborted(rest)
     if not has_option(
         rest, "", "--abort", "--continue", "--skip", "--quit", "--edit-todo", "--show-current-patch"
     ):
@@ -244,15 +302,17 @@ def _update_ref(rest: list[str]) -> Iterator[Loss]:
 
 def _worktree(rest: list[str]) -> Iterator[Loss]:
     if rest[:1] == ["remove"] and has_option(rest, "f", "--force"):
-        reason = "throws away the changes of a worktree"
-        yield Loss(Kind.WORK, reason, Need.DELETED, tuple(operands_of(rest[1:])))
+        path = "".join(operands_of(rest[1:])[:1])
+        reason = "throws away changes of a worktree: {}"
+        yield Loss(Kind.WORK, reason, Need.UNSAVED, (), path)
 
 
 _GIT: Final[Mapping[str, _Git]] = {
-    "apply": _apply, "branch": _branch, "checkout": _checkout, "checkout-index": _forced,
-    "clean": _clean, "commit": _commit, "config": _config, "push": _push, "pull": _pull,
-    "read-tree": _read_tree, "rebase": _rebase, "reset": _reset, "restore": _restore,
-    "rm": _forced, "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
+    "add": _add, "am": _aborted, "apply": _apply, "branch": _branch, "checkout": _checkout,
+    "checkout-index": _forced, "cherry-pick": _aborted, "clean": _clean, "commit": _commit,
+    "config": _config, "merge": _aborted, "push": _push, "pull": _pull, "read-tree": _read_tree,
+    "rebase": _rebase, "reset": _reset, "restore": _restore, "revert": _aborted, "rm": _forced,
+    "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
     "worktree": _worktree,
 }  # fmt: skip
 GIT_HARMLESS: Final = GIT_COMMANDS - _GIT.keys() - GIT_ROWS.keys()
