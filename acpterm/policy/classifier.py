@@ -409,8 +409,14 @@ class Classifier:
             return Level.DANGEROUS, f"{name}: {change}"
         text = pattern_text(words)
         for pattern in self.lists.dangerous:
-            if pattern.match(text):
-                return Level.DANGEROUS, f"{_shown(text)} is in the list of dangerous commands"
+            if match := pattern.match(text):
+                # The rule in words: `rm -r` for `rm -rf build`, `git reset` for `git reset a.py`.
+                words = match[0].split()
+                rule = " ".join((words[0], words[-1])) if len(words) > 1 else words[0]
+                return (
+                    Level.DANGEROUS,
+                    f"{_shown(rule)} is always in the list of dangerous commands",
+                )
         if not program.is_literal:
             return Level.UNKNOWN, "the name of the program is computed"
         if is_harmless:

@@ -1,13 +1,14 @@
 """The losses of programs that write, delete or read files."""
 
+import fnmatch
 import itertools
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from acpterm.config.profiles import Kind
-from acpterm.policy.losses.arguments import has_option, operands_of, value_of
+from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
 from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, Need
 from acpterm.policy.losses.table import CURL_FILE, GREPS, NO_FILES, SECRET, STARTUP
 from acpterm.policy.words import UNKNOWN_TEXT
@@ -33,6 +34,11 @@ _OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Programs that write over their second operand: the options with a value.
 _SECOND: Final[Mapping[str, str]] = {"uniq": "fsw", "qemu-img": "fo"}
+# What git cannot do without. A lock is none of these.
+_GIT_FILES: Final = re.compile(
+    r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
+    r"(?<!\.lock)"
+)
 _COPIERS: Final = frozenset(("cp", "mv", "install", "ln", "gcp", "gmv"))
 # Modes with which a file in `~/.ssh` stays private.
 _PRIVATE: Final = re.compile(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400")
@@ -88,7 +94,7 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
 def _copied(name: str, texts: list[str]) -> tuple[str, list[str]]:
     is_installed = name == "install"
     if has_option(
-        texts, "n" if name in ("cp", "mv") else "", "--no-clobber", "--backup", "--update"
+        texts, "bn" if name in ("cp", "mv") else "b", "--no-clobber", "--backup", "--update"
     ) or (is_installed and has_option(texts, "d")):
         return "", []
     operands = operands_of(texts, "tSmog" if is_installed else "tS")
@@ -153,10 +159,53 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         and "mktemp" not in line
     ):
         # The names come from another command.
-        yield Loss(Kind.WORK, reason, Need.UNSAVED, (), directory, is_plain=False)
+        yield _perhaps("empty" if name == "truncate" else "delete", directory)
     elif reason and known:
         need = Need.DELETED if reason.startswith("deletes") else Need.OVERWRITTEN
-        yield Loss(Kind.WORK, reason, need, known[:WORDS_MAX], directory, is_plain=False)
+        yield from _by_kind(reason, need, known, directory)
+    if name in ("mv", "gmv"):
+        moved = operands_of(texts, "tS")
+        if moved[-1:] == ["/dev/null"]:
+            yield from _by_kind("deletes {}", Need.DELETED, moved[:-1], directory)
+        else:
+            moved = [one for one in moved[:-1] if _GIT_FILES.search(one)]
+            yield from _by_kind("moves {}, which git needs", Need.DELETED, moved, directory)
+    if name in ("cp", "gcp", "rsync"):
+        yield from _copied_over(name, texts, directory)
+
+
+def _perhaps(verb: str, directory: str | None) -> Loss:
+    """Return the loss of files whose names are not known."""
+    reason = f"may {verb} files that git cannot restore"
+    return Loss(Kind.WORK, reason, Need.UNSAVED, (), directory, is_plain=False)
+
+
+def _by_kind(
+    reason: str, need: Need, paths: Sequence[str], directory: str | None
+) -> Iterator[Loss]:
+    """Yield the losses of paths: those of git's own are the history's."""
+    own = tuple(one for one in paths if _GIT_FILES.search(one))
+    others = tuple(one for one in paths if one not in own)
+    for kind, some in ((Kind.HISTORY, own), (Kind.WORK, others)):
+        if some:
+            yield Loss(kind, reason, need, some[:WORDS_MAX], directory, is_plain=False)
+
+
+def _copied_over(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
+    """Yield the loss of copying what is in a directory over another."""
+    *sources, target = operands_of(texts, "tS" if name != "rsync" else "ef") or [""]
+    if name == "rsync":
+        is_over = any(one.endswith(("/", "/.")) for one in sources) and ":" not in target
+        is_kept = has_option(texts, "nub", "--dry-run", "--ignore-existing", "--backup", "--update")
+    else:
+        is_over = has_option(texts, "T", "--no-target-directory") or any(
+            one.endswith("/.") for one in sources
+        )
+        is_kept = not has_option(texts, "raR", "--recursive", "--archive") or has_option(
+            texts, "nub", "--no-clobber", "--backup", "--update"
+        )
+    if is_over and not is_kept and UNKNOWN_TEXT not in target:
+        yield _perhaps("overwrite", enter(directory, target))
 
 
 def full_path(path: str, directory: str | None) -> str:
@@ -179,6 +228,14 @@ _NAMED: Final = re.compile(
 def _named_in(line: str) -> list[str]:
     names = itertools.chain.from_iterable(_NAMED.findall(line[:LINE_CHARS_MAX]))
     return [one.strip("'\"") for text in names for one in text.split()]
+
+
+def _may_match_secret(pattern: str) -> bool:
+    """Return whether a shell may find a file with secrets by a pattern, such as `.en*`."""
+    name = posixpath.basename(pattern)
+    return name.startswith(".") and any(
+        fnmatch.fnmatchcase(one, name) for one in (".env", ".env.local") if name.strip(".*?")
+    )
 
 
 def read_losses(  # noqa: C901  one branch for each form
@@ -225,6 +282,6 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = [*paths, *_named_in(line)]
     for path in paths:
         full = full_path(path, directory)
-        if SECRET.search(posixpath.normpath(full) if full else ""):
+        if SECRET.search(posixpath.normpath(full) if full else "") or _may_match_secret(full):
             yield Loss(Kind.SECRETS, f"reads {shown(full)}, which has secrets")
             return
