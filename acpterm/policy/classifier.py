@@ -411,11 +411,11 @@ class Classifier:
         for pattern in self.lists.dangerous:
             if match := pattern.match(text):
                 # The rule in words: `rm -r` for `rm -rf build`, `git reset` for `git reset a.py`.
-                words = match[0].split()
-                rule = " ".join((words[0], words[-1])) if len(words) > 1 else words[0]
+                named = match[0].split()
+                rule = " ".join(dict.fromkeys((named[0], named[-1]))) if named else text
                 return (
                     Level.DANGEROUS,
-                    f"{_shown(rule)} is always in the list of dangerous commands",
+                    f"{_shown(rule)} is in the list of dangerous commands",
                 )
         if not program.is_literal:
             return Level.UNKNOWN, "the name of the program is computed"

@@ -35,7 +35,7 @@ from acpterm.policy.losses.table import (
     TOOLS,
 )
 from acpterm.policy.syntax.command import SimpleCommand
-from acpterm.policy.words import UNKNOWN_TEXT
+from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 # The arguments with which a program runs a package.
 _RUNS: Final[Mapping[str, re.Pattern[str]]] = {
@@ -77,6 +77,12 @@ def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
 
 
 _CHECKED: Final = _row_checks()
+# A command in text, as far as that can be told without parsing.
+_PIECE: Final = re.compile(
+    r"(?:^|[;&|\n({!`'\"])(?:\s|(?:then|do|else|time|env|sudo|\w+=[^\s;&|]*+)\s)*+"
+    r"(?P<command>(?:[\w./-]*+(?<=/))?(?P<name>[\w.-]++)[^;&|\n]{0,1024})"
+)
+_PIECES_MAX: Final = 512
 _EXAMINED: Final = frozenset((*WRITERS, *SECRET_READERS, *_RUNS))
 
 
@@ -142,6 +148,22 @@ def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> It
         yield Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, written, directory, is_plain=False)
     if CODE_DOWNLOAD.search(code):
         yield Loss(Kind.DOWNLOADS, "runs what it downloads")
+
+
+def text_losses(text: str) -> list[Loss] | None:
+    """Return the losses of a text that is too long to be parsed; None if that is too long, too."""
+    found: list[Loss] = []
+    pieces = {
+        match["command"]
+        for match in _PIECE.finditer(text)
+        if match["name"] == "git" or match["name"] in _CHECKED
+    }
+    if len(pieces) > _PIECES_MAX:
+        return None
+    for piece in sorted(pieces):
+        words = tuple(Word(one.strip("'\"")) for one in piece.split()[:WORDS_MAX])
+        found += losses_of(SimpleCommand(words), None)
+    return [one for one in found if one.is_plain and one.need is not Need.MISSING]
 
 
 def line_danger(text: str) -> str:
