@@ -46,9 +46,12 @@ _EDITORS: Final = {
     **dict.fromkeys(("sed", "gsed"), re.compile(r"-[a-zA-Z]*i.*|--in-place.*")),
     **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z0-9]*i\S*")),
 }
+_AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
+_AWK_FILE: Final = re.compile(r"\bprintf?\b[^;}>|]{0,200}>\s{0,9}\"([^\">]{1,200})\"")
+_SED_FILE: Final = re.compile(r"(?:^|[;/{\d]|[/|,]g?)\s{0,9}w\s{1,9}([^;\s}]{1,200})$")
 WRITERS: Final = frozenset(
-    (*_OPERANDS, *_OUTPUTS, *_SECOND, *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg", "chmod",
-     "zip", "7z")
+    (*_AWKS, *_OPERANDS, *_OUTPUTS, *_SECOND, *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg",
+     "chmod", "zip", "7z")
 )  # fmt: skip
 
 
@@ -88,7 +91,15 @@ def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C90
         return "", [] if ":" in last else ["~/.profile" if last in ("~", "~/") else last]
     if name == "chmod" and not any(map(_PRIVATE.fullmatch, texts)):
         return "", [one for one in operands_of(texts)[1:] if ".ssh" in one]
-    return "", []
+    return "overwrites {}", _from_script(name, texts)
+
+
+def _from_script(name: str, texts: list[str]) -> list[str]:
+    """Return the files that a script of sed or awk writes, as far as it names them."""
+    if name in ("sed", "gsed", *_AWKS):
+        pattern = _AWK_FILE if name in _AWKS else _SED_FILE
+        return [found for one in texts for found in pattern.findall(one)]
+    return []
 
 
 def _copied(name: str, texts: list[str]) -> tuple[str, list[str]]:

@@ -77,7 +77,7 @@ def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
 
 
 _CHECKED: Final = _row_checks()
-# A command in text, as far as that can be told without parsing.
+# A command in text, as far as that is known without parsing.
 _PIECE: Final = re.compile(
     r"(?:^|[;&|\n({!`'\"])(?:\s|(?:then|do|else|time|env|sudo|\w+=[^\s;&|]*+)\s)*+"
     r"(?P<command>(?:[\w./-]*+(?<=/))?(?P<name>[\w.-]++)[^;&|\n]{0,1024})"

@@ -40,7 +40,7 @@ class Need(enum.StrEnum):
     STASH = "stash"
     """git: there is something in the stash."""
     TAG = "tag"
-    """git: a tag exists, and no branch or remote has its commit."""
+    """git: a tag exists."""
 
 
 NOUNS: Final[Mapping[Need, str]] = {

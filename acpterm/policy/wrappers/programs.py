@@ -227,6 +227,11 @@ _PREFIXES: Final[Mapping[str, _Options]] = {
     "toybox": _options(),
     "setsid": _options("-c --ctty -f --fork -w --wait"),
     "ionice": _options("-t", "-c --class -n --classdata -p"),
+    "xvfb-run": _options(
+        "-a --auto-servernum -l --listen-tcp",
+        "-n --server-num -e --error-file -f --auth-file -p --xauth-protocol -s --server-args -w "
+        "--wait",
+    ),
     "chrt": _options("-a -b -f -i -o -r -R -v", "-T -P -D", 1),
     "taskset": _options("-a -c", "", 1),
     "stdbuf": _options("", "-i -o -e --input --output --error"),
