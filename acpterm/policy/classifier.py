@@ -78,6 +78,7 @@ _RUNNERS: Final = frozenset(
 )  # fmt: skip
 # Directories of which a shell knows that they exist.
 _EXISTING: Final = re.compile(r"(?:\.\.?/*)*|/(?:tmp/?)?|~/?")
+_MADE: Final = re.compile(r"\bmkdir ([^;&|\n]*+)")
 _OTHERS_MAX: Final = 4
 _SEPARATOR: Final = re.compile(r";|\n|\|\||(?<!&)&(?!&)")
 # Maximum characters of a command that the reason for its level quotes.
@@ -357,9 +358,10 @@ class Classifier:
         before, others = self._places[-1]
         is_back = any(word.text == "-" for word in command.words[1:])
         after = self._before if is_back else enter(before, target.text)
-        if not is_back and not _EXISTING.fullmatch(target.text):
+        line = self.texts[-1] if self.texts else ""
+        if not (is_back or _EXISTING.fullmatch(target.text) or _is_made(line, target.text)):
             moved = [(enter(one, target.text), skipped) for one, skipped in others]
-            stays = (before, _skipped(self.texts[-1] if self.texts else "", target.text))
+            stays = (before, _skipped(line, target.text))
             others = tuple(
                 (one, skipped)
                 for one, skipped in dict.fromkeys((*others, *moved, stays))
@@ -441,6 +443,11 @@ class Classifier:
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules
         )
+
+
+def _is_made(line: str, directory: str) -> bool:
+    """Return whether a line has a `mkdir` of a directory."""
+    return any(directory in one for one in _MADE.findall(line))
 
 
 def _skipped(line: str, target: str) -> str:
