@@ -1,13 +1,13 @@
 """Finds out whether the losses that the policy suspects (`policy.losses`) would happen.
 
-Everything here is read in a thread, within `FACTS_S` for a whole line, and may find nothing out: a
-fact that is not known in time is None. Nothing is written and nothing of a repository is executed:
-git takes no lock, and runs no hook, file-system monitor or filter. A pipe is never opened; git may
-open one that stands where it expects a file, and is then killed.
+Everything here is read in a thread, within `FACTS_S` for a whole line: what is not known by then is
+`LATE`, and what cannot be found out is None. Nothing is written. git sees a repository only through
+a private view (`git_view`), so it executes nothing, and gets no option from the agent. A pipe is
+never opened; git may open one that stands where it expects a file, and is then killed.
 """
 
 import errno
-import glob
+import fnmatch
 import itertools
 import math
 import os
@@ -16,11 +16,13 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
-from acpterm.policy.losses.loss import Finding, Loss, Need
+from acpterm.host.git_view import Repository, find_repository, read_file, user_settings, view_of
+from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.verdict import Verdict
 
 FACTS_S: Final = 0.3
@@ -30,7 +32,6 @@ TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", os.path.realpath(tempfile.ge
 MANY: Final = 3
 """Of fewer files with changes, editing in place is no loss: agents edit their own changes."""
 _PATHS_MAX: Final = 256
-_FILE_BYTES_MAX: Final = 1024 * 1024
 
 Findings: TypeAlias = Mapping[Loss, Finding]
 Where: TypeAlias = Literal["here", "isolated", "elsewhere"]
@@ -53,15 +54,20 @@ _DERIVED_DIRECTORIES: Final = frozenset(
 _KEPT: Final = re.compile(
     r"\.env(?:\..*)?|.*\.(?:env|db|sqlite3?|key|pem|p12|kdbx|local|secret|sql|dump|bak|local\.\w+)"
 )
-_QUIET_GIT: Final = (
-    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.quotePath=false", "core.pager=cat",
-    "log.showSignature=false", "status.submoduleSummary=false", "core.untrackedCache=keep",
-    "diff.external=", "submodule.recurse=false",
-)  # fmt: skip
+# What git says if it cannot do what it was asked to, here: there is nothing to lose.
+_REFUSALS: Final = re.compile(
+    r"unknown revision|bad revision|ambiguous argument|outside repository|outside the repository"
+    r"|Needed a single revision|must be run in a work tree|bad object|did not match any file"
+    r"|no upstream|no such branch|does not point to a branch|log for .* is empty"
+)
 
 
 class _NotKnownError(Exception):
     """A fact cannot be found out."""
+
+
+class _LateError(Exception):
+    """There is no time left to find a fact out."""
 
 
 class LossFacts:
@@ -77,97 +83,94 @@ class LossFacts:
         self._home: Final = home or os.path.expanduser("~")
         # Set when the first fact is asked for.
         self._deadline = math.inf
-        self._environments: Final[dict[str, dict[str, str]]] = {}
+        self._repositories: Final[dict[str, Repository | None]] = {}
+        self._views: Final[dict[str, dict[str, str]]] = {}
+        self._open = ExitStack()
 
     def find(self, losses: Iterable[Loss]) -> Findings:
-        """Return a finding for each of the losses; blocks for up to `FACTS_S`."""
+        """Return a finding for each of the losses; may block longer than for `FACTS_S`."""
         if self._deadline == math.inf:
             self._deadline = time.monotonic() + FACTS_S
-        return {loss: self._finding(loss) for loss in losses}
+        with ExitStack() as self._open:
+            found = {loss: self._finding(loss) for loss in losses}
+        self._views.clear()
+        return found
 
     def _finding(self, loss: Loss) -> Finding:
         if self._where == "elsewhere" or loss.directory is None:
             return None
         directory = os.path.join(self._directory, self._expanded(loss.directory))
         try:
-            if not os.path.isdir(directory):
-                # An earlier command of the line may make it; then it has nothing to lose.
-                return ()
             return _FACTS[loss.need](self, directory, loss.operands)
-        except (_NotKnownError, OSError, ValueError):
+        except _LateError:
+            return LATE
+        except (_NotKnownError, OSError, ValueError, RecursionError):
             return None
 
     def _left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise _NotKnownError
+            raise _LateError
         return left
 
     def _expanded(self, path: str) -> str:
         return self._home + path[1:] if path == "~" or path.startswith("~/") else path
 
+    def _nearest(self, directory: str) -> str:
+        """Return `directory`, or, if an earlier command may make it, its parent that exists."""
+        self._left()
+        if os.path.isdir(directory):
+            return directory
+        directory = os.path.normpath(directory)
+        while not os.path.isdir(directory):
+            directory = os.path.dirname(directory)
+        return directory
+
+    def _seen_from(self, nearest: str, directory: str, paths: Iterable[str]) -> list[str]:
+        """Return paths of git in `directory`, which may not exist yet, as `nearest` sees them."""
+        if nearest == directory:
+            return list(paths)
+        full = (one if one[:1] == ":" else os.path.join(directory, one) for one in paths)
+        return [one if one[:1] == ":" else os.path.relpath(one, nearest) for one in full]
+
+    def _repository(self, directory: str) -> Repository | None:
+        nearest = self._nearest(directory)
+        if nearest not in self._repositories:
+            self._repositories[nearest] = find_repository(nearest, self._home)
+        return self._repositories[nearest]
+
     def _git(self, directory: str, *arguments: str, literal: bool = False) -> list[str] | None:
         """Return what git prints, split at NUL or line ends; None if git refuses the request."""
-        env = self._environment(directory)
-        if literal:
-            env = {**env, "GIT_LITERAL_PATHSPECS": "1"}
-        status, output, error = self._run(directory, arguments, env)
-        if status:
-            if any(
-                one in error for one in ("dubious ownership", "unable to", "cannot ", "bad config")
-            ):
-                raise _NotKnownError
+        repository = self._repository(directory)
+        if repository is None:
             return None
-        return [one for one in re.split("[\0\n]", output) if one]
-
-    def _environment(self, directory: str) -> dict[str, str]:
-        """Return an environment in which git runs none of the filters of the repository."""
-        found = self._environments.get(directory)
-        if found is None:
-            env = {
-                "PATH": os.environ.get("PATH", os.defpath), "HOME": self._home, "LC_ALL": "C",
-                "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1",
-                "GIT_ADVICE": "0",
-            }  # fmt: skip
-            values = [one.split("=", 1) for one in _QUIET_GIT]
-            arguments = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-            _, output, _ = self._run(directory, arguments, env)
-            values += (
-                [name, "false" if name.endswith(".required") else ""]
-                for name in output.split("\0")
-                if name
-            )
-            env["GIT_CONFIG_COUNT"] = str(len(values))
-            for number, (name, value) in enumerate(values):
-                env[f"GIT_CONFIG_KEY_{number}"] = name
-                env[f"GIT_CONFIG_VALUE_{number}"] = value
-            found = self._environments[directory] = env
-        return found
-
-    def _run(
-        self, directory: str, arguments: Sequence[str], env: dict[str, str]
-    ) -> tuple[int, str, str]:
         left = self._left()
-        try:
-            process = subprocess.Popen(
-                ["git", "--no-optional-locks", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=directory,
-                env=env,
-            )
-        except FileNotFoundError as error:
-            if os.path.isdir(directory):
-                raise _NotKnownError from error
-            raise
-        with process:
+        key = repository.git
+        if key not in self._views:
+            self._views[key] = self._open.enter_context(view_of(repository))
+        # Not a program of the agent's directory.
+        path = [one for one in os.get_exec_path() if one.startswith("/")]
+        env = {"PATH": ":".join(path), "HOME": self._home, "LC_ALL": "C", **self._views[key]}
+        if literal:
+            env["GIT_LITERAL_PATHSPECS"] = "1"
+        with subprocess.Popen(
+            ["git", "--no-optional-locks", "--no-pager", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self._nearest(directory),
+            env=env,
+        ) as process:
             try:
-                output, errors = process.communicate(timeout=left)
+                output, error = process.communicate(timeout=left)
             except subprocess.TimeoutExpired:
                 process.kill()
-                raise _NotKnownError from None
-        return process.returncode, os.fsdecode(output), os.fsdecode(errors)
+                raise _LateError from None
+        if process.returncode == 0:
+            return [one for one in re.split("[\0\n]", os.fsdecode(output)) if one]
+        if error and not _REFUSALS.search(os.fsdecode(error)):
+            raise _NotKnownError
+        return None
 
     # ---- git
 
@@ -175,6 +178,7 @@ class LossFacts:
         self, directory: str, paths: Sequence[str], *options: str, literal: bool = False
     ) -> list[tuple[str, str]] | None:
         """Return the state (`XY`) and path of what differs; None without a repository."""
+        paths = self._seen_from(self._nearest(directory), directory, paths)
         arguments = (
             "status", "--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all", *options,
             "--", *paths,
@@ -193,16 +197,25 @@ class LossFacts:
         return (*changed, *self._lost_commits(directory, commit)) if commit else changed
 
     def _lost_commits(self, directory: str, commit: str) -> list[str]:
-        current = self._git(directory, "symbolic-ref", "-q", "HEAD")
-        exclude = [f"--exclude={current[0].removeprefix('refs/heads/')}"] if current else []
         found = self._git(
             directory, "rev-list", "--abbrev-commit", "--max-count=100", "HEAD", "--not",
-            *exclude, "--branches", "--remotes", "--tags", commit, "--",
+            f"--exclude={self._branch(directory)}", "--branches", "--remotes", "--tags",
+            "--end-of-options", _commit(commit), "--",
         )  # fmt: skip
         return [f"commit {one}" for one in found or ()]
 
+    def _branch(self, directory: str) -> str:
+        """Return the current branch; empty if there is none."""
+        repository = self._repository(directory)
+        head = (repository and read_file(os.path.join(repository.git, "HEAD"))) or ""
+        return head.strip().removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""
+
     def cleaned(self, directory: str, arguments: tuple[str, ...]) -> Finding:
-        found = self._git(directory, "clean", "-n", *arguments) or ()
+        options, paths = _clean_arguments(arguments)
+        nearest = self._nearest(directory)
+        if nearest != directory:
+            paths = self._seen_from(nearest, directory, paths or ["."])
+        found = self._git(directory, "clean", "-n", *options, "--", *paths) or ()
         start = "Would remove "
         return tuple(
             path for line in found
@@ -217,30 +230,29 @@ class LossFacts:
         return tuple(one for one in found if one.startswith(f"stash@{{{number}}}"))
 
     def branches(self, directory: str, names: tuple[str, ...]) -> Finding:
-        default = self._default_branches(directory)
         if "*" in names:
             form = "--format=%(refname:short)"
             names = tuple(self._git(directory, "for-each-ref", form, "refs/heads") or ())
-        return tuple(one for one in names if self._is_only_on(directory, one, default))
+        return tuple(one for one in names if self._is_only_on(directory, one))
 
-    def _is_only_on(self, directory: str, name: str, default: frozenset[str]) -> bool:
-        reference = f"refs/heads/{name}"
+    def _is_only_on(self, directory: str, name: str) -> bool:
         found = self._git(
-            directory, "rev-list", "--max-count=1", reference, "--not",
+            directory, "rev-list", "--max-count=1", f"refs/heads/{name}", "--not",
             f"--exclude={name}", "--branches", "--remotes", "--tags", "--",
         )  # fmt: skip
-        return found is not None and (bool(found) or name in default)
+        return found is not None and (bool(found) or name in self._default_branches(directory))
 
     def _default_branches(self, directory: str) -> frozenset[str]:
-        found = self._git(directory, "symbolic-ref", "-q", "refs/remotes/origin/HEAD")
-        if not found:
+        repository = self._repository(directory)
+        start = "refs/remotes/origin/"
+        found = repository and read_file(os.path.join(repository.common, start, "HEAD"))
+        if not found or not found.startswith(f"ref: {start}"):
             return _DEFAULT_BRANCHES
-        return frozenset((found[0].removeprefix("refs/remotes/origin/"),))
+        return frozenset((found.removeprefix(f"ref: {start}").strip(),))
 
     def default(self, directory: str, names: tuple[str, ...]) -> Finding:
         if not names or names == ("HEAD",):
-            current = self._git(directory, "symbolic-ref", "-q", "--short", "HEAD")
-            names = tuple(current or ())
+            names = tuple(filter(None, (self._branch(directory),)))
         default = self._default_branches(directory)
         found: list[str] = []
         for name in (one.removeprefix("refs/heads/") for one in names):
@@ -261,7 +273,11 @@ class LossFacts:
     def pushed(self, directory: str, operands: tuple[str, ...]) -> Finding:
         start = ["--max-count=1", "HEAD"]
         if operands:
-            start = ["--max-count=1000", "HEAD", *(f"^{one}" for one in operands[1:] if one)]
+            start = [
+                "--max-count=1000",
+                "HEAD",
+                *(f"^{_commit(one)}" for one in operands[1:] if one),
+            ]
         rev_list = partial(self._git, directory, "rev-list", "--abbrev-commit", *start)
         rewritten = rev_list("--")
         if rewritten is None and operands:
@@ -273,8 +289,10 @@ class LossFacts:
         return tuple(one for one in rewritten if one not in (only_here or ()))
 
     def alias(self, directory: str, names: tuple[str, ...]) -> Finding:
-        found = self._git(directory, "config", "--null", "--get", f"alias.{names[0]}")
-        return tuple(found[:1]) if found else ()
+        repository = self._repository(directory)
+        settings = user_settings(self._home) if repository is None else repository.settings
+        found = settings.get(f"alias.{names[0].lower()}")
+        return (found,) if found else ()
 
     # ---- Files
 
@@ -283,14 +301,40 @@ class LossFacts:
         found: list[str] = []
         for operand in operands:
             path = os.path.join(directory, self._expanded(operand))
+            if self._nearest(directory) != directory:
+                path = os.path.normpath(path)
             paths: Iterable[str] = [path]
             if any(one in operand for one in "*?[") and not os.path.lexists(path):
-                paths = itertools.islice(glob.iglob(path, recursive=True), _PATHS_MAX)
+                paths = itertools.islice(self._matching(path), _PATHS_MAX)
             for one in paths:
                 self._left()
                 if self._is_users(one) and one not in found:
                     found.append(one)
         return found[:_PATHS_MAX]
+
+    def _matching(self, pattern: str) -> Iterator[str]:
+        """Yield the paths that match, as a shell finds them."""
+        found: Iterable[str] = ("/",)
+        for part in filter(None, pattern.split("/")):
+            found = self._matching_in(found, part)
+        return filter(os.path.lexists, found)
+
+    def _matching_in(self, directories: Iterable[str], part: str) -> Iterator[str]:
+        if not any(one in part for one in "*?["):
+            yield from (os.path.join(one, part) for one in directories)
+            return
+        matches = re.compile(fnmatch.translate(part)).match
+        for directory in directories:
+            self._left()
+            try:
+                entries = os.scandir(directory)
+            except OSError:
+                continue
+            with entries:
+                for entry in entries:
+                    self._left()
+                    if matches(entry.name) and (entry.name[0] != "." or part[0] == "."):
+                        yield entry.path
 
     def _is_users(self, path: str) -> bool:
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
@@ -313,32 +357,35 @@ class LossFacts:
         paths = [one for one in paths if not self._is_derived(one)]
         if not paths:
             return []
-        top = self._git(directory, "rev-parse", "--show-toplevel")
-        if not top:
+        repository = self._repository(directory)
+        top = None if repository is None else repository.top
+        if top is None:
             return paths
         real = {
             one: os.path.join(os.path.realpath(os.path.dirname(one)), os.path.basename(one))
             for one in map(os.path.normpath, paths)
         }
-        inside = [one for one in real.values() if _is_below(one, top[0])]
+        inside = {one for one in real.values() if _is_tracked_in(top, one)}
         if not inside:
             return paths
         options = ("--untracked-files=all", "--ignored=traditional")
-        states = self._status(directory, inside, *options, literal=True)
+        states = self._status(directory, sorted(inside), *options, literal=True)
         if states is None:
             return paths
-        different = {os.path.join(top[0], path.rstrip("/")): state for state, path in states}
+        changed = _Places(
+            os.path.join(top, path.rstrip("/")) for state, path in states if state != "!!"
+        )
+        self._left()
+        ignored = _Places(
+            os.path.join(top, path.rstrip("/")) for state, path in states if state == "!!"
+        )
+        self._left()
         return [
             one for one, path in real.items()
-            if path not in inside or self._has_changes(path, different)
+            if path not in inside
+            or changed.has_near(path)
+            or (_KEPT.fullmatch(os.path.basename(path)) and ignored.has_near(path))
         ]  # fmt: skip
-
-    def _has_changes(self, path: str, different: Mapping[str, str]) -> bool:
-        for other, state in different.items():
-            is_same = _is_below(other, path) or _is_below(path, other)
-            if is_same and (state != "!!" or _KEPT.fullmatch(os.path.basename(path))):
-                return True
-        return False
 
     def _names(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the paths as the user knows them: below the line's directory, relative to it."""
@@ -382,7 +429,10 @@ class LossFacts:
             if any(os.path.lexists(os.path.join(current, one)) for one in places):
                 return ()
             for file in ("package.json", "pyproject.toml"):
-                if re.search(rf"[\"']{re.escape(package)}\b", _text(os.path.join(current, file))):
+                if re.search(
+                    rf"[\"']{re.escape(package)}\b",
+                    read_file(os.path.join(current, file), follow=True) or "",
+                ):
                     return ()
             above = os.path.dirname(current)
             if above == current or not _is_below(above, self._root):
@@ -412,6 +462,17 @@ def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
+def _is_tracked_in(top: str, path: str) -> bool:
+    """Return whether the repository of `top` may have a path: it has none of another, or `.git`."""
+    if not _is_below(path, top) or ".git" in path.split("/"):
+        return False
+    while path != top:
+        if os.path.lexists(os.path.join(path, ".git")):
+            return False
+        path = os.path.dirname(path)
+    return True
+
+
 def _is_filled_file(path: str) -> bool:
     try:
         status = os.stat(path)
@@ -431,16 +492,61 @@ def _has_content(path: str) -> bool:
     return stat.S_ISLNK(status.st_mode) or (stat.S_ISREG(status.st_mode) and status.st_size > 0)
 
 
-def _text(path: str) -> str:
-    """Return the text of a regular file; empty for anything else."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return ""
-        return file.read(_FILE_BYTES_MAX).decode(errors="replace")
+class _Places:
+    """Paths, of which it is asked whether one is above or below another."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths: Final = set(paths)
+        self._above: Final[set[str]] = set()
+        for path in self._paths:
+            while (path := os.path.dirname(path)) not in self._above:
+                self._above.add(path)
+
+    def has_near(self, path: str) -> bool:
+        """Return whether one of the paths is `path`, or above or below it."""
+        if path in self._above:
+            return True
+        while path not in self._paths:
+            above = os.path.dirname(path)
+            if above == path:
+                return False
+            path = above
+        return True
+
+
+def _commit(text: str) -> str:
+    """Return the name of a commit, which git cannot read as an option."""
+    if text.startswith("-"):
+        raise _NotKnownError
+    return text
+
+
+def _clean_arguments(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return options for `git clean -n`, made again from those that are known, and the paths."""
+    options: list[str] = []
+    paths: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            paths += words
+        elif word == "--exclude":
+            options.append(f"--exclude={next(words, '')}")
+        elif word.startswith("--exclude="):
+            options.append(word)
+        elif word in ("--force", "--quiet"):
+            pass
+        elif match := re.fullmatch(r"-([dxXfq]*)(e?)(.*)", word, re.DOTALL):
+            letters, is_excluding, value = match.groups()
+            options += [f"-{one}" for one in letters if one in "dxX"]
+            if is_excluding:
+                options.append(f"--exclude={value or next(words, '')}")
+            elif value or not letters:
+                raise _NotKnownError
+        elif word.startswith("-"):
+            raise _NotKnownError
+        else:
+            paths.append(word)
+    return options, paths
 
 
 def judged_now(judge: Callable[[Findings], Verdict], facts: LossFacts) -> Verdict:

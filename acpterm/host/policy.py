@@ -5,9 +5,9 @@ agent can be judged, so each is refused with an error that says what is wrong wi
 """
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import structlog
 import trio
@@ -17,10 +17,12 @@ from acpterm.acp.agent_api import CheckedPart, CheckResponse
 from acpterm.config import Settings
 from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.config.profiles import Profile
+from acpterm.host import loss_facts
 from acpterm.host.launch.placement import Placement, check_resources, remote_program, unusable
-from acpterm.host.loss_facts import Findings, LossFacts, judged_now
+from acpterm.host.loss_facts import Findings, LossFacts
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
+from acpterm.policy.losses.loss import LATE, Finding, Loss
 from acpterm.policy.rules import default_rules_file, load_rules
 from acpterm.policy.verdict import Verdict
 from acpterm.providers.guarded_tasks import keep_running
@@ -52,6 +54,11 @@ class EndsAll(Protocol):
     def end_all(self) -> None:
         """Start to end all programs of this daemon, which is about to end; do not wait."""
 
+
+# How long a thread has to return what it has found by then, in seconds.
+_RETURN_S: Final = 0.1
+# Of their own: threads that hang in a file system stay, and other work needs threads, too.
+_threads: Final = trio.CapacityLimiter(16)
 
 Stamp: TypeAlias = tuple[int, int, int]
 """What changes when a file changes: its modification time, its size and its inode."""
@@ -187,22 +194,26 @@ class HostPolicy:
                 await provider.remove_leftovers(held)
 
 
-async def judged(
-    command: str,
-    args: Sequence[str] | None,
-    directory: str,
-    *,
-    profile: Profile,
-    judge: Judge | None = None,
-    home: str = "",
-) -> Verdict:
-    """Return the verdict on a command in `directory`, as for an agent without a session."""
-    judge = judge or Judge()
+class _Judged(Protocol):
+    @property
+    def pending(self) -> tuple[Loss, ...]: ...
 
-    def again(findings: Findings) -> Verdict:
-        return judge.judge(command, args, profile=profile, findings=findings)
 
-    return await run_blocking(partial(judged_now, again, LossFacts(directory, home=home)))
+T = TypeVar("T", bound=_Judged)
+
+
+async def settled(judged: T, again: Callable[[Findings], T], facts: LossFacts) -> T:
+    """Judge a command again until all facts about it are known, or late, after `FACTS_S`."""
+    findings: dict[Loss, Finding] = {}
+    with trio.move_on_after(loss_facts.FACTS_S + _RETURN_S):
+        while judged.pending:
+            find = partial(facts.find, judged.pending)
+            findings.update(await run_blocking(find, abandon_on_cancel=True, limiter=_threads))
+            judged = again(findings)
+    while judged.pending:
+        findings.update(dict.fromkeys(judged.pending, LATE))
+        judged = again(findings)
+    return judged
 
 
 def checked(verdict: Verdict, profile: Profile) -> CheckResponse:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from acpterm.config.profiles import PROJECT_COMMANDS
+from acpterm.policy.losses.table import SECRET
 from acpterm.policy.words import UNKNOWN_TEXT, Word
 
 Check: TypeAlias = Callable[[Sequence[str]], str]
@@ -311,13 +312,12 @@ def _node(arguments: Sequence[str]) -> str:
 
 
 _NPM_SAFE: Final = frozenset(
-    ("add", "audit", "bin", "build", "c", "ci", "cit", "completion", "create", "ddp", "dedupe",
-     "diff", "doctor", "exec", "explain", "find-dupes", "fund", "help", "help-search", "i", "in",
-     "info", "init", "innit", "ins", "install", "install-ci-test", "install-test", "it", "la",
-     "list", "ll", "ls", "outdated", "pack", "ping", "prefix", "prune", "query", "r", "rb",
-     "rebuild", "remove", "restart", "rm", "root", "rum", "run", "run-script", "s", "se", "search",
-     "show", "start", "stop", "t", "test", "tst", "un", "uninstall", "unlink", "up", "update",
-     "upgrade", "urn", "v", "version", "view", "whoami", "why", "x")
+    ("add", "audit", "bin", "build", "ci", "completion", "create", "dedupe", "diff", "doctor",
+     "exec", "explain", "find-dupes", "fund", "help", "i", "info", "init", "install",
+     "install-ci-test", "install-test", "list", "ls", "outdated", "pack", "ping", "prefix", "prune",
+     "query", "rebuild", "remove", "restart", "rm", "root", "run", "run-script", "search", "show",
+     "start", "stop", "t", "test", "uninstall", "unlink", "update", "upgrade", "version", "view",
+     "whoami", "why", "x")
 )  # fmt: skip
 _NPM_UNSAFE: Final = (
     "--cache", "--call", "--globalconfig", "--git", "--init-module", "--location", "--global",
@@ -325,12 +325,8 @@ _NPM_UNSAFE: Final = (
     "--script-shell", "--shell", "--tag-version-prefix", "--userconfig", "--editor", "--viewer",
     "--cwd", "--use-yarnrc", "--dir",
     "--eval", "--print", "--preload", "--require", "--import", "--env-file", "--install-dir",
+    "--global-folder", "--modules-folder", "--cache-folder",
 )  # fmt: skip
-
-
-# Options of yarn that set a directory: `--global-f…`, `--modules-f…`, `--cache-f…`, and their
-# abbreviations.
-_YARN_DIRECTORY: Final = re.compile(r"--(?:global|modules|cache)-f[a-z]*|--(?:mo|modu|modules-?)")
 
 
 def _npm(arguments: Sequence[str]) -> str:
@@ -347,8 +343,8 @@ def _npm(arguments: Sequence[str]) -> str:
 def _package_options(own: Sequence[str], letters: str) -> str:
     for argument in own:
         name = argument.partition("=")[0]
-        is_unsafe = any(one.startswith(name) for one in _NPM_UNSAFE)
-        if len(name) > 3 and (is_unsafe or _YARN_DIRECTORY.fullmatch(name)):
+        # They accept abbreviations.
+        if len(name) > 3 and any(one.startswith(name) for one in _NPM_UNSAFE):
             return f"the option {argument} may execute code or write elsewhere"
         if re.match(rf"-[a-zA-Z]*[{letters}]", argument):
             return f"the option {argument} may execute code or write elsewhere"
@@ -467,17 +463,15 @@ _NAMES_ONLY: Final = frozenset(
     ("[", "basename", "df", "dirname", "du", "echo", "fd", "fdfind", "find", "ls", "mkdir",
      "printf", "readlink", "realpath", "stat", "test", "touch", "tree", "type", "which")
 )  # fmt: skip
-# Keys, passwords, tokens, histories, environments of processes; all of a home or of the system.
-_SECRET: Final = re.compile(
-    r"(?:^|[/:=@])(?:\.(?:ssh(?!/(?:known_hosts|config|[^/]*\.pub)$)|gnupg|pki|aws|azure|kube|password-store|mozilla|thunderbird|terraform\.d"
-    r"|vault-token|netrc|pgpass|my\.cnf|npmrc|pypirc|git-credentials|Xauthority|(?:[a-z_]+_)?history"
-    r"|env(?!\.(?:example|sample|template|dist)\b)(?:\.\w+)*|\.?credentials(?:\.\w+)?)(?:/|$)"
-    r"|\.config/(?:gh|hub|op|gcloud|rclone|google-chrome|chromium|microsoft-edge|BraveSoftware|git/cred)"
-    r"|\.local/share/(?:keyrings|kwalletd|pass)|\.(?:cargo|gem|docker|m2)/(?:credentials|config\.json|set)"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)\w*$|[^/]*\.(?:pem|key|p12|pfx|kdbx|keystore)$"
-    r"|\.?(?:credentials|secrets?)\.(?:json|ya?ml|toml|ini|txt)$"
-    r"|etc/(?:g?shadow|sudoers|ssl/private)|proc/[^/]+/(?:environ|mem|fd|root|cwd)"
-    r"|var/(?:mail|spool)(?:/|$))|^(?:~[^/]*|/|/home(?:/[^/]+)?|/root)/?$"
+# What may have secrets beside the files that are known to (`SECRET`): their directories, histories,
+# keys, mail; all of a home or of the system.
+_PERHAPS_SECRET: Final = re.compile(
+    r"(?:^|[/:=@])(?:\.(?:ssh(?!/(?:known_hosts|config|[^/]*\.pub)$)|gnupg|pki|aws|azure|kube|mozilla|thunderbird|terraform\.d"
+    r"|Xauthority|npmrc|\.?credentials(?:\.\w+)?|(?:[a-z_]+_)?history|(?:cargo|gem|docker|m2)/(?:credentials|set)"
+    r"|config/(?:gh|hub|op|gcloud|rclone|google-chrome|chromium|microsoft-edge|BraveSoftware)"
+    r"|local/share/pass)(?:/|$)|[^/]*\.(?:pem|key)$|\.?(?:credentials|secrets?)\.(?:json|ya?ml|toml|ini|txt)$"
+    r"|etc/(?:sudoers|ssl/private)|proc/[^/]+/(?:environ|mem|fd|root|cwd)|var/(?:mail|spool)(?:/|$))"
+    r"|^(?:~[^/]*|/|/home(?:/[^/]+)?|/root)/?$"
 )
 # Patterns that may match the name of such a file.
 _SECRET_GLOB: Final = re.compile(r"(?:^|/)\.[^/]*[*?[]|^/(?:etc|proc|home|root|\*|\?)\b")
@@ -497,7 +491,13 @@ def is_inside(path: str, directory: str) -> bool:
 
 def is_secret(path: str, *, is_glob: bool = False) -> bool:
     """Return whether a path looks like one of a secret."""
-    return bool(_SECRET.search(path) or (is_glob and _SECRET_GLOB.search(path)))
+    if path.isalpha():
+        return False
+    return bool(
+        SECRET.search(path)
+        or _PERHAPS_SECRET.search(path)
+        or (is_glob and _SECRET_GLOB.search(path))
+    )
 
 
 def _relative(text: str, directory: str) -> str:

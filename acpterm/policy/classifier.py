@@ -24,7 +24,7 @@ from acpterm.config.profiles import Kind
 from acpterm.policy.arguments import DIRECTORY_COMMANDS, leads_outside, unsafe_argument
 from acpterm.policy.losses.arguments import enter
 from acpterm.policy.losses.find import line_danger, losses_of
-from acpterm.policy.losses.loss import Finding, Loss, Need
+from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
 from acpterm.policy.own_settings import changes_settings
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.rules import Rule
@@ -68,12 +68,19 @@ _NAMED: Final = re.compile(
 )
 _DOWNLOADERS: Final = frozenset(("curl", "wget", "aria2c", "http", "fetch"))
 _DOWNLOADS: Final = re.compile(r"\b(?:curl|wget|aria2c|fetch|https?|nc|ncat|lynx)\b")
+_MAY_DOWNLOAD: Final = re.compile("curl|wget|aria2c|fetch|http|nc|lynx|clone")
+_MOVES: Final = frozenset(("cd", "chdir", "pushd", "popd"))
 _OUTPUT: Final = re.compile(r"-[a-zA-Z]*[oO]|--output(?:-document)?")
 _SUBSTITUTED: Final = re.compile(r"(?:\$\(|`)\s*(?:curl|wget)\b")
 _RUNNERS: Final = frozenset(
     ("sh", "bash", "dash", "zsh", "ksh", "source", ".", "sudo", "python", "python3", "node", "perl",
      "ruby", "chmod")
 )  # fmt: skip
+# Directories of which a shell knows that they exist.
+_EXISTING: Final = re.compile(r"(?:\.\.?/*)*|/(?:tmp/?)?|~/?")
+_MADE: Final = re.compile(r"\bmkdir ([^;&|\n]*+)")
+_OTHERS_MAX: Final = 4
+_SEPARATOR: Final = re.compile(r";|\n|\|\||(?<!&)&(?!&)")
 # Maximum characters of a command that the reason for its level quotes.
 _SHOWN_MAX: Final = 60
 # Maximum characters of a text that are examined after the name of a dangerous program.
@@ -93,6 +100,15 @@ class _Context(NamedTuple):
     """Whether it may be no text for a shell, or no command, at all."""
     constants: Mapping[str, str] = NO_CONSTANTS
     """The known values of variables."""
+
+
+class _Place(NamedTuple):
+    """Where a shell is, as seen from the directory of the line."""
+
+    directory: str | None
+    """None if it is not known."""
+    others: tuple[tuple[str, str], ...] = ()
+    """Directories in which it still is if a `cd` fails, each with the text that is skipped then."""
 
 
 class Classifier:
@@ -119,13 +135,14 @@ class Classifier:
         """The texts without what their quotes protect."""
         self.findings = findings
         self.pending: dict[Loss, None] = {}
-        self._directories: list[str | None] = [""]
-        """The working directories of the subshells around a command, seen from the line's."""
+        self._places = [_Place("")]
+        """The working directories of the subshells around a command."""
         self._before: str | None = None
         self._downloaded: set[str] = set()
         """The files that commands of the line have downloaded."""
         self._is_download = False
         """Whether the last command downloads something."""
+        self._may_download = False
         self._has_cloned = False
         self._count = 0
         self._words = 0
@@ -159,6 +176,7 @@ class Classifier:
         if not script.commands and not script.problem and not is_suspected:
             self.add((), Level.UNKNOWN, "there is no command")
         self.texts.append(text)
+        self._may_download = self._may_download or bool(_MAY_DOWNLOAD.search(text))
         if self.lists.blocked_patterns:
             # Quotes of other shells may end elsewhere.
             is_raw = script.problem or context.reader == "other"
@@ -169,11 +187,11 @@ class Classifier:
         inside = context._replace(
             is_exact=context.is_exact and is_plain, constants=script.constants
         )
-        depth = len(self._directories)
-        self._directories.append(self._directories[-1])
+        depth = len(self._places)
+        self._places.append(self._places[-1])
         for command in script.commands:
             self._command(command, inside)
-        del self._directories[depth:]
+        del self._places[depth:]
         perhaps = inside._replace(is_exact=False, is_suspected=True)
         others = _perhaps_commands(text, script, context.reader)
         for command in itertools.chain(script.suspected, others):
@@ -198,8 +216,6 @@ class Classifier:
         if command.is_syntax:
             self._syntax(command, context)
             return
-        if command.name in ("cd", "chdir", "pushd") and not context.is_suspected:
-            self.has_left = self.has_left or leads_outside(words[1:], self.directory)
         unwrapped = unwrap(command)
         level, reason = self._level(words, unwrapped.is_harmless, unwrapped.danger)
         is_listed = level is Level.DANGEROUS
@@ -209,15 +225,15 @@ class Classifier:
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
             is_literal = all(word.is_literal for word in words)
             exact = context.is_exact and not unwrapped.danger and is_literal
-            kinds = tuple(kind for kind, _ in losses)
+            kinds = tuple(kind for kind, _ in losses) if losses else ()
             wraps = bool(unwrapped.inner)
             self.found.append(
                 FoundPart(
                     words, level, reason, exact, context.is_suspected, wraps, kinds, is_listed
                 )
             )
-        inner = [*unwrapped.inner, *self._alias(command)]
-        if not context.is_suspected:
+        inner = [*unwrapped.inner, *(self._alias(command) if self.findings else ())]
+        if command.name in _MOVES and not context.is_suspected:
             self._enter(command)
         for other in command.others:
             variant = unwrap(command._replace(words=other))
@@ -234,10 +250,10 @@ class Classifier:
         """Find the losses of a redirection; enter or leave the directory of a subshell."""
         operator = command.words[0].text
         if operator == "(":
-            self._directories.append(self._directories[-1])
+            self._places.append(self._places[-1])
         elif operator == ")":
-            if len(self._directories) > 1:
-                self._directories.pop()
+            if len(self._places) > 1:
+                self._places.pop()
         elif self._is_download and operator.startswith(">"):
             self._downloaded.update(word.text for word in command.words[1:])
         if losses := () if operator in "()" else self._losses(command, context, ""):
@@ -252,16 +268,14 @@ class Classifier:
         self, command: SimpleCommand, context: _Context, danger: str
     ) -> list[tuple[Kind, str]]:
         """Return the losses of a command that hold, as far as that is known, with their reasons."""
-        # Where a suspected command would run is not known.
-        directory = None if context.is_suspected else self._directories[-1]
         held: list[tuple[Kind, str]] = []
-        if self._runs_download(command, danger):
+        if self._may_download and self._runs_download(command, danger):
             held.append((Kind.DOWNLOADS, f"{command.name}: it runs what comes from the net"))
-        for loss in losses_of(command, directory, self.texts[-1] if self.texts else ""):
+        for loss in self._suggested(command, context):
             finding = self.findings.get(loss)
             if loss.need is Need.NOTHING:
                 held.append((loss.kind, loss.text(())))
-            elif loss.need is Need.ALIAS:
+            elif loss.need is Need.ALIAS and finding != LATE:
                 if loss not in self.findings and not context.is_suspected:
                     self.pending[loss] = None
             elif context.is_suspected or loss.directory is None or (finding is None):
@@ -273,12 +287,26 @@ class Classifier:
                 held.append((loss.kind, loss.text(finding)))
         return held
 
+    def _suggested(self, command: SimpleCommand, context: _Context) -> list[Loss]:
+        """Return the losses that the words of a command suggest, wherever it may run."""
+        line = self.texts[-1] if self.texts else ""
+        if context.is_suspected:
+            # Where it would run is not known.
+            return losses_of(command, None, line)
+        found = losses_of(command, self._places[-1].directory, line)
+        if found:
+            for other in self._other_directories(command):
+                more = losses_of(command, other, line)
+                # Without a need, they are the same.
+                found += (one for one in more if one.need is not Need.NOTHING)
+        return found
+
     def _runs_download(self, command: SimpleCommand, danger: str) -> bool:
         """Return whether a command executes what the line downloads."""
         name, words = command.name, command.words
         texts = [word.text for word in words]
         self._note_download(name, texts)
-        if danger and self.texts and _DOWNLOADS.search(self.texts[0]):
+        if danger and _DOWNLOADS.search(self.texts[0]):
             return True
         if name in _RUNNERS and UNKNOWN_TEXT in texts and _SUBSTITUTED.search(self.texts[0]):
             return True
@@ -304,10 +332,12 @@ class Classifier:
 
     def _alias(self, command: SimpleCommand) -> list[Inner]:
         """Return what an alias of git executes, if it is known."""
-        if command.name != "git" or not self.findings:
+        if command.name != "git":
             return []
-        for loss in losses_of(command, self._directories[-1]):
+        for loss in losses_of(command, self._places[-1].directory):
             if loss.need is Need.ALIAS and (finding := self.findings.get(loss)):
+                if finding == LATE:
+                    break
                 texts = [word.text for word in command.words]
                 at = texts.index(loss.operands[0])
                 rest = shlex.join(texts[at + 1 :])
@@ -318,16 +348,35 @@ class Classifier:
         return []
 
     def _enter(self, command: SimpleCommand) -> None:
-        """Follow `cd` and `pushd`."""
-        if command.name in ("cd", "chdir", "pushd"):
-            operands = [word for word in command.words[1:] if not word.text.startswith("-")]
-            target = operands[0] if operands else Word("~")
-            before = self._directories[-1]
-            is_back = any(word.text == "-" for word in command.words[1:])
-            self._directories[-1] = self._before if is_back else enter(before, target.text)
-            self._before = before
-        elif command.name == "popd":
-            self._directories[-1] = None
+        """Follow `cd`, `pushd` and `popd`."""
+        if command.name == "popd":
+            self._places[-1] = _Place(None)
+            return
+        self.has_left = self.has_left or leads_outside(command.words[1:], self.directory)
+        operands = [word for word in command.words[1:] if not word.text.startswith("-")]
+        target = operands[0] if operands else Word("~")
+        before, others = self._places[-1]
+        is_back = any(word.text == "-" for word in command.words[1:])
+        after = self._before if is_back else enter(before, target.text)
+        line = self.texts[-1] if self.texts else ""
+        if not (is_back or _EXISTING.fullmatch(target.text) or _is_made(line, target.text)):
+            moved = [(enter(one, target.text), skipped) for one, skipped in others]
+            stays = (before, _skipped(line, target.text))
+            others = tuple(
+                (one, skipped)
+                for one, skipped in dict.fromkeys((*others, *moved, stays))
+                if one is not None
+            )
+        self._places[-1] = _Place(after, others[-_OTHERS_MAX:])
+        self._before = before
+
+    def _other_directories(self, command: SimpleCommand) -> list[str]:
+        """Return where a command runs if a `cd` before it has failed."""
+        return [
+            one
+            for one, skipped in self._places[-1].others
+            if not all(word.text in skipped for word in command.words)
+        ]
 
     def _inner(self, one: Inner, text: str, outer: _Context) -> None:
         """Find the parts of what a command with the context `outer` executes."""
@@ -362,8 +411,14 @@ class Classifier:
             return Level.DANGEROUS, f"{name}: {change}"
         text = pattern_text(words)
         for pattern in self.lists.dangerous:
-            if pattern.match(text):
-                return Level.DANGEROUS, f"{_shown(text)} is in the list of dangerous commands"
+            if match := pattern.match(text):
+                # The rule in words: `rm -r` for `rm -rf build`, `git reset` for `git reset a.py`.
+                named = match[0].split()
+                rule = " ".join(dict.fromkeys((named[0], named[-1]))) if named else text
+                return (
+                    Level.DANGEROUS,
+                    f"{_shown(rule)} is in the list of dangerous commands",
+                )
         if not program.is_literal:
             return Level.UNKNOWN, "the name of the program is computed"
         if is_harmless:
@@ -388,6 +443,19 @@ class Classifier:
         return texts[0] in self.lists.blocked or any(
             rule.decision != "allow" and rule.matches(texts) for rule in self.rules
         )
+
+
+def _is_made(line: str, directory: str) -> bool:
+    """Return whether a line has a `mkdir` of a directory."""
+    return any(directory in one for one in _MADE.findall(line))
+
+
+def _skipped(line: str, target: str) -> str:
+    """Return the text of a line that is not executed if its `cd target` fails."""
+    rest = _SEPARATOR.split(line.partition(f"cd {target}" if f"cd {target}" in line else "cd ")[2])[
+        0
+    ]
+    return rest if "&&" in rest else ""
 
 
 def _perhaps_commands(text: str, script: Script, reader: Reader) -> Iterator[SimpleCommand]:

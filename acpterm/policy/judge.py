@@ -22,9 +22,10 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from acpterm.config.profiles import Decision, Profile
+from acpterm.config.profiles import Decision, Kind, Profile
 from acpterm.policy.arguments import is_inside, is_secret
 from acpterm.policy.classifier import SEARCHED_MAX, SUSPICIOUS_NAMES, Classifier
+from acpterm.policy.losses.find import text_losses
 from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss
 from acpterm.policy.parts import FoundPart, Lists, pattern_text, rule_words
 from acpterm.policy.prefix import always_prefix, is_never_allowed
@@ -126,7 +127,7 @@ def _decide(
     part: FoundPart, classifier: Classifier, allowed: frozenset[tuple[str, ...]]
 ) -> _Decided:
     by_level = _by_level(part, classifier.lists.profile)
-    if not part.words:
+    if not part.words or not (classifier.rules or allowed):
         return _Decided(by_level)
     texts = rule_words(part.words)
     full = (part.words[0].text, *texts[1:])
@@ -156,11 +157,9 @@ def _decide(
 def _blocked(classifier: Classifier, line: str) -> str:
     """Return which entry of the profile's lists denies the command `line`; empty if none does."""
     lists = classifier.lists
-    for part in classifier.found:
-        if part.words:
-            name = rule_words(part.words)[0]
-            if name in lists.blocked:
-                return f"blocked_commands: {name}"
+    for part in classifier.found if lists.blocked else ():
+        if part.words and (name := rule_words(part.words)[0]) in lists.blocked:
+            return f"blocked_commands: {name}"
     if lists.blocked_patterns and len(line) > SEARCHED_MAX:
         return "blocked_patterns: the command is too long to be searched"
     if lists.blocked_patterns:
@@ -215,7 +214,7 @@ class Judge:
             is_shell = args is None
             classifier.texts.append(line)
             classifier.unquoted.append(line)
-            classifier.add((), *_too_long(line))
+            classifier.found.append(_too_long(line))
         problem = _environment(env, path)
         if cwd and not problem and is_secret(f"{cwd}/."):
             problem = f"{cwd} may have secrets"
@@ -227,14 +226,19 @@ class Judge:
         return verdict._replace(prefix=None)
 
 
-def _too_long(line: str) -> tuple[Level, str]:
-    """Return the level of a command that is too long to be judged, and the reason."""
-    if len(line) > SEARCHED_MAX:
-        return Level.DANGEROUS, "the command is too long to be judged"
-    danger = _DANGEROUS_NAME.search(line)
-    if danger is None:
-        return Level.UNKNOWN, "the command is too long to be judged"
-    return Level.DANGEROUS, f"the command is too long to be judged, and has {danger[0]!r}"
+def _too_long(line: str) -> FoundPart:
+    """Return a command that is too long to be judged as a part, with its level and the reason."""
+    level, reason = Level.UNKNOWN, "the command is too long to be judged"
+    kinds: tuple[Kind, ...] = ()
+    losses = text_losses(line) if len(line) <= SEARCHED_MAX else None
+    if losses is None:
+        level = Level.DANGEROUS
+    elif danger := _DANGEROUS_NAME.search(line):
+        level, reason = Level.DANGEROUS, f"{reason}, and has {danger[0]!r}"
+    elif losses:
+        level, reason = Level.DANGEROUS, f"{reason}, and {losses[0].text(())}"
+        kinds = tuple(one.kind for one in losses)
+    return FoundPart((), level, reason, False, False, False, kinds, not kinds)
 
 
 def _is_one_word(command: str, classifier: Classifier) -> bool:

@@ -13,8 +13,6 @@ from acpterm.policy.verdict import Level
 from acpterm.policy.words import Word
 
 _BLANKS: Final = re.compile(r"\s")
-# Maximum words of an entry in the list of safe commands, such as `python -m pytest`.
-_SAFE_WORDS: Final = 3
 
 
 class FoundPart(NamedTuple):
@@ -48,8 +46,13 @@ class Lists:
 
     def has_safe(self, text: str) -> bool:
         """Return whether the list of safe commands has the first words of `pattern_text`."""
-        words = re.sub(f"^{GIT}", "git ", text).split(" ")
-        return any(" ".join(words[:count]) in self._safe for count in range(1, _SAFE_WORDS + 1))
+        if text.startswith("git -"):
+            text = re.sub(f"^{GIT}", "git ", text)
+        # An entry has at most three words, such as `python -m pytest`.
+        words = text.split(" ", 3)
+        return words[0] in self._safe or any(
+            " ".join(words[:count]) in self._safe for count in (2, 3)
+        )
 
 
 def pattern_text(words: tuple[Word, ...]) -> str:

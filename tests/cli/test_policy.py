@@ -45,9 +45,9 @@ def test_check_prints_level_decision_and_parts(run):
 
 
 def test_check_shows_text_that_is_not_known_as_an_ellipsis(run):
-    done = run("check", "rm -rf $X")
-    assert "reason    rm -rf … is in the list of dangerous commands\n" in done.out
-    assert "part      dangerous rm -rf '…'\n" in done.out
+    done = run("check", "chmod -R 700 $X")
+    assert "reason    chmod -R is in the list of dangerous commands\n" in done.out
+    assert "part      dangerous chmod -R 700 '…'\n" in done.out
 
 
 def test_check_prints_json(run):

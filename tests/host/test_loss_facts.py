@@ -1,18 +1,27 @@
 """Facts about losses: what would be lost in a directory, read without a change or a side effect."""
 
 import hashlib
+import json
 import os
 import subprocess
+import threading
 import time
 
 import pytest
+import trio
 
+from acpterm.config import Settings
 from acpterm.config.profiles import BUILTIN
 from acpterm.host import loss_facts
 from acpterm.host.loss_facts import LossFacts, judged_now
+from acpterm.host.open_host import open_host
+from acpterm.jsonrpc import RpcError
 from acpterm.policy.judge import Judge
+from acpterm.runtime.exec_context import current
 from tests.host.test_approvals import approver_of, asked, asking_host, start
+from tests.support.agent import agent_of
 from tests.support.cases import each_case
+from tests.support.user import user_of
 
 GUARDED = BUILTIN["guarded"]
 
@@ -160,6 +169,35 @@ def test_line_without_a_loss_starts_no_program(repository, monkeypatch):
         assert verdict_on(command, repository).pending == ()
 
 
+@each_case(
+    ("command", "reason"),
+    [
+        ("git checkout -- .", "throws away changes in 2 files: a.py, b.py"),
+        ("git clean -fd", "deletes new.txt"),
+        ("git reset --hard", "throws away changes in 2 files: a.py, b.py"),
+        ("rm -r new.txt", "deletes new.txt"),
+        ("> a.py", "overwrites a.py"),
+        ("rm -rf .git", "deletes .git"),
+        ("git reset --soft HEAD~2", "rewrites commits that were pushed: "),
+    ],
+)
+def test_loss_needs_at_most_two_calls_of_git(repository, monkeypatch, command, reason):
+    started = []
+    run = subprocess.Popen.__init__
+
+    def counted(self, arguments, **more):
+        started.append(arguments)
+        run(self, arguments, **more)
+
+    if "--soft" in command:
+        identity = ["-c", "user.name=x", "-c", "user.email=x@x"]
+        subprocess.run(["git", *identity, "commit", "-qam", "three"], cwd=repository, check=True)
+        subprocess.run(["git", "push", "-q", "origin", "topic"], cwd=repository, check=True)
+    monkeypatch.setattr(subprocess.Popen, "__init__", counted)
+    assert verdict_on(command, repository).reason.startswith(reason)
+    assert len(started) <= 2
+
+
 async def test_question_names_what_would_be_lost(repository):
     async with (
         asking_host(base="guarded", unknown="allow") as host,
@@ -178,3 +216,139 @@ async def test_question_names_what_would_be_lost(repository):
             {"sessionId": agent.session, "command": "rm new.txt", "cwd": str(repository)},
         )
         assert (found["kind"], found["reason"]) == ("work", "deletes new.txt")
+
+
+@each_case(
+    "command",
+    [
+        "rm new.txt", "mv a.py new.txt", "echo x > new.txt", "git commit --amend -m x",
+        "git rebase main", "git checkout -- a.py", "git zap", "sed -i s/1/2/ a.py b.py new.txt",
+    ],
+)  # fmt: skip
+def test_what_is_not_known_in_time_counts(command, repository, monkeypatch):
+    monkeypatch.setattr(loss_facts, "FACTS_S", 0.0)
+    verdict = verdict_on(command, repository)
+    assert (verdict.decision, verdict.kind is None) == ("ask", False)
+    assert "…" not in verdict.reason
+
+
+@each_case(
+    ("command", "reason"),
+    [
+        (
+            "mkdir -p t1 && cd t1 && git checkout -- ..",
+            "throws away changes in 2 files: a.py, b.py",
+        ),
+        ("mkdir t1; cd t1; rm ../new.txt", "deletes new.txt"),
+        ("mkdir t1; cd t1; git wipe", None),
+        ("mkdir t1; cd t1; git clean -fd", None),
+        ("mkdir t1; cd t1; git clean -fd ..", "deletes new.txt"),
+        ("mkdir t1; cd t1; rm new.txt", None),
+        ("mkdir t1; cd t1; git branch -D main", "deletes commits of main"),
+        ("git -C t1 reset --hard", "throws away changes in 2 files: a.py, b.py"),
+    ],
+)
+def test_directory_that_the_line_makes_is_in_the_repository_of_its_parent(
+    command, reason, repository
+):
+    verdict = verdict_on(command, repository)
+    assert (verdict.reason if verdict.kind else None) == reason
+
+
+@each_case(
+    ("command", "reason"),
+    [
+        ("git clean -fe new.txt", None),
+        ("git clean -fd --exclude=new.txt -q", None),
+        ("git clean -fdx -e '*.log' -- .", "deletes 2 files: .env, new.txt"),
+        ("git clean -f --no-dry-run --forc", "deletes files"),
+    ],
+)
+def test_options_of_clean_are_those_that_are_known(command, reason, repository):
+    verdict = verdict_on(command, repository)
+    assert (verdict.reason if verdict.kind else None) == reason
+    assert (repository / "new.txt").exists()
+
+
+def test_pattern_is_not_searched_in_all_directories(repository, monkeypatch):
+    (repository / "deep/er").mkdir(parents=True)
+    (repository / "deep/er/new.tmpx").write_text("x")
+    assert verdict_on("rm -f **/new.tmpx", repository).decision == "allow"
+    assert verdict_on("rm -f */[!x]*/new.tmp?", repository).reason == "deletes deep/er/new.tmpx"
+    monkeypatch.setattr(loss_facts, "FACTS_S", 0.3)
+    started = time.monotonic()
+    verdict_on("rm -f /*/*/*/*/*/*/*/zz*qq", repository)
+    assert time.monotonic() - started < 5
+
+
+def test_many_paths_among_many_changes_are_compared_fast(repository, monkeypatch):
+    for number in range(100):
+        (repository / f"d{number}").mkdir()
+        for other in range(20):
+            (repository / f"d{number}/{other}").write_text("x")
+    compared = []
+    plain = loss_facts._is_below
+    monkeypatch.setattr(loss_facts, "_is_below", lambda *one: compared.append(one) or plain(*one))
+    assert verdict_on("rm -r d*", repository).reason.startswith("deletes 100 files: ")
+    assert len(compared) < 2000
+
+
+@pytest.fixture
+def hanging(monkeypatch):
+    """Make the thread that finds out facts hang until the test ends."""
+    is_over = threading.Event()
+    hung = trio.Event()
+
+    def find(self, losses):
+        trio.from_thread.run_sync(hung.set)
+        is_over.wait()
+        return {}
+
+    monkeypatch.setattr(LossFacts, "find", find)
+    yield hung
+    is_over.set()
+
+
+async def test_file_system_that_hangs_delays_no_question(repository, monkeypatch, hanging):
+    monkeypatch.setattr(loss_facts, "FACTS_S", 0.05)
+    async with (
+        asking_host(base="guarded", unknown="allow") as host,
+        approver_of(host) as agent,
+        user_of(host) as user,
+    ):
+        with trio.fail_after(30):
+            await start(agent, "rm new.txt", cwd=str(repository))
+            question = await asked(agent)
+            assert question["reason"] == "deletes files"
+            params = {"command": "rm new.txt", "cwd": str(repository)}
+            found = await user.request("command/check", params)
+            assert (found["kind"], found["reason"]) == ("work", "deletes files")
+
+
+async def test_create_that_is_cancelled_while_facts_are_found_is_recorded(
+    repository, tmp_path, monkeypatch, hanging
+):
+    settings = Settings(audit_dir=str(tmp_path / "audit"))
+    async with open_host(settings, current()) as host, agent_of(host) as agent:
+        id_ = await start(agent, "rm new.txt", cwd=str(repository))
+        await hanging.wait()
+        await agent.notify("$/cancel_request", {"requestId": id_})
+        with pytest.raises(RpcError):
+            await agent.result(id_)
+    log = (tmp_path / "audit" / "audit.jsonl").read_text()
+    entries = [json.loads(line) for line in log.splitlines()]
+    assert [one["command"] for one in entries if one["event"] == "create"] == ["rm new.txt"]
+
+
+@each_case("profile", ["open", "pool", "guarded"])
+async def test_facts_are_found_only_where_a_loss_is_not_allowed(profile, repository, monkeypatch):
+    found = []
+    plain = LossFacts.find
+    monkeypatch.setattr(LossFacts, "find", lambda *one: found.append(one) or plain(*one))
+    async with open_host(Settings(profile=profile), current()) as host, agent_of(host) as agent:
+        for command in ("rm new.txt", "git checkout -- ."):
+            await agent.request(
+                "_acpterm/command/check",
+                {"sessionId": agent.session, "command": command, "cwd": str(repository)},
+            )
+    assert bool(found) == (profile == "guarded")

@@ -5,7 +5,7 @@ import pytest
 
 from acpterm.config.profiles import BUILTIN, Kind, ProfileTable, resolve
 from acpterm.policy.judge import Judge
-from acpterm.policy.losses.loss import Need
+from acpterm.policy.losses.loss import LATE, Need
 from acpterm.policy.rules import parse_rules
 from tests.support.cases import each_case
 
@@ -130,6 +130,10 @@ def test_reason_names_what_is_found_and_is_none_when_nothing_is_lost():
     verdict = judged("git checkout -- .", findings={loss: ("a", "b", "c", "d", "e")})
     assert verdict.reason == "throws away changes in 5 files: a, b, c and 2 more"
     assert judged("git checkout -- .", findings={loss: ("a",)}).reason.endswith("changes in a")
+    reason = judged("git checkout -- .", findings={loss: ("a\n'b", "\udcff\u202ec")}).reason
+    assert reason.endswith(r"2 files: $'a\n\'b', $'\xff\xe2\x80\xaec'")
+    verdict = judged("git checkout -- .", findings={loss: LATE})
+    assert (verdict.decision, verdict.reason) == ("ask", "throws away changes in files")
     name = "\x1b]0;x\x07\udc80" + 200 * "n"
     reason = judged("git checkout -- .", findings={loss: (name, "b")}).reason
     assert reason.isprintable()
@@ -138,6 +142,37 @@ def test_reason_names_what_is_found_and_is_none_when_nothing_is_lost():
     assert (verdict.decision, verdict.kind, verdict.pending) == ("allow", None, ())
     verdict = judged("git checkout -- .", findings={loss: None})
     assert (verdict.decision, verdict.reason) == ("ask", "throws away changes in files")
+
+
+@pytest.mark.parametrize("command", ["rm a.txt", "mv a b", "> a", "git rebase main", "git zap"])
+def test_fact_that_is_not_known_in_time_counts_as_a_loss(command):
+    pending = judged(command).pending
+    assert judged(command, findings=dict.fromkeys(pending, LATE)).decision == "ask"
+    assert judged(command, findings=dict.fromkeys(pending)).decision == "allow"
+
+
+def test_long_line_is_searched_for_losses():
+    long = "true; " * 300
+    assert judged(long + "git push --force").kind == "history"
+    assert judged(long + "cd x && (CI=1 npm publish)").kind == "publish"
+    assert judged(long + "echo git push --force").decision == "allow"
+    assert judged(long + "npx foo; git push; git status; psql -c 'select 1'").decision == "allow"
+    many = "".join(f"git push {number}; " for number in range(1000))
+    assert judged(many).decision == "ask"
+
+
+def test_list_of_dangerous_commands_gives_its_rule_as_the_reason():
+    for command, rule in (
+        ("rm -v build -rf", "rm -r"), ("git -C x reset --soft HEAD", "git reset"),
+        ("rmdir x", "rmdir"),
+    ):  # fmt: skip
+        assert judged(command).reason == f"{rule} is in the list of dangerous commands"
+
+
+def test_files_that_are_not_known_get_no_names():
+    for command in ('rm "$FILE"', "find . -name '*.orig' -exec rm {} +", "rsync -a x/ ."):
+        found = dict.fromkeys(judged(command).pending, ("a.py",))
+        assert judged(command, findings=found).reason.endswith("files that git cannot restore")
 
 
 def test_alias_of_git_is_judged_as_what_it_stands_for():

@@ -25,7 +25,6 @@ import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from hashlib import sha256
 from typing import Final, TypeAlias
 
@@ -50,12 +49,13 @@ from acpterm.host.launch.placement import (
 )
 from acpterm.host.launch.validation import check_command, check_size
 from acpterm.host.loss_facts import Findings, LossFacts, Where
+from acpterm.host.policy import settled
 from acpterm.host.sessions.session import Session
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
 from acpterm.policy.judge import deciding
-from acpterm.policy.losses.loss import NO_FINDINGS, Finding, Loss
+from acpterm.policy.losses.loss import NO_FINDINGS, Need
 from acpterm.policy.questions import Answer, Question
 from acpterm.policy.rules import RulesError
 from acpterm.policy.syntax.readers import reader_of
@@ -63,7 +63,6 @@ from acpterm.policy.verdict import Level, Verdict, worst
 from acpterm.policy.verdict import strictest as strictest_decision
 from acpterm.providers.provider import ENGINES, is_place
 from acpterm.runtime.command_line import command_line, find_shell, shell_line
-from acpterm.runtime.threads import run_blocking
 
 Params: TypeAlias = CreateTerminalRequest | CheckRequest
 
@@ -125,6 +124,7 @@ def judge_check(
 async def settle(
     connection: AgentConnection,
     session: Session,
+    params: Params,
     judgement: Judgement,
     again: Callable[[Findings], Judgement],
 ) -> Judgement:
@@ -143,12 +143,12 @@ async def settle(
         where=where,
         home=connection.context.env.get("HOME", ""),
     )
-    findings: dict[Loss, Finding] = {}
-    while judgement.pending:
-        find = partial(facts.find, judgement.pending)
-        findings.update(await run_blocking(find, abandon_on_cancel=True))
-        judgement = again(findings)
-    return judgement
+    try:
+        return await settled(judgement, again, facts)
+    except trio.Cancelled:
+        event = "check" if isinstance(params, CheckRequest) else "create"
+        _record(connection, session, params, judgement, event)
+        raise
 
 
 def judge(
@@ -203,6 +203,13 @@ def judge(
         )
         for profile in profiles
     ]
+    # Where the loss is allowed anyway, nothing is found out.
+    pending = [
+        loss
+        for profile, verdict in zip(profiles, verdicts, strict=True)
+        for loss in verdict.pending
+        if loss.need is Need.ALIAS or profile.decision_on(loss.kind) != "allow"
+    ]
     decision = strictest_decision(verdict.decision for verdict in verdicts)
     deciding = [
         (profile, verdict)
@@ -219,7 +226,7 @@ def judge(
         must_use_shell=any(_must_use_shell(one) for one in verdicts),
         provider=used,
         cwd=cwd,
-        pending=tuple(dict.fromkeys(loss for one in verdicts for loss in one.pending)),
+        pending=tuple(dict.fromkeys(pending)),
     )
 
 

@@ -56,7 +56,7 @@ def check(
                 if found != cwd:
                     judgement = gate.judge_check(connection, session, params, found)
             judge = partial(gate.judge_check, connection, session, params, judgement.cwd)
-            judgement = await gate.settle(connection, session, judgement, judge)
+            judgement = await gate.settle(connection, session, params, judgement, judge)
             if not params.ask:
                 return _response(judgement)
             if judgement.verdict.decision == "allow":
@@ -153,7 +153,7 @@ def _create(
                 judge = partial(
                     gate.judge_create, connection, session, params, options, judgement.cwd
                 )
-                judgement = await gate.settle(connection, session, judgement, judge)
+                judgement = await gate.settle(connection, session, params, judgement, judge)
                 if session.cancelled != turn:
                     raise _cancelled()
                 launch.check_provider(judgement.provider)

@@ -9,7 +9,6 @@ They run no command, and write nothing to the audit log.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import NoReturn
 
 from msgspec.structs import asdict
@@ -49,8 +48,8 @@ from acpterm.acp.user_streams import (
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
 from acpterm.host import verbs
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
-from acpterm.host.loss_facts import Findings, LossFacts, judged_now
-from acpterm.host.policy import checked
+from acpterm.host.loss_facts import Findings, LossFacts
+from acpterm.host.policy import checked, settled
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
     approval_methods,
@@ -62,10 +61,10 @@ from acpterm.host.user import (
 )
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
+from acpterm.policy.losses.loss import NO_FINDINGS
 from acpterm.policy.rules import RulesError
 from acpterm.policy.verdict import Verdict
 from acpterm.runtime.command_line import find_shell
-from acpterm.runtime.threads import run_blocking
 
 
 async def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResponse:
@@ -99,8 +98,7 @@ async def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResp
         )
 
     home = user.context.env.get("HOME", "")
-    facts = LossFacts(directory, home=home)
-    verdict = await run_blocking(partial(judged_now, again, facts))
+    verdict = await settled(again(NO_FINDINGS), again, LossFacts(directory, home=home))
     prefix = None if verdict.prefix is None else list(verdict.prefix)
     return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)
 

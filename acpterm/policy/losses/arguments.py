@@ -25,22 +25,31 @@ def operands_of(texts: Sequence[str], values: str = "") -> list[str]:
 
 def has_option(texts: Sequence[str], letters: str, *names: str) -> bool:
     """Return whether one of the short options `letters` or of the long options is given."""
+    # Programs accept the beginning of a long option.
     for text in texts:
         if text == "--":
             return False
         if text.startswith("--"):
-            if text.partition("=")[0] in names:
+            if _is_long(text.partition("=")[0], names):
                 return True
         elif text.startswith("-") and any(letter in text[1:] for letter in letters):
             return True
     return False
 
 
+def _is_long(text: str, names: Sequence[str]) -> bool:
+    return text in names or (
+        len(text) > len("--x")
+        and text.startswith("--")
+        and any(one.startswith(text) for one in names)
+    )
+
+
 def value_of(texts: Sequence[str], short: str, *names: str) -> str | None:
     """Return the value of an option, such as `-o x`, `-ox` or `--output=x`."""
     for at, text in enumerate(texts):
         name, equals, value = text.partition("=")
-        if name in names:
+        if _is_long(name, names):
             return value if equals else "".join(texts[at + 1 : at + 2])
         if short and text.startswith(f"-{short}"):
             return text[2:] or "".join(texts[at + 1 : at + 2])

@@ -1,115 +1,134 @@
 """The losses of programs that write, delete or read files."""
 
+import fnmatch
 import itertools
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from acpterm.config.profiles import Kind
-from acpterm.policy.losses.arguments import has_option, operands_of, value_of
+from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
 from acpterm.policy.losses.loss import LINE_CHARS_MAX, THROWS, WORDS_MAX, Loss, Need
 from acpterm.policy.losses.table import CURL_FILE, GREPS, NO_FILES, SECRET, STARTUP
 from acpterm.policy.words import UNKNOWN_TEXT
 
+# Programs that change all their operands: the reason, and the options with a value.
+_OPERANDS: Final[Mapping[str, tuple[str, str]]] = {
+    **dict.fromkeys(("rm", "unlink", "trash", "srm"), ("deletes {}", "")),
+    "shred": ("destroys {}", "ns"),
+    **dict.fromkeys(("tee", "sponge"), ("overwrites {}", "")),
+    **dict.fromkeys((">", ">|", "&>", ">&", "<>"), ("overwrites {}", "")),
+    **dict.fromkeys((">>", "&>>", "split", "patch"), ("", "")),
+    "truncate": ("empties {}", "srI"),
+}
+# Programs that write to the file that an option names.
+_OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "curl": ("o", "--output"),
+    "wget": ("O", "--output-document"),
+    "pg_dump": ("f", "--file"),
+    "mysqldump": ("", "--result-file"),
+    "sort": ("o", "--output"),
+    "ssh-keygen": ("f",),
+    "tar": ("f", "--file"),
+}
+# Programs that write over their second operand: the options with a value.
+_SECOND: Final[Mapping[str, str]] = {"uniq": "fsw", "qemu-img": "fo"}
+# What git cannot do without. A lock is none of these.
+_GIT_FILES: Final = re.compile(
+    r"(?:^|/)\.git/*(?:/(?:(?:HEAD|ORIG_HEAD|packed-refs|index|\*)|(?:refs|objects|logs)(?:/.*)?))?$"
+    r"(?<!\.lock)"
+)
+_COPIERS: Final = frozenset(("cp", "mv", "install", "ln", "gcp", "gmv"))
+# Modes with which a file in `~/.ssh` stays private.
+_PRIVATE: Final = re.compile(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400")
+_EDITORS: Final = {
+    **dict.fromkeys(("sed", "gsed"), re.compile(r"-[a-zA-Z]*i.*|--in-place.*")),
+    **dict.fromkeys(("perl", "ruby"), re.compile(r"-[a-zA-Z0-9]*i\S*")),
+}
+_AWKS: Final = frozenset(("awk", "gawk", "mawk", "nawk"))
+_AWK_FILE: Final = re.compile(r"\bprintf?\b[^;}>|]{0,200}>\s{0,9}\"([^\">]{1,200})\"")
+_SED_FILE: Final = re.compile(r"(?:^|[;/{\d]|[/|,]g?)\s{0,9}w\s{1,9}([^;\s}]{1,200})$")
+WRITERS: Final = frozenset(
+    (*_AWKS, *_OPERANDS, *_OUTPUTS, *_SECOND, *_COPIERS, *_EDITORS, "dd", "scp", "rsync", "ffmpeg",
+     "chmod", "zip", "7z")
+)  # fmt: skip
 
-def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C901, PLR0911, PLR0912  one for each form
+
+def _targets(name: str, texts: list[str]) -> tuple[str, list[str]]:  # noqa: C901, PLR0911  one for each form
     """Return how a program changes files, as a reason, and the files; none for other programs."""
-    if name in (">", ">|", "&>", ">&", "<>"):
-        return "overwrites {}", texts[:1]
-    if name in (">>", "&>>"):
-        return "", texts[:1]
-    if name in ("rm", "unlink", "trash", "srm"):
-        return "deletes {}", operands_of(texts)
-    if name in ("cp", "mv", "install", "ln", "gcp", "gmv"):
-        if has_option(
-            texts, "n" if name in ("cp", "mv") else "", "--no-clobber", "--backup", "--update"
-        ) or (name == "install" and has_option(texts, "d")):
-            return "", []
-        directory = value_of(texts, "t", "--target-directory")
-        operands = operands_of(texts, "tSmog" if name == "install" else "tS")
-        if directory:
-            operands = [one for one in operands if one != directory]
-            return "overwrites {}", [
-                posixpath.join(directory, posixpath.basename(one)) for one in operands
-            ]
-        if len(operands) < 2:
-            return "", []
-        *sources, last = operands
-        inside = [posixpath.join(last, posixpath.basename(one.rstrip("/"))) for one in sources]
-        is_kept = name == "ln" and not has_option(texts, "f", "--force")
-        return "" if is_kept else "overwrites {}", [last, *inside]
-    if name in ("tee", "sponge"):
-        is_added = has_option(texts, "a", "--append")
-        return "" if is_added else "overwrites {}", operands_of(texts)
-    if name == "truncate":
-        size = value_of(texts, "s", "--size") or ""
-        return "" if size.startswith(("+", ">", "%")) else "empties {}", operands_of(texts, "srI")
+    if row := _OPERANDS.get(name):
+        is_added = (name == "tee" and has_option(texts, "a", "--append")) or (
+            name == "truncate" and (value_of(texts, "s", "--size") or "")[:1] in (*"+>%",)
+        )
+        return "" if is_added else row[0], operands_of(texts, row[1])
+    if name in _COPIERS:
+        return _copied(name, texts)
+    if name in ("zip", "7z", "tar") and (
+        has_option(texts, "m" if name == "zip" else "", "--move", "--remove-files")
+        or "-sdel" in texts
+    ):
+        return "deletes {}", operands_of(texts, "f")[0 if name == "tar" else 1 :]
+    if name in _OUTPUTS:
+        letter, *names = _OUTPUTS[name]
+        output = value_of(texts, letter, *names)
+        if name == "tar":
+            is_made = texts and re.match(r"-?\w*c\w*f|-?\w*f\w*c", texts[0])
+            output = (output or "".join(texts[1:2])) if is_made else None
+        is_kept = (name == "ssh-keygen" and has_option(texts, "lyRFHBLA")) or (
+            name == "sort" and output in operands_of(texts, "oktST")
+        )
+        return "overwrites {}", [output] if output and not is_kept else []
+    if name in _SECOND:
+        return "overwrites {}", operands_of(texts, _SECOND[name])[1:2]
     if name == "dd":
         return "overwrites {}", [one[3:] for one in texts if one.startswith("of=")]
-    if name in ("curl", "wget"):
-        output = value_of(texts, "o" if name == "curl" else "O", "--output", "--output-document")
-        return "overwrites {}", [output] if output else []
-    if name in ("scp", "rsync"):
-        operands = operands_of(texts, "eiPp")
-        last = operands[-1] if len(operands) > 1 else ""
-        # Into the home directory: the start-up files.
-        last = "~/.profile" if last in ("~", "~/") else last
-        return "", [] if ":" in last else [last]
-    if name in ("sed", "gsed") and any(re.match(r"-[a-zA-Z]*i|--in-place", one) for one in texts):
-        has_script = has_option(texts, "ef", "--expression", "--file")
-        return "", operands_of(texts, "efl")[0 if has_script else 1 :]
-    if (
-        name == "tar"
-        and texts
-        and re.match(r"-?\w*c\w*f|-?\w*f\w*c", texts[0])
-        and "--remove-files" not in texts
-    ):
-        output = value_of(texts, "f", "--file") or "".join(texts[1:2])
-        return "overwrites {}", [output]
-    if name == "ssh-keygen" and not has_option(texts, "lyRFHBLA"):
-        output = value_of(texts, "f")
-        return "overwrites {}", [output] if output else []
-    if name == "sort":
-        output = value_of(texts, "o", "--output")
-        inputs = operands_of(texts, "oktST")
-        return "overwrites {}", [output] if output and output not in inputs else []
-    if name == "uniq":
-        return "overwrites {}", operands_of(texts, "fsw")[1:2]
     if name == "ffmpeg":
         return "overwrites {}", texts[-1:] if "-y" in texts else []
-    if name == "qemu-img":
-        return "overwrites {}", operands_of(texts, "fo")[1:2] if texts[:1] == ["create"] else []
-    if name == "chmod":
-        is_private = any(
-            re.fullmatch(r"0?[67]00|0?[46][04]0|0?[67]44|go[-=]\S*|u\S*|400", one) for one in texts
-        )
-        return "", [] if is_private else [one for one in operands_of(texts)[1:] if ".ssh" in one]
-    if name in ("zip", "7z", "tar"):
-        # Archives whose sources are removed.
-        is_moved = (
-            has_option(texts, "m" if name == "zip" else "", "--move", "--remove-files")
-            or "-sdel" in texts
-        )
-        return "deletes {}", operands_of(texts, "f")[
-            1 if name != "tar" else 0 :
-        ] if is_moved else []
-    if name in ("split", "csplit", "patch", "touch", "mkdir"):
-        return "", operands_of(texts)
-    if name in ("sqlite3", "pg_dump", "mysqldump"):
-        output = value_of(texts, "f", "--file", "--result-file") if name != "sqlite3" else None
-        return "overwrites {}", [output] if output else []
-    return "", []
+    if name in ("scp", "rsync"):
+        last = "".join(operands_of(texts, "eiPp")[1:][-1:])
+        # Into the home directory: the start-up files.
+        return "", [] if ":" in last else ["~/.profile" if last in ("~", "~/") else last]
+    if name == "chmod" and not any(map(_PRIVATE.fullmatch, texts)):
+        return "", [one for one in operands_of(texts)[1:] if ".ssh" in one]
+    return "overwrites {}", _from_script(name, texts)
 
 
-def _in_place(name: str, texts: list[str]) -> list[str] | None:
-    """Return the files that a program edits in place, with `UNKNOWN_TEXT`; None if it does not."""
-    if name in ("sed", "gsed") and any(re.match(r"-[a-zA-Z]*i|--in-place", one) for one in texts):
-        has_script = has_option(texts, "ef", "--expression", "--file")
-        return operands_of(texts, "efl")[0 if has_script else 1 :]
-    if name in ("perl", "ruby") and any(re.fullmatch(r"-[a-zA-Z0-9]*i\S*", one) for one in texts):
+def _from_script(name: str, texts: list[str]) -> list[str]:
+    """Return the files that a script of sed or awk writes, as far as it names them."""
+    if name in ("sed", "gsed", *_AWKS):
+        pattern = _AWK_FILE if name in _AWKS else _SED_FILE
+        return [found for one in texts for found in pattern.findall(one)]
+    return []
+
+
+def _copied(name: str, texts: list[str]) -> tuple[str, list[str]]:
+    is_installed = name == "install"
+    if has_option(
+        texts, "bn" if name in ("cp", "mv") else "b", "--no-clobber", "--backup", "--update"
+    ) or (is_installed and has_option(texts, "d")):
+        return "", []
+    operands = operands_of(texts, "tSmog" if is_installed else "tS")
+    given = value_of(texts, "t", "--target-directory")
+    directory = given or "".join(operands[-1:])
+    sources = [one for one in operands if one != given] if given else operands[:-1]
+    inside = [posixpath.join(directory, posixpath.basename(one.rstrip("/"))) for one in sources]
+    is_kept = name == "ln" and not has_option(texts, "f", "--force")
+    return "" if is_kept else "overwrites {}", inside if given or not inside else [
+        directory,
+        *inside,
+    ]
+
+
+def _in_place(name: str, texts: list[str]) -> list[str]:
+    """Return the files that a program edits in place, with `UNKNOWN_TEXT`."""
+    option = _EDITORS.get(name)
+    if option is None or not any(map(option.fullmatch, texts)):
+        return []
+    if name in ("perl", "ruby"):
         return operands_of(texts, "eE")
-    return None
+    has_script = has_option(texts, "ef", "--expression", "--file")
+    return operands_of(texts, "efl")[0 if has_script else 1 :]
 
 
 # The names of files that another command of the line finds, or the pattern by which it does.
@@ -129,9 +148,9 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
     """Yield the losses of writing files: start-up files, and what exists."""
     reason, paths = _targets(name, texts)
     edited = _in_place(name, texts)
-    for path in (*paths, *(edited or ())):
+    for path in (*paths, *edited):
         full = full_path(path, directory)
-        if name not in ("touch", "mkdir") and full and STARTUP.search(posixpath.normpath(full)):
+        if full and STARTUP.search(posixpath.normpath(full)):
             what = "a key file" if ".ssh" in full else "a start-up or system file"
             kind = Kind.SCHEDULE if "/cron" in full or "/spool/" in full else Kind.STARTUP
             yield Loss(kind, f"writes {shown(full)}, {what}")
@@ -148,12 +167,56 @@ def written_losses(name: str, texts: list[str], directory: str | None, line: str
         and not known
         and paths[0] == UNKNOWN_TEXT
         and name in ("rm", "truncate", "unlink")
+        and "mktemp" not in line
     ):
         # The names come from another command.
-        yield Loss(Kind.WORK, reason, Need.UNSAVED, (), directory, is_plain=False)
+        yield _perhaps("empty" if name == "truncate" else "delete", directory)
     elif reason and known:
         need = Need.DELETED if reason.startswith("deletes") else Need.OVERWRITTEN
-        yield Loss(Kind.WORK, reason, need, known[:WORDS_MAX], directory, is_plain=False)
+        yield from _by_kind(reason, need, known, directory)
+    if name in ("mv", "gmv"):
+        moved = operands_of(texts, "tS")
+        if moved[-1:] == ["/dev/null"]:
+            yield from _by_kind("deletes {}", Need.DELETED, moved[:-1], directory)
+        else:
+            moved = [one for one in moved[:-1] if _GIT_FILES.search(one)]
+            yield from _by_kind("moves {}, which git needs", Need.DELETED, moved, directory)
+    if name in ("cp", "gcp", "rsync"):
+        yield from _copied_over(name, texts, directory)
+
+
+def _perhaps(verb: str, directory: str | None) -> Loss:
+    """Return the loss of files whose names are not known."""
+    reason = f"may {verb} files that git cannot restore"
+    return Loss(Kind.WORK, reason, Need.UNSAVED, (), directory, is_plain=False)
+
+
+def _by_kind(
+    reason: str, need: Need, paths: Sequence[str], directory: str | None
+) -> Iterator[Loss]:
+    """Yield the losses of paths: those of git's own are the history's."""
+    own = tuple(one for one in paths if _GIT_FILES.search(one))
+    others = tuple(one for one in paths if one not in own)
+    for kind, some in ((Kind.HISTORY, own), (Kind.WORK, others)):
+        if some:
+            yield Loss(kind, reason, need, some[:WORDS_MAX], directory, is_plain=False)
+
+
+def _copied_over(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
+    """Yield the loss of copying what is in a directory over another."""
+    *sources, target = operands_of(texts, "tS" if name != "rsync" else "ef") or [""]
+    if name == "rsync":
+        is_over = any(one.endswith(("/", "/.")) for one in sources) and ":" not in target
+        is_kept = has_option(texts, "nub", "--dry-run", "--ignore-existing", "--backup", "--update")
+    else:
+        is_over = has_option(texts, "T", "--no-target-directory") or any(
+            one.endswith("/.") for one in sources
+        )
+        is_kept = not has_option(texts, "raR", "--recursive", "--archive") or has_option(
+            texts, "nub", "--no-clobber", "--backup", "--update"
+        )
+    if is_over and not is_kept and UNKNOWN_TEXT not in target:
+        yield _perhaps("overwrite", enter(directory, target))
 
 
 def full_path(path: str, directory: str | None) -> str:
@@ -166,8 +229,28 @@ def shown(path: str) -> str:
     return path.replace(UNKNOWN_TEXT, "…").replace("{", "").replace("}", "")
 
 
+# The names of the files that a command gets from a loop or from another command.
+_NAMED: Final = re.compile(
+    r"\bfor\s+\w+\s+in\s+([^;\n]+)|(?<!-not )(?<!! )-i?name\s+(\S+)|\bfind\s+(\S+)"
+    r"|\b(?:ls|echo|printf)\s+([^|;\n]+)\|"
+)
+
+
+def _named_in(line: str) -> list[str]:
+    names = itertools.chain.from_iterable(_NAMED.findall(line[:LINE_CHARS_MAX]))
+    return [one.strip("'\"") for text in names for one in text.split()]
+
+
+def _may_match_secret(pattern: str) -> bool:
+    """Return whether a shell may find a file with secrets by a pattern, such as `.en*`."""
+    name = posixpath.basename(pattern)
+    return name.startswith(".") and any(
+        fnmatch.fnmatchcase(one, name) for one in (".env", ".env.local") if name.strip(".*?")
+    )
+
+
 def read_losses(  # noqa: C901  one branch for each form
-    name: str, texts: list[str], directory: str | None
+    name: str, texts: list[str], directory: str | None, line: str
 ) -> Iterator[Loss]:
     if name in GREPS and has_option(
         texts, "qcl" if name.endswith("grep") else "", "--quiet", "--count"
@@ -196,14 +279,20 @@ def read_losses(  # noqa: C901  one branch for each form
         paths = operands_of(texts, "ef" if "grep" in name else "e")[
             0 if has_option(texts, "ef") else 1 :
         ]
-        if name == "sed" and _in_place(name, texts) is not None:
+        if _in_place(name, texts):
             paths = []
     elif name in ("tar", "zip", "7z"):
-        paths = [b for a, b in itertools.pairwise(("", *texts)) if a not in ("--exclude", "-x")]
+        paths = [
+            b
+            for a, b in itertools.pairwise(("", *texts))
+            if a not in ("--exclude", "-x") and "--exclude=" not in b
+        ]
     elif name in ("python", "python3", "node", "php"):
         paths = []
+    if UNKNOWN_TEXT in paths:
+        paths = [*paths, *_named_in(line)]
     for path in paths:
         full = full_path(path, directory)
-        if SECRET.search(posixpath.normpath(full) if full else ""):
+        if SECRET.search(posixpath.normpath(full) if full else "") or _may_match_secret(full):
             yield Loss(Kind.SECRETS, f"reads {shown(full)}, which has secrets")
             return

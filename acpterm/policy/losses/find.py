@@ -2,11 +2,11 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from acpterm.config.profiles import Kind
-from acpterm.policy.losses.files import read_losses, written_losses
+from acpterm.policy.losses.files import WRITERS, read_losses, written_losses
 from acpterm.policy.losses.git import git_losses
 from acpterm.policy.losses.loss import (
     CODE_CHARS_MAX,
@@ -27,34 +27,33 @@ from acpterm.policy.losses.table import (
     FED,
     FORK_BOMB,
     INTERPRETERS,
-    PACKAGES,
     ROWS,
     RUN_VALUES,
     SECRET_READERS,
     SQL,
     STARTUP,
     TOOLS,
-    WRITERS,
 )
 from acpterm.policy.syntax.command import SimpleCommand
-from acpterm.policy.words import UNKNOWN_TEXT
+from acpterm.policy.words import UNKNOWN_TEXT, Word
+
+# The arguments with which a program runs a package.
+_RUNS: Final[Mapping[str, re.Pattern[str]]] = {
+    **dict.fromkeys(("npx", "bunx", "uvx"), re.compile("")),
+    **dict.fromkeys(("pnpm", "yarn"), re.compile("dlx ")),
+    "npm": re.compile("(?:exec|x) "),
+    "bun": re.compile("x "),
+    "pipx": re.compile("(?:run|x) "),
+    "uv": re.compile("tool run "),
+}
 
 
-def _package(name: str, texts: list[str], directory: str | None) -> Iterator[Loss]:
-    """Yield the loss of running a package that the project does not have."""
-    if name in ("pnpm", "yarn") and texts[:1] != ["dlx"]:
-        return
-    if name == "npm" and texts[:1] not in (["exec"], ["x"]):
-        return
-    if (name in ("bun", "pipx") and texts[:1] not in (["x"], ["run"])) or (
-        name == "bun" and texts[:1] == ["run"]
-    ):
-        return
-    if name == "uv" and texts[:2] != ["tool", "run"]:
-        return
-    rest = texts[2:] if name == "uv" else texts if name in ("npx", "bunx", "uvx") else texts[1:]
+def _package(name: str, texts: list[str], directory: str | None) -> list[Loss]:
+    """Return the loss of running a package that the project does not have."""
+    runs = _RUNS[name].match(" ".join(texts[:3]))
+    rest = texts[runs[0].count(" ") :] if runs else []
     if any(one in ("--no", "--no-install", "--offline") for one in rest):
-        return
+        return []
     at = 0
     package = ""
     while at < len(rest) and rest[at].startswith("-"):
@@ -64,15 +63,9 @@ def _package(name: str, texts: list[str], directory: str | None) -> Iterator[Los
         at += 2 if rest[at] in RUN_VALUES else 1
     package = package or "".join(rest[at : at + 1])
     plain = re.sub(r"(?<=.)@[^/]*$|\[.*|[=<>~!].*", "", package)
-    if (
-        package
-        and UNKNOWN_TEXT not in package
-        and plain not in TOOLS
-        and not package.startswith(".")
-    ):
-        yield Loss(
-            Kind.DOWNLOADS, "runs {} from the net", Need.MISSING, (plain,), directory, is_plain=True
-        )
+    if not package or UNKNOWN_TEXT in package or plain in TOOLS or package.startswith("."):
+        return []
+    return [Loss(Kind.DOWNLOADS, "runs {} from the net", Need.MISSING, (plain,), directory)]
 
 
 def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
@@ -84,6 +77,13 @@ def _row_checks() -> dict[str, list[tuple[re.Pattern[str], Kind, str]]]:
 
 
 _CHECKED: Final = _row_checks()
+# A command in text, as far as that is known without parsing.
+_PIECE: Final = re.compile(
+    r"(?:^|[;&|\n({!`'\"])(?:\s|(?:then|do|else|time|env|sudo|\w+=[^\s;&|]*+)\s)*+"
+    r"(?P<command>(?:[\w./-]*+(?<=/))?(?P<name>[\w.-]++)[^;&|\n]{0,1024})"
+)
+_PIECES_MAX: Final = 512
+_EXAMINED: Final = frozenset((*WRITERS, *SECRET_READERS, *_RUNS))
 
 
 def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> list[Loss]:
@@ -91,25 +91,16 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
     # `directory` is that of the command, seen from the directory of the line; None if not known.
     # `line` is the shell text that has the command.
     name = command.name
+    if name == "git":
+        return git_losses(command.words, directory, line)
     rows = _CHECKED.get(name)
-    is_code = name[:2] in ("py", "pe", "ru", "no", "de", "bu", "ph") and INTERPRETERS.fullmatch(
-        name
-    )
-    if not (
-        rows
-        or is_code
-        or name == "git"
-        or name in WRITERS
-        or name in PACKAGES
-        or name in SECRET_READERS
-    ):
+    is_code = INTERPRETERS.fullmatch(name)
+    if not (rows or is_code or name in _EXAMINED):
         return []
     whole = [word.text for word in command.words[1:WORDS_MAX]]
     # Most expressions take time quadratic in the length of what they are searched in.
     texts = [text[:WORD_CHARS_MAX] for text in whole]
     found: list[Loss] = []
-    if name == "git":
-        return list(git_losses(texts, directory))
     if rows:
         words = " ".join(" ".join(whole)[:TEXT_CHARS_MAX].split())
         given = f"{words} {command.text}" if command.input == "text" else words
@@ -126,17 +117,12 @@ def losses_of(command: SimpleCommand, directory: str | None, line: str = "") -> 
             )
     if is_code:
         found += _code(command, whole, directory)
-    if name in PACKAGES:
+    if name in _RUNS:
         found += _package(name, texts, directory)
     if name in WRITERS:
-        found += (
-            one
-            for one in written_losses(name, texts, directory, line)
-            # `rm "$(mktemp)"`
-            if one.need is not Need.UNSAVED or "mktemp" not in line
-        )
+        found += written_losses(name, texts, directory, line)
     if name in SECRET_READERS:
-        found += read_losses(name, texts, directory)
+        found += read_losses(name, texts, directory, line)
     return found
 
 
@@ -162,6 +148,22 @@ def _code(command: SimpleCommand, texts: list[str], directory: str | None) -> It
         yield Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, written, directory, is_plain=False)
     if CODE_DOWNLOAD.search(code):
         yield Loss(Kind.DOWNLOADS, "runs what it downloads")
+
+
+def text_losses(text: str) -> list[Loss] | None:
+    """Return the losses of a text that is too long to be parsed; None if that is too long, too."""
+    found: list[Loss] = []
+    pieces = {
+        match["command"]
+        for match in _PIECE.finditer(text)
+        if match["name"] == "git" or match["name"] in _CHECKED
+    }
+    if len(pieces) > _PIECES_MAX:
+        return None
+    for piece in sorted(pieces):
+        words = tuple(Word(one.strip("'\"")) for one in piece.split()[:WORDS_MAX])
+        found += losses_of(SimpleCommand(words), None)
+    return [one for one in found if one.is_plain and one.need is not Need.MISSING]
 
 
 def line_danger(text: str) -> str:

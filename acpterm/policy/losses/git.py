@@ -1,248 +1,274 @@
 """The losses of git's commands."""
 
+import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from acpterm.config.profiles import Kind
 from acpterm.policy.losses.arguments import enter, has_option, operands_of, value_of
 from acpterm.policy.losses.files import shown
-from acpterm.policy.losses.loss import NAMES_SHOWN, THROWS, WORDS_MAX, Loss, Need
-from acpterm.policy.losses.table import GIT_COMMANDS, GIT_CONFIG
-from acpterm.policy.words import UNKNOWN_TEXT
+from acpterm.policy.losses.loss import (
+    LINE_CHARS_MAX,
+    NAMES_SHOWN,
+    THROWS,
+    WORD_CHARS_MAX,
+    WORDS_MAX,
+    Loss,
+    Need,
+)
+from acpterm.policy.losses.table import GIT_COMMANDS, GIT_CONFIG, GIT_ROWS, SECRET
+from acpterm.policy.words import UNKNOWN_TEXT, Word
 
-_REWRITES: Final = "rewrites commits that were pushed: {}"
-_Git: TypeAlias = Callable[[list[str], str | None], Iterator[Loss]]
+_Git: TypeAlias = Callable[[list[str]], Iterator[Loss]]
+_VALUES: Final = frozenset(
+    ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env")
+)
 
 
-def git_losses(texts: list[str], directory: str | None) -> Iterator[Loss]:
+_OUTPUT: Final = "--output"
+# What stashes changes before the last command of the line that drops them.
+_STASHED: Final = re.compile(
+    r"\bgit\b[^;&|\n]*\bstash[ \t]*(?P<untracked>(?:(?:push|save|-\S+)\b[^;&|\n]*)?)(?:[;&|\n])"
+    r"(?!.*\bstash[ \t]+(?:apply|pop)).*\bstash[ \t]+(?:drop|clear)",
+    re.DOTALL,
+)
+_WITH_UNTRACKED: Final = re.compile(r"(?:^|\s)-(?:\w*[ua]|-inc|-all)")
+
+
+def git_losses(words: tuple[Word, ...], directory: str | None, line: str = "") -> list[Loss]:
+    """Return the losses of git with its arguments, which runs in `directory`."""
+    if (
+        len(words) > 1
+        and words[1].text in GIT_HARMLESS
+        and not any(word.text.startswith(_OUTPUT) for word in words)
+    ):
+        return []
+    texts = [word.text[:WORD_CHARS_MAX] for word in words[1:WORDS_MAX]]
+    at, directory = _skip_options(texts, directory)
+    if at >= len(texts):
+        return []
+    command, rest = texts[at], texts[at + 1 :]
+    if command == "clean" and any("requireforce=false" in one.lower() for one in texts[:at]):
+        rest = ["-f", *rest]
+    if output := value_of(rest, "", _OUTPUT):
+        operands = (output,)
+        return [Loss(Kind.WORK, "overwrites {}", Need.OVERWRITTEN, operands, directory, False)]
+    if find := _GIT.get(command):
+        found = [
+            one._replace(directory=enter(directory, one.directory) if one.directory else directory)
+            for one in find(rest)
+        ]
+        return [*_just_stashed(command, rest, directory, line), *found]
+    if row := GIT_ROWS.get(command):
+        kind, reason, pattern = row
+        return [Loss(kind, reason)] if re.match(pattern, " ".join(rest)) else []
+    is_alias = command not in GIT_HARMLESS and re.fullmatch(r"[\w-]+", command)
+    loss = Loss(Kind.WORK, "runs an alias of git", Need.ALIAS, (command,), directory, False)
+    return [loss] if is_alias else []
+
+
+def _just_stashed(
+    command: str, rest: list[str], directory: str | None, line: str
+) -> Iterator[Loss]:
+    """Yield the loss of dropping what an earlier command of the line stashes."""
+    is_dropped = command == "stash" and rest[:1] in (["drop"], ["clear"])
+    if is_dropped and (made := _STASHED.search(line[:LINE_CHARS_MAX])):
+        need = Need.UNSAVED if _WITH_UNTRACKED.search(made["untracked"]) else Need.RESET
+        yield Loss(Kind.WORK, THROWS, need, (), directory, is_plain=False)
+
+
+def _skip_options(texts: list[str], directory: str | None) -> tuple[int, str | None]:
+    """Return where the command of git is in `texts`, and the directory in which it runs."""
     at = 0
     while at < len(texts) and texts[at].startswith("-"):
         option = texts[at]
         at += 1
-        if option in (
-            "-C",
-            "-c",
-            "--git-dir",
-            "--work-tree",
-            "--namespace",
-            "--exec-path",
-            "--config-env",
-        ):
+        if option in _VALUES:
             if option == "-C" and texts[at : at + 1]:
                 directory = enter(directory, texts[at])
             at += 1
         if option.startswith(("--git-dir", "--work-tree")):
             directory = None
-    if at >= len(texts):
-        return
-    command, rest = texts[at], texts[at + 1 :]
-    if command == "clean" and any("requireforce=false" in one.lower() for one in texts[:at]):
-        rest = ["-f", *rest]
-    found = _GIT.get(command)
-    if found is not None:
-        yield from found(rest, directory)
-    elif command not in GIT_COMMANDS and re.fullmatch(r"[\w-]+", command):
-        yield Loss(
-            Kind.WORK, "runs an alias of git", Need.ALIAS, (command,), directory, is_plain=False
-        )
+    return at, directory
 
 
-def _paths(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths; the whole directory if some are not known."""
-    return (".",) if any(UNKNOWN_TEXT in one for one in texts) else tuple(texts[:WORDS_MAX])
+def _thrown(
+    need: Need, paths: list[str], commit: str | None = None, *, is_plain: bool = True
+) -> Loss:
+    """Return the loss of changes below `paths`; of all, if some are not known."""
+    known = (".",) if any(UNKNOWN_TEXT in one for one in paths) else tuple(paths[:WORDS_MAX])
+    operands = known if commit is None else (commit, *known)
+    return Loss(Kind.WORK, THROWS, need, operands, is_plain=is_plain)
 
 
-def _git_checkout(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _dropped(*names: str) -> Loss:
+    reason = "moves {}, whose commits may be lost"
+    return Loss(Kind.HISTORY, reason, Need.BRANCH, names, is_plain=False)
+
+
+def _rewritten(*upstream: str) -> Loss:
+    """Return the loss of rewriting the commits after `upstream`, or the last one."""
+    operands = ("rebase", *upstream) if upstream else ()
+    reason = "rewrites commits that were pushed: {}"
+    return Loss(Kind.HISTORY, reason, Need.PUSHED, operands, is_plain=False)
+
+
+def _checkout(rest: list[str]) -> Iterator[Loss]:
     operands = operands_of(rest[: rest.index("--")] if "--" in rest else rest, "bB")
-    created = value_of(rest, "B")
-    if created:
-        yield Loss(
-            Kind.HISTORY, "drops commits of {}", Need.BRANCH, (created,), directory, is_plain=False
-        )
-    if has_option(rest, "p", "--patch"):
+    is_forced = has_option(rest, "f", "--force")
+    if is_forced:
+        yield _thrown(Need.RESET, [])
+    if created := value_of(rest, "B"):
+        yield _dropped(created)
+    if is_forced or has_option(rest, "p", "--patch"):
         return
-    if has_option(rest, "f", "--force"):
-        yield Loss(Kind.WORK, THROWS, Need.RESET, (), directory)
-    elif "--" in rest:
+    if "--" in rest:
         if paths := rest[rest.index("--") + 1 :]:
-            need = Need.RESET if operands else Need.CHANGED
-            yield Loss(
-                Kind.WORK,
-                THROWS,
-                need,
-                ("", *_paths(paths)) if operands else _paths(paths),
-                directory,
-            )
+            yield _thrown(Need.RESET, paths, "") if operands else _thrown(Need.CHANGED, paths)
     elif any(one.startswith("--pathspec-from-file") for one in rest):
-        yield Loss(Kind.WORK, THROWS, Need.CHANGED, (), directory)
+        yield _thrown(Need.CHANGED, [])
     elif operands and not has_option(rest, "bBt", "--orphan", "--track", "--detach"):
         is_path = operands[0] in (".", ":/", "*") or operands[0].startswith(("./", "../", ":"))
         if len(operands) > 1 and not is_path:
             # The first may be a branch.
-            yield Loss(
-                Kind.WORK,
-                THROWS,
-                Need.RESET,
-                ("", *_paths(operands[1:])),
-                directory,
-                is_plain=False,
-            )
-        yield Loss(Kind.WORK, THROWS, Need.CHANGED, _paths(operands), directory, is_plain=is_path)
+            yield _thrown(Need.RESET, operands[1:], "", is_plain=False)
+        yield _thrown(Need.CHANGED, operands, is_plain=is_path)
 
 
-def _git_restore(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _restore(rest: list[str]) -> Iterator[Loss]:
     is_staged, is_worktree = has_option(rest, "S", "--staged"), has_option(rest, "W", "--worktree")
     if has_option(rest, "p", "--patch") or (is_staged and not is_worktree):
         return
-    paths = _paths(operands_of(rest, "s"))
+    paths = operands_of(rest, "s")
     if is_staged or has_option(rest, "s", "--source"):
-        yield Loss(Kind.WORK, THROWS, Need.RESET, ("", *paths), directory)
+        yield _thrown(Need.RESET, paths, "")
     elif paths or any(one.startswith("--pathspec-from-file") for one in rest):
-        yield Loss(Kind.WORK, THROWS, Need.CHANGED, paths, directory)
+        yield _thrown(Need.CHANGED, paths)
 
 
-def _git_reset(rest: list[str], directory: str | None) -> Iterator[Loss]:
-    if has_option(rest, "", "--hard", "--merge", "--keep"):
-        commit = next((one for one in operands_of(rest) if UNKNOWN_TEXT not in one), "")
-        yield Loss(Kind.WORK, THROWS, Need.RESET, (commit,) if commit else (), directory)
-
-
-def _git_clean(rest: list[str], directory: str | None) -> Iterator[Loss]:
-    if has_option(rest, "f", "--force") and not has_option(
-        rest, "ni", "--dry-run", "--interactive"
+def _reset(rest: list[str]) -> Iterator[Loss]:
+    commit = next((one for one in operands_of(rest) if UNKNOWN_TEXT not in one), "")
+    if has_option(rest, "", "--keep"):
+        # Changes are kept.
+        yield _thrown(Need.RESET, [":(exclude,top)*"], commit, is_plain=False)
+    elif has_option(rest, "", "--hard", "--merge"):
+        yield _thrown(Need.RESET, [], commit or None)
+    elif re.match(r"(?:HEAD)?[~^@]|HEAD$", commit) or (
+        commit and has_option(rest, "", "--soft", "--mixed")
     ):
-        # With -q, `git clean -n` prints nothing.
-        words = [
-            re.sub("[fq]", "", one) if re.fullmatch(r"-[a-zA-Z]+", one) else one for one in rest
-        ]
-        kept = tuple(
-            one
-            for one in words
-            if one not in ("-", "--force", "--quiet") and UNKNOWN_TEXT not in one
-        )
-        yield Loss(Kind.WORK, "deletes {}", Need.CLEANED, kept, directory)
+        yield _rewritten(commit)
 
 
-def _git_stash(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _clean(rest: list[str]) -> Iterator[Loss]:
+    if has_option(rest, "ni", "--dry-run", "--interactive") or not has_option(rest, "f", "--force"):
+        return
+    # With -q, `git clean -n` prints nothing.
+    words = (re.sub("[fq]", "", one) if re.fullmatch(r"-[a-zA-Z]+", one) else one for one in rest)
+    dropped = ("-", "--force", "--quiet")
+    kept = tuple(one for one in words if one not in dropped and UNKNOWN_TEXT not in one)
+    yield Loss(Kind.WORK, "deletes {}", Need.CLEANED, kept)
+
+
+def _stash(rest: list[str]) -> Iterator[Loss]:
     if rest[:1] in (["drop"], ["clear"]):
         operands = tuple(operands_of(rest[1:])[:1]) if rest[0] == "drop" else ("--all",)
         if any(UNKNOWN_TEXT in one for one in operands):
             operands = ("--all",)
-        yield Loss(Kind.WORK, "throws away {}", Need.STASH, operands, directory)
+        yield Loss(Kind.WORK, "throws away {}", Need.STASH, operands)
 
 
-def _git_switch(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _switch(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "f", "--force", "--discard-changes"):
-        yield Loss(Kind.WORK, THROWS, Need.RESET, (), directory)
+        yield _thrown(Need.RESET, [])
     if created := value_of(rest, "C", "--force-create"):
-        yield Loss(
-            Kind.HISTORY, "drops commits of {}", Need.BRANCH, (created,), directory, is_plain=False
-        )
+        yield _dropped(created)
 
 
-def _git_branch(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _branch(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "r", "--remotes"):
         return
     operands = tuple("*" if UNKNOWN_TEXT in one else one for one in operands_of(rest, "u"))
     is_forced = has_option(rest, "f", "--force")
     if has_option(rest, "D") or (is_forced and has_option(rest, "d", "--delete")):
-        yield Loss(Kind.HISTORY, "deletes commits of {}", Need.BRANCH, operands, directory)
+        yield Loss(Kind.HISTORY, "deletes commits of {}", Need.BRANCH, operands)
     elif is_forced or has_option(rest, "MC"):
-        changed = operands[-1:] if has_option(rest, "mMcC") else operands[:1]
-        yield Loss(
-            Kind.HISTORY, "drops commits of {}", Need.BRANCH, changed, directory, is_plain=False
-        )
+        yield _dropped(*(operands[-1:] if has_option(rest, "mMcC") else operands[:1]))
 
 
-def _git_tag(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _tag(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "df", "--delete", "--force"):
         operands = operands_of(rest, "mFu")
         names = tuple(operands if has_option(rest, "d", "--delete") else operands[:1])
-        yield Loss(Kind.HISTORY, "deletes {}", Need.TAG, names, directory)
+        yield Loss(Kind.HISTORY, "deletes {}", Need.TAG, names)
 
 
-def _git_push(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _push(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "n", "--dry-run"):
         return
-    operands = operands_of(rest, "o")
+    remote_and, *names = operands_of(rest, "o") or [""]
     if has_option(rest, "d", "--delete", "--mirror", "--prune") or any(
-        one.startswith(":") and one != ":" for one in operands[1:]
+        one.startswith(":") and one != ":" for one in names
     ):
-        names = [one.lstrip(":") for one in operands[1:]]
-        yield Loss(
-            Kind.REMOTE,
-            f"deletes {shown(', '.join(names[:NAMES_SHOWN])) or 'branches'} from the remote",
-        )
-    elif has_option(rest, "f", "--force") or any(one.startswith("+") for one in operands):
+        deleted = ", ".join(one.lstrip(":") for one in names[:NAMES_SHOWN])
+        yield Loss(Kind.REMOTE, f"deletes {shown(deleted) or 'branches'} from the remote")
+    elif has_option(rest, "f", "--force") or any(
+        one.startswith("+") for one in (remote_and, *names)
+    ):
         yield Loss(Kind.HISTORY, "overwrites commits of the remote")
     elif has_option(rest, "", "--force-with-lease", "--force-if-includes"):
-        branches = tuple(one.rpartition(":")[2] for one in operands[1:] if UNKNOWN_TEXT not in one)
-        yield Loss(
-            Kind.HISTORY,
-            "overwrites on the remote {}",
-            Need.DEFAULT,
-            branches,
-            directory,
-            is_plain=False,
-        )
+        branches = tuple(one.rpartition(":")[2] for one in names if UNKNOWN_TEXT not in one)
+        reason = "overwrites on the remote {}"
+        yield Loss(Kind.HISTORY, reason, Need.DEFAULT, branches, is_plain=False)
 
 
-def _git_commit(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _commit(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "", "--amend") and not has_option(rest, "", "--dry-run"):
-        yield Loss(Kind.HISTORY, _REWRITES, Need.PUSHED, (), directory, is_plain=False)
+        yield _rewritten()
 
 
-def _git_rebase(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _aborted(rest: list[str]) -> Iterator[Loss]:
+    """Yield the loss of ending a merge and the like: conflicts that were resolved."""
+    if has_option(rest, "", "--abort", "--skip"):
+        yield _thrown(Need.RESET, [], is_plain=False)
+
+
+def _add(rest: list[str]) -> Iterator[Loss]:
+    if has_option(rest, "f", "--force") and not has_option(rest, "n", "--dry-run"):
+        for path in operands_of(rest):
+            if SECRET.search(posixpath.normpath(path)):
+                yield Loss(Kind.SECRETS, f"adds {shown(path)}, which has secrets")
+                return
+
+
+def _rebase(rest: list[str]) -> Iterator[Loss]:
+    yield from _aborted(rest)
     if not has_option(
         rest, "", "--abort", "--continue", "--skip", "--quit", "--edit-todo", "--show-current-patch"
     ):
         operands = operands_of(rest, "sXxC")
         upstream = next((one for one in operands if UNKNOWN_TEXT not in one), "@{upstream}")
-        if has_option(rest, "", "--root"):
-            upstream = ""
-        yield Loss(
-            Kind.HISTORY, _REWRITES, Need.PUSHED, ("rebase", upstream), directory, is_plain=False
-        )
+        yield _rewritten("" if has_option(rest, "", "--root") else upstream)
 
 
-def _git_always(kind: Kind, reason: str, *words: str, options: str = "") -> _Git:
-    """Return a check: a loss if the first operand is one of `words`, or an option is given."""
-
-    def check(rest: list[str], directory: str | None) -> Iterator[Loss]:
-        del directory
-        if (
-            (not words and not options)
-            or (rest[:1] and rest[0] in words)
-            or any(re.fullmatch(options, one) for one in rest if options)
-        ):
-            yield Loss(kind, reason)
-
-    return check
+def _pull(rest: list[str]) -> Iterator[Loss]:
+    if has_option(rest, "r", "--rebase") and "--rebase=false" not in rest:
+        operands = [one for one in operands_of(rest, "sXjo") if UNKNOWN_TEXT not in one]
+        if len(operands) > 1:
+            yield _rewritten("/".join(operands[:2]))
 
 
-def _git_changed(letters: str, *names: str) -> _Git:
-    def check(rest: list[str], directory: str | None) -> Iterator[Loss]:
-        if has_option(rest, letters, *names) and not has_option(rest, "", "--dry-run", "--cached"):
-            yield Loss(Kind.WORK, THROWS, Need.RESET, ("", *_paths(operands_of(rest))), directory)
-
-    return check
+def _forced(rest: list[str]) -> Iterator[Loss]:
+    """Yield the loss of `git rm -f` and `git checkout-index -f`."""
+    if has_option(rest, "f", "--force") and not has_option(rest, "", "--dry-run", "--cached"):
+        yield _thrown(Need.RESET, operands_of(rest), "")
 
 
-def _git_config(rest: list[str], directory: str | None) -> Iterator[Loss]:
-    del directory
+def _config(rest: list[str]) -> Iterator[Loss]:
     is_query = has_option(
-        rest,
-        "l",
-        "--get",
-        "--get-all",
-        "--get-regexp",
-        "--list",
-        "--get-urlmatch",
-        "--show-origin",
-        "--unset",
-        "--unset-all",
-    )
+        rest, "l", "--get", "--get-all", "--get-regexp", "--list", "--get-urlmatch",
+        "--show-origin", "--unset", "--unset-all",
+    )  # fmt: skip
     operands = operands_of(rest, "f")
     if operands[:1] == ["set"]:
         operands = operands[1:]
@@ -254,88 +280,40 @@ def _git_config(rest: list[str], directory: str | None) -> Iterator[Loss]:
         yield Loss(Kind.STARTUP, f"changes what git executes: {shown(operands[0])}")
 
 
-def _git_read_tree(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _read_tree(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "", "--reset") and not has_option(rest, "n", "--dry-run"):
-        yield Loss(Kind.WORK, THROWS, Need.RESET, (), directory)
+        yield _thrown(Need.RESET, [])
 
 
-def _git_apply(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _apply(rest: list[str]) -> Iterator[Loss]:
     if has_option(rest, "R", "--reverse") and not has_option(
         rest, "", "--check", "--stat", "--cached"
     ):
-        yield Loss(Kind.WORK, THROWS, Need.CHANGED, (), directory, is_plain=False)
+        yield _thrown(Need.CHANGED, [], is_plain=False)
 
 
-def _git_pull(rest: list[str], directory: str | None) -> Iterator[Loss]:
-    if has_option(rest, "r", "--rebase") and "--rebase=false" not in rest:
-        operands = [one for one in operands_of(rest, "sXjo") if UNKNOWN_TEXT not in one]
-        if len(operands) > 1:
-            upstream = "/".join(operands[:2])
-            yield Loss(
-                Kind.HISTORY,
-                _REWRITES,
-                Need.PUSHED,
-                ("rebase", upstream),
-                directory,
-                is_plain=False,
-            )
-
-
-def _git_update_ref(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _update_ref(rest: list[str]) -> Iterator[Loss]:
     operands = operands_of(rest, "m")
     if has_option(rest, "d", "--delete", "--stdin"):
         yield Loss(Kind.HISTORY, "deletes a reference")
     elif operands and operands[0].startswith("refs/heads/"):
-        name = operands[0].removeprefix("refs/heads/")
-        yield Loss(
-            Kind.HISTORY, "drops commits of {}", Need.BRANCH, (name,), directory, is_plain=False
-        )
+        yield _dropped(operands[0].removeprefix("refs/heads/"))
 
 
-def _git_worktree(rest: list[str], directory: str | None) -> Iterator[Loss]:
+def _worktree(rest: list[str]) -> Iterator[Loss]:
     if rest[:1] == ["remove"] and has_option(rest, "f", "--force"):
-        yield Loss(
-            Kind.WORK,
-            "throws away the changes of a worktree",
-            Need.DELETED,
-            tuple(operands_of(rest[1:])),
-            directory,
-        )
+        path = "".join(operands_of(rest[1:])[:1])
+        reason = "throws away changes of a worktree: {}"
+        yield Loss(Kind.WORK, reason, Need.UNSAVED, (), path)
 
 
 _GIT: Final[Mapping[str, _Git]] = {
-    "apply": _git_apply,
-    "branch": _git_branch,
-    "checkout": _git_checkout,
-    "checkout-index": _git_changed("f", "--force"),
-    "clean": _git_clean,
-    "commit": _git_commit,
-    "config": _git_config,
-    "credential": _git_always(Kind.SECRETS, "shows a password", "fill"),
-    "filter-branch": _git_always(Kind.HISTORY, "rewrites history"),
-    "filter-repo": _git_always(Kind.HISTORY, "rewrites history"),
-    "gc": _git_always(
-        Kind.HISTORY, "deletes lost commits", options=r"--prune(?:=(?:now|all|0.*))?"
-    ),
-    "prune": _git_always(Kind.HISTORY, "deletes lost commits", options=r"(?!-n|--dry).*"),
-    "push": _git_push,
-    "pull": _git_pull,
-    "read-tree": _git_read_tree,
-    "rebase": _git_rebase,
-    "reflog": _git_always(
-        Kind.HISTORY, "deletes the record of earlier commits", "expire", "delete"
-    ),
-    "reset": _git_reset,
-    "restore": _git_restore,
-    "rm": _git_changed("f", "--force"),
-    "stash": _git_stash,
-    "submodule": _git_always(
-        Kind.WORK, "throws away the changes of a submodule", options=r"deinit"
-    ),
-    "switch": _git_switch,
-    "tag": _git_tag,
-    "replace": _git_always(Kind.HISTORY, "replaces commits", options=r"(?!-l|--list).+"),
-    "symbolic-ref": _git_always(Kind.HISTORY, "deletes a reference", options="-d|--delete"),
-    "update-ref": _git_update_ref,
-    "worktree": _git_worktree,
-}
+    "add": _add, "am": _aborted, "apply": _apply, "branch": _branch, "checkout": _checkout,
+    "checkout-index": _forced, "cherry-pick": _aborted, "clean": _clean, "commit": _commit,
+    "config": _config, "merge": _aborted, "push": _push, "pull": _pull, "read-tree": _read_tree,
+    "rebase": _rebase, "reset": _reset, "restore": _restore, "revert": _aborted, "rm": _forced,
+    "stash": _stash, "switch": _switch, "tag": _tag, "update-ref": _update_ref,
+    "worktree": _worktree,
+}  # fmt: skip
+GIT_HARMLESS: Final = GIT_COMMANDS - _GIT.keys() - GIT_ROWS.keys()
+"""The commands of git that lose nothing."""

@@ -40,7 +40,7 @@ class Need(enum.StrEnum):
     STASH = "stash"
     """git: there is something in the stash."""
     TAG = "tag"
-    """git: a tag exists, and no branch or remote has its commit."""
+    """git: a tag exists."""
 
 
 NOUNS: Final[Mapping[Need, str]] = {
@@ -66,7 +66,7 @@ class Loss(NamedTuple):
     def text(self, names: Sequence[str] | None) -> str:
         """Return the reason, with the names of what is lost; None if they are not known."""
         noun = NOUNS.get(self.need, "files")
-        if not names:
+        if not names or names == LATE:
             return self.reason.format(noun)
         shown = ", ".join(map(_printable, names[:NAMES_SHOWN]))
         if len(names) > NAMES_SHOWN:
@@ -76,8 +76,11 @@ class Loss(NamedTuple):
 
 Finding: TypeAlias = tuple[str, ...] | None
 """The names of what is lost; empty if nothing is; None if it cannot be found out."""
+LATE: Final = ("…",)
+"""The finding of a fact that is not known in time: the loss counts."""
 NO_FINDINGS: Final[Mapping["Loss", Finding]] = MappingProxyType({})
 _NAME_CHARS_MAX: Final = 80
+_ESCAPED: Final = {9: "\\t", 10: "\\n", 13: "\\r"}
 NAMES_SHOWN: Final = 3
 """Maximum names of what is lost that a reason has."""
 
@@ -94,7 +97,20 @@ CODE_CHARS_MAX: Final = 65_536
 THROWS: Final = "throws away changes in {}"
 
 
+def _quoted(char: str) -> str:
+    if char in "\\'":
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    # A byte that is not of UTF-8 is a surrogate.
+    data = char.encode(errors="surrogateescape")
+    return "".join(_ESCAPED.get(one, f"\\x{one:02x}") for one in data)
+
+
 def _printable(name: str) -> str:
     """Return a file's name, which may have any bytes, as text for the user; a long one is cut."""
-    text = "".join(one if one.isprintable() else "?" for one in name)
+    text = name
+    if not name.isprintable():
+        # As bash quotes it.
+        text = f"$'{''.join(map(_quoted, name))}'"
     return text if len(text) <= _NAME_CHARS_MAX else f"…{text[1 - _NAME_CHARS_MAX :]}"

@@ -5,6 +5,11 @@ from typing import Final, TypeAlias
 
 from acpterm.config.profiles import Kind
 
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _OPTIONS: Final = r"(?:-\S+ (?:[^-\s]\S* )??)*"
 SQL: Final = (
     r"(?i)(?!(?:-\S+ )*(?::memory:|/tmp/\S+\.(?:db|sqlite3?|duckdb)\b))"
@@ -76,7 +81,7 @@ ROWS: Final[tuple[_Row, ...]] = (
 
     ("crontab", Kind.SCHEDULE, "changes the scheduled commands", r"(?!(?:-u \S+ )?-l\b)"),
     ("at batch", Kind.SCHEDULE, "schedules a command", r"(?:-[fmMqt]\b|now|noon|midnight|teatime|tomorrow|\d)|$"),
-    ("systemctl", Kind.SCHEDULE, "changes what starts by itself", rf"{_OPTIONS}(?:(?:re)?enable|link|edit|mask|preset|add-wants|set-default)\b"),
+    ("systemctl", Kind.SCHEDULE, "changes what starts by itself", rf"{_OPTIONS}(?:(?:re)?enable|disable|link|edit|mask|preset|add-wants|set-default)\b"),
     ("systemd-run", Kind.SCHEDULE, "schedules a command", r".*--(?:on-|timer-property)"),
     ("launchctl", Kind.SCHEDULE, "changes what starts by itself", "(?:load|bootstrap|submit|enable|kickstart)"),
     ("schtasks", Kind.SCHEDULE, "schedules a command", "(?i)/create"),
@@ -106,7 +111,7 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("heroku", Kind.REMOTE, "deletes from Heroku", r"(?:\S+:)?(?:destroy|remove|reset|delete|unset)\b"),
     ("fly flyctl railway render", Kind.REMOTE, "deletes from the net", rf"{_OPTIONS}(?:\w+ ){{0,2}}(?:destroy|delete|down)\b"),
     ("vercel netlify firebase wrangler supabase", Kind.REMOTE, "deletes from the net", rf"{_OPTIONS}(?:[\w-]+ ){{0,2}}(?:[\w-]+:)?(?:rm|remove|delete|disable|\w+:delete)\b"),
-    ("gh glab", Kind.REMOTE, "deletes from the remote", rf"{_OPTIONS}(?:[a-z-]+ (?:delete|archive|transfer|rename|remove)\b|(?:pr|mr) (?:close|merge)\b.*(?: --delete-branch\b| -d\b)|api\b.*(?:-X ?|--method[ =])(?:DELETE|delete)\b)"),
+    ("gh glab", Kind.REMOTE, "deletes from the remote", rf"{_OPTIONS}(?:[a-z-]+ (?:delete|archive|transfer|rename|remove|disable)\b|(?:pr|mr) (?:close|merge)\b.*(?: --delete-branch\b| -d\b)|api\b.*(?:-X ?|--method[ =])(?:DELETE|delete)\b)"),
     ("curl http xh https", Kind.REMOTE, "deletes from a server", r"(?!.*(?:localhost|127\.0\.0\.1|\[::1\]|0\.0\.0\.0))(?:.*(?:-X ?|--request[ =])DELETE\b|DELETE )"),
     ("rclone", Kind.REMOTE, "deletes from a remote", rf"{_OPTIONS}(?:delete|deletefile|purge|sync|cleanup|rmdirs?|move)\b"),
     ("s3cmd s5cmd mc mcli", Kind.REMOTE, "deletes from a store", rf"{_OPTIONS}(?:rm|del|rb|mirror\b.* --remove)\b"),
@@ -116,6 +121,8 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("virsh VBoxManage vboxmanage multipass limactl incus lxc proxmox qm", Kind.DATA, "destroys machines", r"(?:undefine|destroy|unregistervm|delete|purge|\w+ delete)\b"),
     ("ansible", Kind.REMOTE, "deletes from other hosts", r".*state=absent"),
 
+    ("mkfs mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat", Kind.DATA, "destroys a file system", ""),
+    ("fdisk wipefs", Kind.DATA, "changes a disk", r"(?!-l\b|--list)(?:/|.*-\w*[aof])"),
     ("dropdb dropuser", Kind.DATA, "deletes a database", ""),
     ("mysqladmin", Kind.DATA, "deletes a database", r".*\bdrop\b"),
     ("psql mysql mariadb sqlite3 duckdb clickhouse clickhouse-client cockroach sqlcmd sqlplus usql pgcli mycli litecli cqlsh mongo mongosh redis-cli valkey-cli sqlite bq snowsql trino presto influx wp turso", Kind.DATA, "destroys data in a database", SQL),
@@ -185,8 +192,8 @@ ROWS: Final[tuple[_Row, ...]] = (
     ("svn", Kind.WORK, "throws away changes", r"revert\b|cleanup\b.*--remove"),
     ("jj", Kind.WORK, "throws away changes", r"(?:abandon|restore|op (?:restore|abandon))\b"),
     ("rimraf del-cli trash-empty", Kind.WORK, "deletes files", r"[^-]|--glob|$"),
-    ("rsync", Kind.REMOTE, "deletes files of another machine", r"(?!.*(?: -\w*n\w* |--dry-run))(?:.* )?--del\S*.* \S+:\S*$"),
-    ("rsync", Kind.WORK, "deletes files that the source does not have", r"(?!.*(?: -\w*n\w* |--dry-run))(?:.* )?(?:--del\S*|--remove-source-files)"),
+    ("rsync", Kind.REMOTE, "deletes files of another machine", r"(?!(?:.* )?(?:-\w*n\w* |--dry-run))(?:.* )?--del\S*.* \S+:\S*$"),
+    ("rsync", Kind.WORK, "deletes files that the source does not have", r"(?!(?:.* )?(?:-\w*n\w* |--dry-run))(?:.* )?(?:--del\S*|--remove-source-files)"),
     ("robocopy", Kind.WORK, "deletes files that the source does not have", "(?i).*/(?:mir|purge)"),
     ("bfg git-filter-repo git-filter-branch", Kind.HISTORY, "rewrites history", ""),
     ("fsutil cipher", Kind.DATA, "destroys data", "(?i).*(?:/w|setzerodata)"),
@@ -219,7 +226,7 @@ FED: Final = re.compile(r"\b(?:echo|printf)\b[^|]*|<<.*", re.DOTALL)
 
 
 SECRET: Final = re.compile(
-    r"(?:^|/)(?:"
+    r"(?:^|[/:=@])(?:"
     r"\.ssh/(?!known_hosts|config$|authorized_keys|[^/]*\.pub$)[^/]*[^/]|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"
     r"|\.aws/(?:credentials|(?:sso|cli)/cache/.*)|\.gnupg/(?:private-keys.*|secring.*|.*\.key)|\.netrc|_netrc|\.pgpass|\.pypirc"
     r"|\.docker/config\.json|\.kube/config|kubeconfig|\.git-credentials|\.config/(?:gh/hosts\.yml|glab-cli/config\.yml"
@@ -234,7 +241,7 @@ SECRET: Final = re.compile(
     r"|[\w.-]*\.tfstate(?:\.backup)?|service[-_]?account[\w-]*\.json|client_secret[\w.-]*\.json|credentials\.json|secrets?\.(?:ya?ml|json|toml|env)|[\w.-]+\.(?:p12|pfx|jks|keystore|kdbx)"
     r")$|^/etc/(?:g?shadow-?|sudoers|krb5\.keytab|ssl/private/.*|ssh/ssh_host_\w+_key)$|^/proc/[^/]+/(?:task/[^/]+/)?environ$"
     r"|^(?:~|/root|/home/[^/]+)/\.(?:\w+_history|npmrc)$"
-    r"|(?:^|/)\.(?:ssh|aws|gnupg|password-store)/?$|^/run/secrets/.*"
+    r"|(?:^|/)\.(?:ssh|aws|gnupg|password-store|kube|docker|config/(?:gh|gcloud|op))/?$|^/run/secrets/.*"
 )
 _HOME: Final = r"(?:~[\w-]*|/home/[^/]+|/root|/Users/[^/]+)"
 STARTUP: Final = re.compile(
@@ -251,109 +258,17 @@ STARTUP: Final = re.compile(
 )
 NO_FILES: Final = re.compile(r"-|/dev/.*|/proc/self/fd/.*|&?\d+|")
 # Programs that show or copy the content of the files among their arguments.
-READERS: Final = [
-    "cat",
-    "tac",
-    "less",
-    "more",
-    "head",
-    "tail",
-    "bat",
-    "batcat",
-    "grep",
-    "egrep",
-    "fgrep",
-    "rg",
-    "ag",
-    "zgrep",
-    "awk",
-    "gawk",
-    "mawk",
-    "nawk",
-    "sed",
-    "cut",
-    "sort",
-    "uniq",
-    "tr",
-    "xxd",
-    "od",
-    "hexdump",
-    "hd",
-    "strings",
-    "base64",
-    "base32",
-    "openssl",
-    "nl",
-    "paste",
-    "fold",
-    "fmt",
-    "rev",
-    "pr",
-    "diff",
-    "cmp",
-    "comm",
-    "jq",
-    "yq",
-    "xmllint",
-    "scp",
-    "rsync",
-    "curl",
-    "wget",
-    "nc",
-    "ncat",
-    "tar",
-    "zip",
-    "gzip",
-    "7z",
-    "gpg",
-    "vim",
-    "vi",
-    "view",
-    "nano",
-    "emacs",
-    "mail",
-    "column",
-    "dd",
-    "pbcopy",
-    "xclip",
-    "xsel",
-    "cp",
-    "mv",
-    "install",
-    "ln",
-    "expand",
-    "look",
-    "split",
-    "ed",
-    "code",
-    "shuf",
-    "dasel",
-    "mlr",
-    "bsdtar",
-    "cpio",
-    "python",
-    "python3",
-    "node",
-    "ruby",
-    "perl",
-    "php",
-    "ssh-keygen",
-    "sqlite3",
-    "source_",
-    "zcat",
-    "bzcat",
-    "xzcat",
-    "pygmentize",
-    "glow",
-    "tee_",
-    "print",
-    "cksum_",
-    "ps_",
-]
-QUIET: Final = re.compile(r"-\w*[qclL]\w*|--(?:quiet|silent|count|files-with\S*)")
+SECRET_READERS: Final = _names(
+    "< cat tac less more head tail bat batcat grep egrep fgrep rg ag zgrep awk gawk mawk nawk sed "
+    "cut sort uniq tr xxd od hexdump hd strings base64 base32 openssl nl paste fold fmt rev pr "
+    "diff cmp comm jq yq xmllint scp rsync curl wget nc ncat tar zip gzip 7z gpg vim vi view nano "
+    "emacs mail column dd pbcopy xclip xsel cp mv install ln expand look split ed code shuf dasel "
+    "mlr bsdtar cpio python python3 node ruby perl php ssh-keygen sqlite3 zcat bzcat xzcat "
+    "pygmentize glow print"
+)
 CURL_FILE: Final = re.compile(r"(?:^|=)@(.+)|file://(.+)")
 GREPS: Final = frozenset(
-    (
+    [
         "grep",
         "egrep",
         "fgrep",
@@ -367,76 +282,65 @@ GREPS: Final = frozenset(
         "nawk",
         "jq",
         "yq",
-    )
+    ]
 )
 
 
-GIT_COMMANDS: Final = frozenset(
-    ["add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bugreport", "bundle", "cat-file", "check-attr", "check-ignore", "check-mailmap", "check-ref-format", "checkout", "checkout-index", "cherry", "cherry-pick", "citool", "clean", "clone", "column", "commit", "commit-graph", "commit-tree", "config", "count-objects", "credential", "daemon", "describe", "diagnose", "diff", "diff-files", "diff-index", "diff-tree", "difftool", "fast-export", "fast-import", "fetch", "fetch-pack", "filter-branch", "filter-repo", "fmt-merge-msg", "for-each-ref", "for-each-repo", "format-patch", "fsck", "gc", "grep", "gui", "hash-object", "help", "hook", "index-pack", "init", "instaweb", "interpret-trailers", "lfs", "log", "ls-files", "ls-remote", "ls-tree", "mailinfo", "mailsplit", "maintenance", "merge", "merge-base", "merge-file", "merge-index", "merge-tree", "mergetool", "mktag", "mktree", "mv", "name-rev", "notes", "pack-objects", "pack-redundant", "pack-refs", "patch-id", "prune", "prune-packed", "pull", "push", "quiltimport", "range-diff", "read-tree", "rebase", "receive-pack", "reflog", "remote", "repack", "replace", "request-pull", "rerere", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "send-email", "send-pack", "shortlog", "show", "show-branch", "show-index", "show-ref", "sparse-checkout", "stage", "stash", "status", "stripspace", "submodule", "subtree", "svn", "switch", "symbolic-ref", "tag", "unpack-file", "unpack-objects", "update-index", "update-ref", "update-server-info", "var", "verify-commit", "verify-pack", "verify-tag", "version", "whatchanged", "worktree", "write-tree"]
-)  # fmt: skip
+GIT_COMMANDS: Final = _names(
+    "add am annotate apply archive bisect blame branch bugreport bundle cat-file check-attr "
+    "check-ignore check-mailmap check-ref-format checkout checkout-index cherry cherry-pick "
+    "citool clean clone column commit commit-graph commit-tree config count-objects credential "
+    "daemon describe diagnose diff diff-files diff-index diff-tree difftool fast-export "
+    "fast-import fetch fetch-pack filter-branch filter-repo fmt-merge-msg for-each-ref "
+    "for-each-repo format-patch fsck gc grep gui hash-object help hook index-pack init instaweb "
+    "interpret-trailers lfs log ls-files ls-remote ls-tree mailinfo mailsplit maintenance merge "
+    "merge-base merge-file merge-index merge-tree mergetool mktag mktree mv name-rev notes "
+    "pack-objects pack-redundant pack-refs patch-id prune prune-packed pull push quiltimport "
+    "range-diff read-tree rebase receive-pack reflog remote repack replace request-pull rerere "
+    "reset restore rev-list rev-parse revert rm send-email send-pack shortlog show show-branch "
+    "show-index show-ref sparse-checkout stage stash status stripspace submodule subtree svn "
+    "switch symbolic-ref tag unpack-file unpack-objects update-index update-ref "
+    "update-server-info var verify-commit verify-pack verify-tag version whatchanged worktree "
+    "write-tree"
+)
 GIT_CONFIG: Final = re.compile(
     r"(?i)(?:core\.(?:hookspath|pager|editor|sshcommand|fsmonitor|askpass|attributesfile|gitproxy|alternaterefscommand)|alias\..*|credential\..*helper"
     r"|include(?:if\..*)?\.path|filter\..*|diff\..*\.(?:command|textconv)|diff\.external|merge\..*\.driver|pager\..*|gpg\..*program|init\.templatedir"
     r"|url\..*\.(?:insteadof|pushinsteadof)|sequence\.editor|(?:http\.)?sslverify|http\..*proxy)"
 )
 # Tools that are commonly run by npx and that most projects have.
-TOOLS: Final = frozenset(
-    ["tsc", "tsx", "ts-node", "eslint", "prettier", "jest", "vitest", "mocha", "ava", "tap", "c8", "nyc", "playwright", "cypress", "vite", "next", "nuxt", "astro", "webpack", "rollup", "esbuild", "swc", "parcel", "turbo", "nx", "lerna", "prisma", "drizzle-kit", "knex", "sequelize", "sequelize-cli", "typeorm", "tailwindcss", "postcss", "sass", "stylelint", "markdownlint", "markdownlint-cli2", "svelte-check", "vue-tsc", "ng", "react-scripts", "storybook", "husky", "lint-staged", "commitlint", "changeset", "biome", "@biomejs/biome", "oxlint", "tsup", "unbuild", "rimraf", "cross-env", "concurrently", "nodemon", "pm2", "serve", "http-server", "json-server", "wrangler", "vercel", "netlify", "firebase", "expo", "react-native", "cap", "electron", "electron-builder", "knip", "depcheck", "madge", "npm-check-updates", "ncu", "license-checker", "typedoc", "jsdoc", "graphql-codegen", "ruff", "black", "mypy", "pytest", "isort", "flake8", "pyright", "pylint", "tox", "nox", "pre-commit", "uvicorn", "poetry", "twine", "hatch", "build", "mkdocs", "sphinx-build", "bandit", "pip-audit", "ty", "basedpyright", "cspell", "publint", "attw", "@arethetypeswrong/cli", "size-limit", "zx", "ajv", "openapi-typescript", "orval", "shadcn", "shadcn-ui", "tree-sitter", "node-gyp", "semantic-release", "release-it", "np", "bun", "deno"]
-)  # fmt: skip
+TOOLS: Final = _names(
+    "tsc tsx ts-node eslint prettier jest vitest mocha ava tap c8 nyc playwright cypress vite "
+    "next nuxt astro webpack rollup esbuild swc parcel turbo nx lerna prisma drizzle-kit knex "
+    "sequelize sequelize-cli typeorm tailwindcss postcss sass stylelint markdownlint "
+    "markdownlint-cli2 svelte-check vue-tsc ng react-scripts storybook husky lint-staged "
+    "commitlint changeset biome @biomejs/biome oxlint tsup unbuild rimraf cross-env concurrently "
+    "nodemon pm2 serve http-server json-server wrangler vercel netlify firebase expo react-native "
+    "cap electron electron-builder knip depcheck madge npm-check-updates ncu license-checker "
+    "typedoc jsdoc graphql-codegen ruff black mypy pytest isort flake8 pyright pylint tox nox "
+    "pre-commit uvicorn poetry twine hatch build mkdocs sphinx-build bandit pip-audit ty "
+    "basedpyright cspell publint attw @arethetypeswrong/cli size-limit zx ajv openapi-typescript "
+    "orval shadcn shadcn-ui tree-sitter node-gyp semantic-release release-it np bun deno"
+)
 RUN_VALUES: Final = frozenset(
     ("-p", "--package", "--from", "--with", "--python", "-c", "--call", "--with-requirements")
 )
 
 
-PACKAGES: Final = frozenset(("npx", "bunx", "uvx", "pnpm", "yarn", "bun", "npm", "pipx", "uv"))
-WRITERS: Final = frozenset(
-    [
-        ">",
-        ">|",
-        ">>",
-        "&>",
-        "&>>",
-        ">&",
-        "<>",
-        "rm",
-        "unlink",
-        "trash",
-        "srm",
-        "cp",
-        "mv",
-        "install",
-        "ln",
-        "gcp",
-        "gmv",
-        "tee",
-        "sponge",
-        "truncate",
-        "dd",
-        "curl",
-        "wget",
-        "scp",
-        "rsync",
-        "sed",
-        "gsed",
-        "perl",
-        "ruby",
-        "tar",
-        "ssh-keygen",
-        "split",
-        "patch",
-        "pg_dump",
-        "mysqldump",
-        "sort",
-        "uniq",
-        "ffmpeg",
-        "qemu-img",
-        "chmod",
-        "zip",
-        "7z",
-    ]
-)
-SECRET_READERS: Final = frozenset((*READERS, "<"))
 INTERPRETERS: Final = re.compile(r"python[0-9.]*|pypy[0-9.]*|perl|ruby|node|nodejs|deno|bun|php")
 FORK_BOMB: Final = re.compile(
     r"(?<![\w:.])([\w:.]{1,32})\s{0,4}\(\)\s{0,4}\{[^}]{0,200}?\1\s{0,4}\|\s{0,4}\1\s{0,4}&"
 )
+
+# The commands of git that lose something by their arguments alone.
+GIT_ROWS: Final[dict[str, tuple[Kind, str, str]]] = {
+    "credential": (Kind.SECRETS, "shows a password", "fill"),
+    "filter-branch": (Kind.HISTORY, "rewrites history", ""),
+    "filter-repo": (Kind.HISTORY, "rewrites history", ""),
+    "gc": (Kind.HISTORY, "deletes lost commits", r".*--prune(?:=(?:now|all|0\S*))?(?: |$)"),
+    "prune": (Kind.HISTORY, "deletes lost commits", r"(?!-n|--dry)."),
+    "reflog": (Kind.HISTORY, "deletes the record of earlier commits", "expire|delete"),
+    "replace": (Kind.HISTORY, "replaces commits", r"(?!-l|--list)."),
+    "submodule": (Kind.WORK, "throws away the changes of a submodule", "(?:.* )?deinit\\b"),
+    "symbolic-ref": (Kind.HISTORY, "deletes a reference", "(?:.* )?(?:-d|--delete)\\b"),
+}

@@ -84,6 +84,7 @@ _SUBSTITUTION: Final = re.compile(
     r"(?:[^`\\$]++|``|\\.|\$(?!\())++|(`(?:[^`\\]++|\\.)*+`|\$\(.*)", re.DOTALL
 )
 
+_ASSIGNING: Final = frozenset(("printf", "read", "set"))
 VALUE_MAX: Final = 256
 """Maximum characters of a variable's value; a longer value counts as unknown."""
 ASSIGNMENTS_MAX: Final = 256
@@ -130,7 +131,9 @@ class Variables:
 
     def assign_by_command(self, words: Sequence[str], stdin: str | None) -> None:
         """Record what `printf -v NAME TEXT`, `read NAME <<< TEXT` and `set -- WORD…` assign."""
-        if words and words[0] in self.functions:
+        if not words or not (words[0] in _ASSIGNING or words[0] in self.functions):
+            return
+        if words[0] in self.functions:
             words = ("set", "--", *words[1:])
         start = list(words[:2])
         if start == ["printf", "-v"] and len(words) > 3:
@@ -147,8 +150,9 @@ class Variables:
     def tables(self) -> list[Table]:
         """Return the tables of values to try, the most probable one first."""
         tables = [Table(self.constants, UNKNOWN_TEXT)]
-        first = {**self.constants, **dict(reversed(self._values))}
-        if first != self.constants:
+        if self._values and (
+            (first := {**self.constants, **dict(reversed(self._values))}) != self.constants
+        ):
             tables.append(Table(first, UNKNOWN_TEXT))
         tables.append(Table(self.constants, ""))
         return tables

@@ -1,18 +1,11 @@
-"""The entry point of `wrappers`: finds what a command executes.
+"""The entry point of `wrappers`: finds what a command executes, by the name of its program.
 
-The name of the command's program determines which module of `wrappers` parses the command.
-
-Programs that execute a command which follows their options, such as `nohup`, `sudo` or `xargs`.
-
-The options of these programs are listed here. An option that is not listed may take a value. Then
-it is not certain at which argument the command begins, and each argument is *suspected* to be the
-beginning of the command (see `wrappers.unwrapped`).
-
-Programs that execute text: shells, interpreters of other languages, and builtins of a shell.
+Of a program that executes a command after its options, such as `nohup` or `sudo`, the options are
+listed. An option that is not listed may take a value; then it is not certain where the command
+begins, and each argument is *suspected* to be its beginning (see `wrappers.unwrapped`).
 
 Text for a shell, such as the argument of `sh -c`, is judged like a command line that an agent
-requests. In code for another language, each string that may be a shell command is *suspected*: it
-counts only if it is dangerous, or if a rule asks about it or denies it.
+requests. In code for another language, each string that may be a shell command is *suspected*.
 """
 
 import itertools
@@ -234,6 +227,11 @@ _PREFIXES: Final[Mapping[str, _Options]] = {
     "toybox": _options(),
     "setsid": _options("-c --ctty -f --fork -w --wait"),
     "ionice": _options("-t", "-c --class -n --classdata -p"),
+    "xvfb-run": _options(
+        "-a --auto-servernum -l --listen-tcp",
+        "-n --server-num -e --error-file -f --auth-file -p --xauth-protocol -s --server-args -w "
+        "--wait",
+    ),
     "chrt": _options("-a -b -f -i -o -r -R -v", "-T -P -D", 1),
     "taskset": _options("-a -c", "", 1),
     "stdbuf": _options("", "-i -o -e --input --output --error"),

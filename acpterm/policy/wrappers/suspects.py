@@ -109,6 +109,8 @@ def _runner(command: SimpleCommand) -> Unwrapped:
         return NOTHING
     # Only the first two operands can begin the command: later ones are its arguments.
     operands = [at for at, word in enumerate(words) if at and word.text[:1] not in ("-", "")][:2]
+    if command.name in ("npx", "bunx", "uvx") and operands[:1] == [1]:
+        operands = [1]
     if command.name in ("npm", "pnpm") and operands and words[operands[0]].text == "run":
         operands = []  # The name of a script follows, not a command.
     found = [Inner(words[at:], None, "suspected", command.input) for at in operands]
