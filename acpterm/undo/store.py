@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import glob
 import hashlib
 import marshal
 import os
@@ -13,7 +14,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, Final, NamedTuple
 
-from acpterm.undo.scan import LISTING, Scan, Signature, UnkeptError, scan
+from acpterm.undo.scan import (
+    FILE_BYTES_MAX,
+    LISTING,
+    Directories,
+    Scan,
+    Signature,
+    UnkeptError,
+    open_file,
+    scan,
+)
 
 KEPT_MAX: Final = 50
 AGE_MAX_S: Final = 7 * 24 * 3600.0
@@ -96,6 +106,7 @@ class Store:
         if (git := shutil.which("git")) is None:
             raise UnkeptError("there is no git on this machine")
         self._git: Final = git
+        self._lock_fds: tuple[int, ...] = ()
 
     @property
     def exists(self) -> bool:
@@ -105,23 +116,36 @@ class Store:
     def locked(self) -> Iterator[None]:
         """Hold the lock, which ends with this process. Raises `UnkeptError` after a minute."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        with open(os.path.join(self.directory, "lock"), "a", encoding="ascii") as lock:
-            deadline = time.monotonic() + _LOCK_TIMEOUT_S
-            while True:
+        path = os.path.join(self.directory, "lock")
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
+        while True:
+            with open(path, "a", encoding="ascii") as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise UnkeptError(
                             f"another process keeps or restores {self.root}"
                         ) from None
                     time.sleep(0.02)
-            self._initialise()
-            yield
+                    continue
+                # Pruning for another directory may have removed the store meanwhile.
+                if not _is_at(lock, path):
+                    os.makedirs(self.directory, mode=0o700, exist_ok=True)
+                    continue
+                # git inherits it: a `git gc` whose parent was killed must not remove what the
+                # next process writes.
+                self._lock_fds = (lock.fileno(),)
+                try:
+                    self._initialise()
+                    yield
+                finally:
+                    self._lock_fds = ()
+                return
 
     def _initialise(self) -> None:
         if self.exists:
+            self._remove_remains()
             return
         os.chmod(self._stores, 0o700)
         aside = f"{self._repository}.new"
@@ -130,6 +154,13 @@ class Store:
         with open(os.path.join(self.directory, "root"), "wb") as file:
             file.write(os.fsencode(self.root))
         os.rename(aside, self._repository)
+
+    def _remove_remains(self) -> None:
+        """Remove what a git that failed, or was killed, has left: it may have filled the disk."""
+        pattern = os.path.join(glob.escape(self._repository), "objects", "pack", "tmp_*")
+        crashes = os.path.join(glob.escape(self._repository), "fast_import_crash_*")
+        for path in (*glob.glob(pattern), *glob.glob(crashes)):
+            os.unlink(path)
 
     def _argv(self, words: Sequence[str], *, is_repository: bool = True) -> list[str]:
         config = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]
@@ -150,7 +181,11 @@ class Store:
 
     def start(self, words: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self._argv(words), env=self._environment(), cwd=self.directory, **streams
+            self._argv(words),
+            env=self._environment(),
+            cwd=self.directory,
+            pass_fds=self._lock_fds,
+            **streams,
         )
 
     def _run(
@@ -160,6 +195,7 @@ class Store:
             self._argv(words, is_repository=is_repository),
             env=self._environment(),
             cwd=self.directory,
+            pass_fds=self._lock_fds,
             input=stdin,
             capture_output=True,
             check=False,
@@ -172,6 +208,10 @@ class Store:
     def git(self, *words: str, stdin: bytes = b"") -> bytes:
         """Return what git prints. Raises `UnkeptError` if it fails."""
         return self._run(words, stdin)
+
+    def object_path(self, path: bytes) -> bytes:
+        """Return where an object of the user's is kept."""
+        return os.path.join(self.linked, *path.split(b"/")[-2:])
 
     def snapshots(self) -> list[Snapshot]:
         """Return the snapshots, the oldest first."""
@@ -200,7 +240,12 @@ class Store:
         earlier = self.snapshots()
         is_same = found[1:] == (cache.dirs, cache.objects, cache.skipped)
         if is_same and not changed and found.files.keys() == cache.files.keys() and earlier:
+            # Its time says when the directory was last kept.
+            os.utime(os.path.join(self.directory, "cache"))
             return Kept(earlier[-1], found.skipped, should_prune=False)
+        needed = sum(found.files[path][1] for path in changed)
+        if needed > shutil.disk_usage(self.directory).free // 2:
+            raise UnkeptError("there is too little space on the disk for a snapshot")
         last = int(earlier[-1].id) if earlier else 0
         process = self.start(
             ["fast-import", "--quiet", "--done", "--date-format=raw"],
@@ -217,6 +262,7 @@ class Store:
         error = process.stderr.read().decode(errors="replace")
         process.stderr.close()
         if process.wait() or not identifier:
+            self._remove_remains()
             raise UnkeptError(f"git fast-import failed: {error.strip()[-300:]}")
         snapshot = Snapshot(str(identifier), why)
         tree = self.git("rev-parse", f"{snapshot.ref}^{{tree}}").decode().strip()
@@ -275,10 +321,11 @@ class Store:
     ) -> dict[bytes, bytes]:
         """Write the contents of files; return how a commit names each, by path."""
         written = {}
+        directories = Directories(os.fsencode(self.root))
         for mark, path in enumerate(changed, 1):
             mode = found.files[path][0]
             try:
-                content = _read(os.path.join(os.fsencode(self.root), path), mode)
+                content = _read(directories.open(os.path.dirname(path)), path, mode)
             except FileNotFoundError:
                 del found.files[path]
                 continue
@@ -289,18 +336,20 @@ class Store:
             stream.write(b"blob\nmark :%d\ndata %d\n%b\n" % (mark, len(content), content))
             kind = b"120000" if stat.S_ISLNK(mode) else b"100755" if mode & 0o100 else b"100644"
             written[path] = b"M %b :%d " % (kind, mark)
+        directories.close()
         return written
 
     def _link(self, found: Scan, cache: _Cache) -> None:
-        """Link the user's new objects, or copy them from another file system."""
+        """Take over the user's new objects."""
+        directories = Directories(os.fsencode(self.root))
         for path, key in [item for item in found.objects.items() if item[0] not in cache.objects]:
-            target = os.path.join(self.linked, key)
             try:
-                link(os.path.join(os.fsencode(self.root), path), target)
+                take(directories.open(os.path.dirname(path)), os.path.join(self.linked, key))
             except OSError as error:
                 del found.objects[path]
                 if error.errno != errno.ENOENT:
                     found.skipped[path] = error.strerror or "cannot be linked"
+        directories.close()
 
     def _load_cache(self) -> _Cache | None:
         try:
@@ -338,9 +387,6 @@ class Store:
             "update-ref", "--stdin", stdin=b"".join(f"delete {one.ref}\n".encode() for one in gone)
         )
         self.git("gc", "--quiet", "--prune=now")
-        for name in os.listdir(self._repository):
-            if name.startswith("fast_import_crash_"):
-                os.unlink(os.path.join(self._repository, name))
         needed = {
             b"/".join(path.split(b"/")[-2:])
             for one in left
@@ -362,6 +408,12 @@ class Store:
         return total
 
 
+def _is_at(file: IO[str], path: str) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    return False
+
+
 def list_keys(linked: bytes) -> Iterator[bytes]:
     """Return the names of linked objects, such as `pack/pack-….pack`."""
     for directory, _, names in os.walk(linked):
@@ -376,15 +428,15 @@ def _remove_old(store: str, oldest: float) -> None:
             shutil.rmtree(store)
 
 
-def _read(path: bytes, mode: int) -> bytes:
+def _read(directory: int, path: bytes, mode: int) -> bytes:
+    name = os.path.basename(path)
     if stat.S_ISLNK(mode):
-        return os.readlink(path)
-    # It may have become a link or a FIFO since it was listed.
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileNotFoundError
-        return file.read()
+        return os.readlink(name, dir_fd=directory)
+    with open(open_file(name, directory), "rb") as file:
+        content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise OSError(errno.EFBIG, "grows while it is read")
+    return content
 
 
 def _data(content: bytes) -> bytes:
@@ -409,22 +461,41 @@ def _quoted(top: bytes, path: bytes, tail: bytes = b"") -> bytes:
     return b'"%b"' % whole
 
 
-def link(source: bytes, target: bytes) -> None:
-    """Link a file whose content never changes, or copy it. Raises `OSError`."""
+def take(directory: int, target: bytes) -> None:
+    """Copy an object of a repository, by its name, to `target`. Raises `OSError`.
+
+    A large one is linked. It then shares a change of its bytes in place, which git never makes.
+    """
     if os.path.lexists(target):
         return
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
-            raise
-        if os.stat(source).st_size > _COPIED_BYTES_MAX:
-            raise OSError(errno.EFBIG, "too large to copy to another file system") from error
-        aside = target + b".new"
-        shutil.copyfile(source, aside, follow_symlinks=False)
-        os.chmod(aside, 0o444)
-        os.replace(aside, target)
+    name, aside = os.path.basename(target), target + b".new"
+    with suppress(FileNotFoundError):
+        os.unlink(aside)
+    with open(open_file(name, directory), "rb") as source:
+        status = os.fstat(source.fileno())
+        try:
+            if status.st_size <= FILE_BYTES_MAX:
+                copy(source, os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400))
+            else:
+                os.link(name, aside, src_dir_fd=directory, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+                raise
+            if status.st_size > _COPIED_BYTES_MAX:
+                raise OSError(errno.EFBIG, "too large to copy to another file system") from error
+            copy(source, os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400))
+    os.replace(aside, target)
+
+
+def copy(source: IO[bytes], target: int) -> None:
+    """Copy a file of git to a new one, with its time, and close that."""
+    status = os.fstat(source.fileno())
+    with open(target, "wb") as file:
+        shutil.copyfileobj(source, file, 1024 * 1024)
+        file.flush()
+        os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.fchmod(file.fileno(), 0o444)
 
 
 def split(raw: bytes) -> list[bytes]:

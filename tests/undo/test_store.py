@@ -12,6 +12,8 @@ import time
 import pytest
 
 from acpterm.undo import scan as scan_module
+from acpterm.undo import store as store_module
+from acpterm.undo.restore import _chmod
 from acpterm.undo.scan import UnkeptError, root_of
 from acpterm.undo.store import Store, _Cache
 from tests.support.depth import DEADLINE_S
@@ -340,3 +342,107 @@ def test_a_kill_while_a_snapshot_is_restored_loses_neither_state(project, step):
     now = project.store.snapshots()[-1]
     assert restored(project, target) == before
     assert restored(project, now) == lost
+
+
+def test_an_object_that_was_changed_in_place_is_restored(project):
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("chmod -R u+w .git/objects; find .git -type f -exec truncate -s 0 {} +")
+
+    found, failures = project.undo(target)
+
+    assert not failures
+    assert project.state() == before
+    assert {one.path for one in found.changes} > set(found.damaged) > set()
+    assert not project.undo(target)[0].changes
+
+
+def test_a_git_directory_that_became_a_link_is_not_written_through(project, tmp_path):
+    (tmp_path / "outside").mkdir()
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("rm -r .git/objects; ln -s ../../outside .git/objects")
+
+    assert restored(project, target) == before
+    assert not os.listdir(tmp_path / "outside")
+
+
+@pytest.mark.parametrize("name", ["src", ".git/refs"])
+def test_what_a_link_leads_to_is_not_kept_when_it_comes_meanwhile(
+    project, tmp_path, monkeypatch, name
+):
+    (tmp_path / "outside" / "heads").mkdir(parents=True)
+    for secret in ("a.py", "heads/main"):
+        (tmp_path / "outside" / secret).write_text("confidential")
+    path = os.path.join(project.root, name)
+
+    def scan_and_replace(root):
+        found = scan_module.scan(root)
+        os.rename(path, tmp_path / "moved")
+        os.symlink(tmp_path / "outside", path)
+        return found
+
+    monkeypatch.setattr(store_module, "scan", scan_and_replace)
+    kept = project.keep().snapshot
+
+    contents = project.store.git("archive", kept.ref, "files")
+    assert b"one\r\ntwo" in contents
+    assert b"confidential" not in contents
+
+
+def test_the_mode_of_what_a_link_leads_to_is_not_changed(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "link").symlink_to("file")
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(OSError, match="link"):
+            _chmod(b"link", 0o666, directory)
+        _chmod(b"file", 0o640, directory)
+    finally:
+        os.close(directory)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_lock_lasts_until_git_ends_too(project, monkeypatch):
+    monkeypatch.setattr(store_module, "_LOCK_TIMEOUT_S", 0.0)
+    project.keep()
+    with project.store.locked():
+        git = project.store.start(["cat-file", "--batch"], stdin=subprocess.PIPE)
+    with git:
+        with pytest.raises(UnkeptError, match="another process"):
+            project.keep()
+        git.stdin.close()
+    project.keep()
+
+
+def test_what_a_killed_git_left_is_removed(project):
+    project.keep()
+    remains = [
+        os.path.join(project.store.directory, "git", name)
+        for name in ("objects/pack/tmp_pack_x", "fast_import_crash_1")
+    ]
+    for path in remains:
+        with open(path, "w"):
+            pass
+    project.keep()
+    assert not any(map(os.path.exists, remains))
+
+
+def test_a_disk_is_not_filled(project, monkeypatch):
+    usage = shutil.disk_usage(project.root)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    with pytest.raises(UnkeptError, match="too little space"):
+        project.keep()
+
+
+def test_a_directory_that_does_not_change_is_still_used(project, empty, tmp_path):
+    target = project.keep().snapshot
+    old = time.time() - 8 * 24 * 3600
+    os.utime(os.path.join(project.store.directory, "cache"), (old, old))
+    project.keep()
+    (tmp_path / "second").mkdir()
+    second = type(project)(tmp_path / "second", project.stores)
+    with second.store.locked():
+        second.store.prune()
+    assert project.store.snapshots() == [target]
