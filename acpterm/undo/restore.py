@@ -18,10 +18,9 @@ from acpterm.undo.store import Kept, Snapshot, Store, copy, split, unescaped
 _GIT: Final = b".git"
 # What a repository reads first is written last.
 _LAST: Final = {b"index": 1, b"tables.list": 1, b"HEAD": 2}
-_FILES_ALONE: Final = (
-    "only files are restored, and not branches, index and stash: {} is one of several worktrees, "
-    "which share them"
-)
+_FILES_ALONE: Final = "only files are restored, and not branches, index and stash: "
+# What is there belongs to other worktrees.
+_WORKTREES: Final = b".git/worktrees"
 _TEMPORARY: Final = b".acpterm-undo.new"
 
 
@@ -88,7 +87,7 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
         _, mode, _, oid, status = facts.split(b" ")
         top, _, path = whole.partition(b"/")
         path = unescaped(path)
-        if found.note and path.split(b"/")[0] == _GIT:
+        if path.startswith(_WORKTREES) or (found.note and path.split(b"/")[0] == _GIT):
             continue
         if top == b"linked":
             (found.dropped if status == b"D" else found.objects).append(path)
@@ -166,9 +165,33 @@ def _plan_modes(store: Store, found: Plan, listings: list[bytes]) -> None:
 
 def _note(store: Store, now: Snapshot, target: Snapshot) -> str:
     """Say why the state of git is left alone, if it is."""
-    shared = store.git("ls-tree", now.ref, "files/%.git/worktrees")
-    is_file = store.git("ls-tree", target.ref, "files/%.git").startswith(b"100")
-    return _FILES_ALONE.format(store.root) if shared or is_file else ""
+    if store.git("ls-tree", target.ref, "files/%.git").startswith(b"100"):
+        return f"{_FILES_ALONE}{store.root} is a worktree of another repository, which has them"
+    old, new = _refs(store, now), _refs(store, target)
+    for name, head in old.items():
+        if name.startswith(b"worktrees/") and name.endswith(b"/HEAD"):
+            branch = head.removeprefix(b"ref: ")
+            if old.get(branch) != new.get(branch):
+                text = branch.decode(errors="replace").removeprefix("refs/heads/")
+                return f"{_FILES_ALONE}{text}, which another worktree has, has changed since"
+    return ""
+
+
+def _refs(store: Store, snapshot: Snapshot) -> dict[bytes, bytes]:
+    """Return what branches, and the HEADs of other worktrees, are, by their names in `.git`."""
+    top = "files/%.git/"
+    wanted = [f"{top}{name}" for name in ("packed-refs", "refs/heads/", "worktrees/")]
+    oids = {}
+    for line in split(store.git("ls-tree", "-r", "-z", snapshot.ref, *wanted)):
+        facts, _, path = line.partition(b"\t")
+        name = unescaped(path.removeprefix(top.encode()))
+        if not name.startswith(b"worktrees/") or name.endswith(b"/HEAD"):
+            oids[name] = facts.split(b" ")[2]
+    with reading(store, list(oids.values())) as contents:
+        found = {name: next(contents).strip() for name in oids}
+    lines = found.pop(b"packed-refs", b"").splitlines()
+    packed = (line.split(b" ", 1)[::-1] for line in lines if line[:1] not in b"#^")
+    return {**dict(packed), **found}
 
 
 def _with_parents(path: bytes) -> Iterator[bytes]:

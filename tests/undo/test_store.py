@@ -133,12 +133,27 @@ def test_a_linked_worktree_gets_its_files_back_and_keeps_its_branches(project):
     assert not failures
     assert "only files" in found.note
     assert linked.run("cat topic.txt src/a.py; git rev-parse HEAD") == b"t\na 2\n" + head
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_branches_are_restored_unless_another_worktree_has_changed_its_own(project, is_packed):
+    project.run("git worktree add -q ../linked topic")
+    before = project.state()
     target = project.keep().snapshot
-    project.run("git commit -qam more; rm src/a.py")
-    head = project.run("git rev-parse HEAD")
+    project.run("git stash clear; git branch -D old; git commit -qam more; rm src/a.py")
+
     found, failures = project.undo(target)
-    assert "only files" in found.note
-    assert project.run("cat src/a.py; git rev-parse HEAD") == b"a 2\n" + head
+
+    assert not failures
+    assert not found.note
+    assert project.state() == before
+    project.run("git -C ../linked commit -q --allow-empty -m more; rm src/a.py")
+    project.run("git pack-refs --all" if is_packed else "true")
+    head = project.run("git rev-parse topic")
+    found, failures = project.undo(target)
+    assert not failures
+    assert "topic, which another worktree has" in found.note
+    assert project.run("cat src/a.py; git rev-parse topic") == b"a 2\n" + head
 
 
 def test_objects_on_another_file_system_are_copied(project, monkeypatch):
