@@ -43,27 +43,32 @@ class Snapshots:
         self._kept: Final[BoundedDict[tuple[str, str], tuple[float, str]]] = BoundedDict(
             _DIRECTORIES_MAX
         )
-        self._running: Final[set[str]] = set()
+        self._running: Final[dict[str, trio.Event]] = {}
 
-    async def keep(self, session: str, directory: str, level: Level, provider: str) -> str:
-        """Keep `directory` before a command of `session`; return why it has no way back, or ""."""
+    async def keep(self, session: str, directory: str, level: Level, provider: str) -> str | None:
+        """Keep `directory` before a command of `session`.
+
+        Return why it has no way back, "", or None if it needs none or snapshots are off.
+        """
         if not self._is_on or level is Level.SAFE or is_place(provider):
-            return ""
+            return None
         kept_at, why = self._kept.get((session, directory), (-PERIOD_S, ""))
         # What cannot be kept is not tried before each command.
         if time.monotonic() - kept_at < PERIOD_S and (why or level is not Level.DANGEROUS):
             return why
-        if directory in self._running or len(self._running) >= _RUNNING_MAX:
-            return _BUSY
-        self._running.add(directory)
-        done = trio.Event()
-        label = f"before {'a dangerous' if level is Level.DANGEROUS else 'an unknown'} command"
-        self._start_task(self._run, (session, directory), label, done)
         with trio.move_on_after(DELAY_MAX_S):
+            # That of another session may have begun before what this one has changed.
+            while (earlier := self._running.get(directory)) is not None:
+                await earlier.wait()
+            if len(self._running) >= _RUNNING_MAX:
+                return _BUSY
+            done = trio.Event()
+            self._running[directory] = trio.Event()
+            label = f"before {'a dangerous' if level is Level.DANGEROUS else 'an unknown'} command"
+            self._start_task(self._run, (session, directory), label, done)
             await done.wait()
-        if not done.is_set():
-            return _BUSY
-        return self._kept.get((session, directory), (0.0, ""))[1]
+            return self._kept.get((session, directory), (0.0, ""))[1]
+        return _BUSY
 
     async def _run(self, key: tuple[str, str], label: str, done: trio.Event) -> None:
         def note(why: str) -> None:
@@ -76,7 +81,7 @@ class Snapshots:
         except OSError as error:
             note(f"no snapshot can be taken: {error.strerror}")
         finally:
-            self._running.discard(key[1])
+            self._running.pop(key[1]).set()
             done.set()
 
 

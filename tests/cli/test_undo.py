@@ -8,7 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
+from acpterm.host.agent import gate
 from acpterm.policy.verdict import Level
 from tests.support.agent import agent_at
 from tests.support.commands import run
@@ -167,10 +169,47 @@ async def test_a_slow_snapshot_delays_no_command_by_more_than_its_limit(
         "the snapshot of its directory is not complete yet"
     )
     assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
-    # The next command does not wait again.
     assert await kept.keep("s", "/work", Level.DANGEROUS, "local")
-    assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
-    assert await kept.keep("s", "/work", Level.SAFE, "local") == ""
+    assert trio.current_time() - began == pytest.approx(2 * snapshots.DELAY_MAX_S)
+    assert await kept.keep("s", "/work", Level.SAFE, "local") is None
     done.set()
     await trio.testing.wait_all_tasks_blocked()
     assert await kept.keep("s", "/work", Level.DANGEROUS, "local") == ""
+
+
+async def test_commands_at_once_in_one_directory_are_each_kept(nursery, monkeypatch):
+    begun, going_on = [], trio.Event()
+
+    async def snapshot(directory, label, note):
+        begun.append(directory)
+        await going_on.wait()
+        note("")
+
+    monkeypatch.setattr(snapshots, "_snapshot", snapshot)
+    kept, found = snapshots.Snapshots(nursery.start_soon, is_on=True), []
+
+    async def keep(session):
+        found.append(await kept.keep(session, "/work", Level.DANGEROUS, "local"))
+
+    async with trio.open_nursery() as at_once:
+        for session in "abc":
+            at_once.start_soon(keep, session)
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == ["/work"]
+        going_on.set()
+    assert begun == 3 * ["/work"]
+    assert found == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("kind", "unkept", "expected"),
+    [
+        (Kind.WORK, "", "; acpterm undo can bring back its directory"),
+        (None, "", "; acpterm undo can bring back its directory"),
+        (Kind.REMOTE, "", ""),
+        (Kind.WORK, "no git", "; no undo: no git"),
+        (Kind.WORK, None, ""),
+    ],
+)
+def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected):
+    assert gate._way_back(kind, unkept) == expected

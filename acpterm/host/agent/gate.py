@@ -36,6 +36,7 @@ from acpterm.acp.agent_api import CheckRequest
 from acpterm.acp.agent_meta import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.places import SlurmResources
+from acpterm.config.profiles import Kind
 from acpterm.host.agent.approvals import expire_unclaimed
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.approvals import new_id, to_rpc_error
@@ -337,7 +338,7 @@ async def admit(
     if len(command) > COMMAND_CHARS_MAX:
         raise _too_long_to_ask(judgement, len(command))
     is_dangerous = verdict.level == Level.DANGEROUS
-    unkept = await keep(connection, session, judgement) if is_dangerous else ""
+    unkept = await keep(connection, session, judgement) if is_dangerous else None
     timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
     question = Question(
         id=new_id(),
@@ -348,7 +349,7 @@ async def admit(
         command=command,
         directory=judgement.where,
         level=verdict.level,
-        reason=f"{verdict.reason}; no undo: {unkept}" if unkept else verdict.reason,
+        reason=verdict.reason + _way_back(verdict.kind, unkept),
         # An empty prefix would stand for all commands.
         prefix=verdict.prefix or None,
         fingerprint=_fingerprint(connection, params, judgement.cwd),
@@ -369,8 +370,15 @@ async def admit(
         raise _refusal(judgement, answer, timeout_s)
 
 
-async def keep(connection: AgentConnection, session: Session, judgement: Judgement) -> str:
-    """Keep the command's directory, within 0.3 s; return why `acpterm undo` cannot, or ""."""
+def _way_back(kind: Kind | None, unkept: str | None) -> str:
+    if unkept:
+        return f"; no undo: {unkept}"
+    is_kept = unkept is not None and kind in {None, Kind.WORK, Kind.HISTORY}
+    return "; acpterm undo can bring back its directory" if is_kept else ""
+
+
+async def keep(connection: AgentConnection, session: Session, judgement: Judgement) -> str | None:
+    """Keep the command's directory, within 0.3 s; return why not, "", or None if none is meant."""
     key = connection.session_key(session)
     snapshots = connection.guard.snapshots
     return await snapshots.keep(key, judgement.cwd, judgement.level, judgement.provider)
