@@ -87,7 +87,7 @@ class Snapshots:
 
 async def _snapshot(directory: str, label: str, note: Callable[[str], None]) -> None:
     """Run the process to its end, which may prune; call `note` once the snapshot is kept."""
-    argv = [sys.executable, "-P", "-m", "acpterm.undo", undo_dir(), directory, label]
+    argv = [sys.executable, "-P", "-m", "acpterm.undo", "keep", undo_dir(), directory, label]
     process = await trio.lowlevel.open_process(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

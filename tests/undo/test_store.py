@@ -305,7 +305,7 @@ def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victi
     project.run("find . -name '*.py' -exec sed -i s/1/2/ {} +; git stash clear")
     changed = project.state()
 
-    command = ("-m", "acpterm.undo", project.stores, project.root, "killed")
+    command = ("-m", "acpterm.undo", "keep", project.stores, project.root, "killed")
     done = killed_in(project, tmp_path, "fast-import", size, victim, *command)
 
     assert done.returncode == -signal.SIGKILL or "error" in done.stdout
