@@ -31,6 +31,8 @@ class Change(NamedTuple):
     mode: int = 0
     """As in a tree of git."""
     oid: bytes = b""
+    was: bytes = b""
+    """The object that is there now: a plan is out of date if that changes."""
 
     @property
     def is_git(self) -> bool:
@@ -84,7 +86,7 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     raw = iter(split(store.git("diff-tree", *options, now.ref, target.ref)))
     listings = []
     for facts, whole in zip(raw, raw, strict=True):
-        _, mode, _, oid, status = facts.split(b" ")
+        _, mode, was, oid, status = facts.split(b" ")
         top, _, path = whole.partition(b"/")
         path = unescaped(path)
         if path.startswith(_WORKTREES) or (found.note and path.split(b"/")[0] == _GIT):
@@ -95,7 +97,7 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
             listings.append(path[: -len(LISTING)].rstrip(b"/"))
         elif top == b"files" and not any(one in unkept for one in _with_parents(path)):
             what = {b"A": "restore", b"D": "remove"}.get(status, "change")
-            found.files.append(Change(path, what, int(mode, 8), oid))
+            found.files.append(Change(path, what, int(mode, 8), oid, was))
     _plan_modes(store, found, listings)
     found.removed[:] = [
         path for path in found.removed if not any(one in unkept for one in _with_parents(path))
