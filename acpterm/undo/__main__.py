@@ -11,6 +11,7 @@ event loop, and a kill of either leaves the other as it was. The works are:
 
 import gc
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -18,6 +19,9 @@ from typing import Any, Final
 from acpterm.undo.operation import find_store, listed, planned, restore, shown
 from acpterm.undo.scan import UnkeptError, root_of
 from acpterm.undo.store import Store
+
+# What takes long makes way for the user's programs and the agent's command.
+_NICE: Final = 10
 
 
 def main(work: str, stores: str, directory: str, *words: str) -> None:
@@ -31,10 +35,13 @@ def main(work: str, stores: str, directory: str, *words: str) -> None:
 
 
 def _keep(store: Store, why: str) -> None:
+    if not store.exists:
+        os.nice(_NICE)
     with store.locked():
         kept = store.keep(why)
         _print({"id": kept.snapshot.id})
         if kept.should_prune:
+            os.nice(_NICE)
             store.prune()
 
 

@@ -49,6 +49,9 @@ _CONFIG: Final = {
     "core.quotePath": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
+    # A quarter less processor time than the usual level, and hardly larger.
+    "pack.compression": "1",
+    "core.compression": "1",
 }
 
 
