@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from msgspec import UNSET
 
 from acpterm.acp.user_api import (
     GetRequest,
@@ -155,6 +156,11 @@ def _when(when: str | None, daemon: ChosenDaemon) -> tuple[TerminalInfo | None, 
         info = daemon.request("terminal/get", GetRequest(when), TerminalInfo)
     if isinstance(info.host, str):
         fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
+    if info.unkept is not UNSET:
+        fail(
+            f"there is no way back to before the command of {when!r}: {info.unkept}; earlier "
+            "snapshots: acpterm undo --list"
+        )
     return info, info.created_at / 1000
 
 

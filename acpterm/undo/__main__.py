@@ -3,7 +3,9 @@
 Prints one line of JSON. The daemon starts it, so that reading a directory takes nothing from its
 event loop, and a kill of either leaves the other as it was. The works are:
 
-    keep STORES DIRECTORY WHY               take a snapshot; prune if need be
+    keep STORES DIRECTORY                   take a snapshot before a command; prune if need be.
+                                            Once something can be read from stdin, or its other
+                                            end is closed, the command has begun
     list STORES DIRECTORY
     plan STORES DIRECTORY [BEFORE]          what an undo to before a time, in s since 1970, changes
     restore STORES DIRECTORY TARGET DIGEST  restore what `plan` has shown
@@ -12,6 +14,7 @@ event loop, and a kill of either leaves the other as it was. The works are:
 import gc
 import json
 import os
+import select
 import sys
 from collections.abc import Callable
 from typing import Any, Final
@@ -34,15 +37,19 @@ def main(work: str, stores: str, directory: str, *words: str) -> None:
         _print({"error": str(error)})
 
 
-def _keep(store: Store, why: str) -> None:
+def _keep(store: Store) -> None:
     if not store.exists:
         os.nice(_NICE)
     with store.locked():
-        kept = store.keep(why)
-        _print({"id": kept.snapshot.id})
+        kept = store.keep("before a command", _has_begun)
+        _print({"id": kept.snapshot.id, "is_before": not kept.snapshot.is_during})
         if kept.should_prune:
             os.nice(_NICE)
             store.prune()
+
+
+def _has_begun() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
 
 
 def _plan(store: Store, before: str | None = None) -> dict[str, Any]:

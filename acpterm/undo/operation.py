@@ -36,10 +36,12 @@ def planned(store: Store, before: float | None) -> Plan:
 def _target(store: Store, now: Snapshot, before: float | None) -> Snapshot:
     snapshots = store.snapshots()
     if before is not None:
-        found = [one for one in snapshots if one.time <= before]
+        # One that was taken during a command is restored by its very number.
+        found = [one for one in snapshots if one.time <= before and not one.is_during]
+        found += [one for one in snapshots if one.time == before and one.is_during]
         since = f"; the oldest is {moment(snapshots[0])}"
     else:
-        found, since = [one for one in snapshots if one != now], ""
+        found, since = [one for one in snapshots if one != now and not one.is_during], ""
     if not found:
         raise UnkeptError(
             f"there is no earlier snapshot of {store.root}{since}: acpterm undo --list"

@@ -10,7 +10,7 @@ import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, Any, Final, NamedTuple
 
@@ -25,7 +25,7 @@ from acpterm.undo.scan import (
     scan,
 )
 
-KEPT_MAX: Final = 50
+KEPT_MAX: Final = 200
 AGE_MAX_S: Final = 7 * 24 * 3600.0
 BYTES_MAX: Final = 1024**3
 # Pruning repacks everything: it is done once for this many snapshots.
@@ -37,6 +37,8 @@ _COARSE_RACE_NS: Final = 2_000_000_000
 _CACHE_VERSION: Final = 1
 _COPIED_BYTES_MAX: Final = 256 * 1024 * 1024
 _REFS: Final = "refs/undo/"
+_BEFORE: Final = "before "
+_DURING: Final = "during "
 # Names that git, or we, cannot have in a tree.
 _REFUSED: Final = frozenset((b".git", b".gitmodules", LISTING))
 _CONFIG: Final = {
@@ -63,6 +65,11 @@ class Snapshot(NamedTuple):
     @property
     def time(self) -> float:
         return int(self.id) / 1000
+
+    @property
+    def is_during(self) -> bool:
+        """Whether a command had begun before all was read: a part may be from after it."""
+        return self.why.startswith(_DURING)
 
     @property
     def ref(self) -> str:
@@ -226,23 +233,28 @@ class Store:
             (Snapshot(*line.split(" ", 1)) for line in lines), key=lambda one: int(one.id)
         )
 
-    def keep(self, why: str) -> Kept:
-        """Take a snapshot within `locked`, or return the newest one if nothing has changed."""
+    def keep(self, why: str, has_begun: Callable[[], bool] = lambda: False) -> Kept:
+        """Take a snapshot within `locked`, or return the newest one if nothing has changed.
+
+        It is one of before `why` unless `has_begun` returns true once all is read.
+        """
         cache = self._load_cache()
         if cache is not None:
             # A cached tree may be gone: after a crash of the system, for example.
             with suppress(UnkeptError):
-                return self._keep(why, cache)
-        return self._keep(why, _Cache("", {}, {}, {}, {}, 0))
+                return self._keep(why, cache, has_begun)
+        return self._keep(why, _Cache("", {}, {}, {}, {}, 0), has_begun)
 
-    def _keep(self, why: str, cache: _Cache) -> Kept:
+    def _keep(self, why: str, cache: _Cache, has_begun: Callable[[], bool]) -> Kept:
         began_ns = time.time_ns()
         found = scan(os.fsencode(self.root))
         self._link(found, cache)
         changed = [path for path, sig in found.files.items() if not cache.is_unchanged(path, sig)]
         earlier = self.snapshots()
         is_same = found[1:] == (cache.dirs, cache.objects, cache.skipped)
-        if is_same and not changed and found.files.keys() == cache.files.keys() and earlier:
+        is_same = is_same and not changed and found.files.keys() == cache.files.keys()
+        # One that was taken during a command becomes, with a new ref, one of before this command.
+        if is_same and earlier and not earlier[-1].is_during:
             # Its time says when the directory was last kept.
             os.utime(os.path.join(self.directory, "cache"))
             return Kept(earlier[-1], found.skipped, should_prune=False)
@@ -259,17 +271,16 @@ class Store:
         assert process.stdin is not None and process.stderr is not None  # noqa: PT018, S101
         try:
             with process.stdin as stream:
-                identifier = self._feed(stream, found, cache, changed, why, last)
+                snapshot = self._feed(stream, found, cache, changed, why, has_begun, last)
         except BrokenPipeError:
-            identifier = 0
+            snapshot = None
         error = process.stderr.read().decode(errors="replace")
         process.stderr.close()
-        if process.wait() or not identifier:
+        if process.wait() or snapshot is None:
             self._remove_remains()
             raise UnkeptError(f"git fast-import failed: {error.strip()[-300:]}")
-        snapshot = Snapshot(str(identifier), why)
         tree = self.git("rev-parse", f"{snapshot.ref}^{{tree}}").decode().strip()
-        if tree == cache.tree and earlier:
+        if tree == cache.tree and earlier and earlier[-1].is_during <= snapshot.is_during:
             # What was young enough to be read again has not changed.
             self.git("update-ref", "-d", snapshot.ref)
             snapshot = earlier[-1]
@@ -286,10 +297,14 @@ class Store:
         cache: _Cache,
         changed: list[bytes],
         why: str,
+        has_begun: Callable[[], bool],
         last: int,
-    ) -> int:
-        """Write a snapshot as input of git fast-import; return its id."""
+    ) -> Snapshot:
+        """Write a snapshot as input of git fast-import; return it."""
         written = self._feed_contents(stream, found, changed)
+        # Nothing of the directory is read after this.
+        if has_begun():
+            why = _DURING + why.removeprefix(_BEFORE)
         identifier = max(time.time_ns() // 1_000_000, last + 1)
         stream.write(b"commit %b\n" % f"{_REFS}{identifier}".encode())
         stream.write(b"committer acpterm <> %d +0000\n" % (identifier // 1000))
@@ -317,7 +332,7 @@ class Store:
             path + b"\0" + why.encode() + b"\0" for path, why in found.skipped.items()
         )
         stream.write(b"M 100644 inline skipped\n" + _data(skipped) + b"done\n")
-        return identifier
+        return Snapshot(str(identifier), why)
 
     def _feed_contents(
         self, stream: IO[bytes], found: Scan, changed: list[bytes]

@@ -1,6 +1,7 @@
 import ast
 import contextlib
 import errno
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import time
 
 import pytest
 
+from acpterm.undo import operation
 from acpterm.undo import scan as scan_module
 from acpterm.undo import store as store_module
 from acpterm.undo.restore import _chmod
@@ -305,7 +307,7 @@ def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victi
     project.run("find . -name '*.py' -exec sed -i s/1/2/ {} +; git stash clear")
     changed = project.state()
 
-    command = ("-m", "acpterm.undo", "keep", project.stores, project.root, "killed")
+    command = ("-m", "acpterm.undo", "keep", project.stores, project.root)
     done = killed_in(project, tmp_path, "fast-import", size, victim, *command)
 
     assert done.returncode == -signal.SIGKILL or "error" in done.stdout
@@ -461,3 +463,58 @@ def test_a_directory_that_does_not_change_is_still_used(project, empty, tmp_path
     with second.store.locked():
         second.store.prune()
     assert project.store.snapshots() == [target]
+
+
+def test_a_snapshot_that_a_command_overtakes_is_never_one_of_before(empty):
+    empty.run("echo 1 > a")
+    with empty.store.locked():
+        torn = empty.store.keep("before a command", lambda: True).snapshot
+    assert torn.why == "during a command"
+    assert empty.store.snapshots() == [torn]
+    empty.run("echo 2 > a")
+
+    for before in (None, torn.time + 0.0004):
+        with pytest.raises(UnkeptError, match="no earlier snapshot"):
+            operation.planned(empty.store, before)
+    found = operation.planned(empty.store, torn.time)
+    assert found.target == torn
+
+
+def test_what_was_kept_during_a_command_is_kept_before_the_next(empty):
+    empty.run("echo 1 > a")
+    with empty.store.locked():
+        torn = empty.store.keep("before a command", lambda: True).snapshot
+    kept = empty.keep("before a command").snapshot
+    assert kept != torn
+    assert not kept.is_during
+    with empty.store.locked():
+        assert empty.store.keep("before a command", lambda: True).snapshot == kept
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_the_process_looks_whether_the_command_has_begun(empty, has_begun):
+    empty.run("echo 1 > a")
+    read_end, write_end = os.pipe()
+    if has_begun:
+        os.write(write_end, b"\n")
+    argv = [sys.executable, "-m", "acpterm.undo", "keep", empty.stores, empty.root]
+    try:
+        done = subprocess.run(
+            argv, stdin=read_end, capture_output=True, check=True, timeout=DEADLINE_S
+        )
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    assert json.loads(done.stdout)["is_before"] is not has_begun
+
+
+def test_the_snapshot_of_a_host_that_dies_is_not_one_of_before(empty):
+    empty.run("echo 1 > a")
+    argv = [sys.executable, "-m", "acpterm.undo", "keep", empty.stores, empty.root]
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    try:
+        subprocess.run(argv, stdin=read_end, capture_output=True, check=True, timeout=DEADLINE_S)
+    finally:
+        os.close(read_end)
+    assert [one.why for one in empty.store.snapshots()] == ["during a command"]
