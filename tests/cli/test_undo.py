@@ -133,7 +133,11 @@ async def test_an_agents_command_is_undone_by_its_terminal(tmp_path, project, st
 
 
 @pytest.mark.long
-async def test_only_commands_that_change_nothing_are_not_kept(tmp_path, project, state):
+async def test_only_commands_that_change_nothing_are_not_kept(
+    tmp_path, project, state, monkeypatch
+):
+    # In another one, git executes what that configures.
+    monkeypatch.chdir(project)
     env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="guarded")
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
         for line in ("git status", "ls", "cat a.py"):
