@@ -139,7 +139,12 @@ def _undo(
     else:
         for failure in failures:
             click.echo(f"acpterm: not restored: {summary_line(failure)}", err=True)
-        if found.changes:
+        if failures:
+            echo(
+                f"Not all is restored. acpterm undo {found.target.id} tries again; acpterm undo "
+                f"{found.now.id} brings back what was there now."
+            )
+        elif found.changes:
             echo("Restored. Another acpterm undo here brings back what was there now.")
     raise SystemExit(1 if failures else 0)
 

@@ -1,6 +1,7 @@
 """What `acpterm undo` and the user's methods do: find a store, show what would change, restore."""
 
 import hashlib
+import os
 import time
 from contextlib import suppress
 from os.path import dirname
@@ -20,6 +21,8 @@ _BEFORE_UNDO: Final = "before an undo"
 def find_store(stores: str, directory: str) -> Store:
     """Return the store of a directory, or of the one around it that was removed with its `.git`."""
     found = store = Store(stores, root_of(directory))
+    if os.path.lexists(os.path.join(store.root, ".git")):
+        return store
     with suppress(UnkeptError):  # a directory around it is too general
         while not store.exists and store.root != dirname(store.root):
             store = Store(stores, dirname(store.root))
@@ -28,20 +31,25 @@ def find_store(stores: str, directory: str) -> Store:
 
 def planned(store: Store, before: float | None) -> Plan:
     """Keep the directory; return what an undo to before a time, or to the last state, changes."""
+    # A directory that has no way back is not kept.
+    _target(store, None, before)
     with store.locked():
         kept = store.keep(_BEFORE_UNDO)
         return plan(store, kept, _target(store, kept.snapshot, before))
 
 
-def _target(store: Store, now: Snapshot, before: float | None) -> Snapshot:
+def _target(store: Store, now: Snapshot | None, before: float | None) -> Snapshot:
     snapshots = store.snapshots()
+    since = ""
     if before is not None:
         # One that was taken during a command is restored by its very number.
         found = [one for one in snapshots if one.time <= before and not one.is_during]
         found += [one for one in snapshots if one.time == before and one.is_during]
-        since = f"; the oldest is {moment(snapshots[0])}"
     else:
-        found, since = [one for one in snapshots if one != now and not one.is_during], ""
+        found = [one for one in snapshots if one != now and not one.is_during]
+    if snapshots:
+        one = snapshots[0]
+        since = f"; the oldest is {moment(one)}{', during a command' if one.is_during else ''}"
     if not found:
         raise UnkeptError(
             f"there is no earlier snapshot of {store.root}{since}: acpterm undo --list"

@@ -6,6 +6,7 @@ time without following links: a program that still runs cannot redirect a write 
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -103,11 +104,41 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
         path for path in found.removed if not any(one in unkept for one in _with_parents(path))
     ]
     found.damaged.extend(_damaged(store, found))
+    if left := _new_repositories(store, now, target):
+        below = {path for one in left for path in _with_parents(one)}
+        left = set(left)
+        found.files[:] = [
+            one
+            for one in found.files
+            if one.what != "remove" or left.isdisjoint(_with_parents(one.path))
+        ]
+        found.removed[:] = [
+            path
+            for path in found.removed
+            if path not in below and left.isdisjoint(_with_parents(path))
+        ]
+        names = ", ".join(sorted(map(os.fsdecode, left)))
+        found = found._replace(note=f"repositories that were made since are not removed: {names}")
     # The objects of a repository that stays are never removed.
     removed = set(found.removed)
     found.dropped[:] = [path for path in found.dropped if path.rsplit(b"/", 2)[0] in removed]
     found.removed.extend({os.path.dirname(path) for path in found.dropped} - removed)
     return found
+
+
+def _new_repositories(store: Store, now: Snapshot, target: Snapshot) -> list[bytes]:
+    """Return the repositories of a directory that is none which the target does not have."""
+    old, new = (
+        {
+            os.path.dirname(path)
+            for path in map(unescaped, split(store.git("ls-tree", "-rtz", "--name-only", one.ref)))
+            if os.path.basename(path) == _GIT and path.startswith(b"files/")
+        }
+        for one in (now, target)
+    )
+    if b"files" in old | new:
+        return []
+    return [path.removeprefix(b"files/") for path in old - new]
 
 
 def _damaged(store: Store, found: Plan) -> Iterator[bytes]:
@@ -250,6 +281,7 @@ def apply(store: Store, found: Plan) -> list[str]:
         lock = os.path.join(store.root, ".git", "index.lock")
         if os.path.lexists(lock):
             raise UnkeptError(f"git works there now, or was killed: {lock} exists")
+    _check_space(store, found)
     # It may have been removed with all that was in it.
     os.makedirs(store.root, exist_ok=True)
     done = _Restorer(os.fsencode(store.root))
@@ -274,6 +306,20 @@ def apply(store: Store, found: Plan) -> list[str]:
         done.set_mode(path, modes[path])
     done.close()
     return done.failures
+
+
+def _check_space(store: Store, found: Plan) -> None:
+    oids = b"\n".join(change.oid for change in found.files if change.what != "remove")
+    sizes = store.git("cat-file", "--batch-check=%(objectsize)", stdin=oids).split()
+    needed = sum(int(size) for size in sizes if size.isdigit())
+    place = store.root
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise UnkeptError(
+            f"nothing was restored: that needs {needed >> 10} KiB, and {free >> 10} are free"
+        )
 
 
 class _Restorer(Directories):
@@ -324,36 +370,46 @@ class _Restorer(Directories):
         name = os.path.basename(change.path)
         with self.noting(change.path):
             directory = self.open(os.path.dirname(change.path))
-            with suppress(FileNotFoundError):
-                os.unlink(_TEMPORARY, dir_fd=directory)
-            if stat.S_ISLNK(change.mode):
-                os.symlink(content, _TEMPORARY, dir_fd=directory)
-            else:
-                with open(_new(directory), "wb") as file:
-                    file.write(content)
-                    os.fchmod(file.fileno(), mode)
-            os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
+            with _temporary(directory):
+                if stat.S_ISLNK(change.mode):
+                    os.symlink(content, _TEMPORARY, dir_fd=directory)
+                else:
+                    with open(_new(directory), "wb") as file:
+                        file.write(content)
+                        os.fchmod(file.fileno(), mode)
+                os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def write_object(self, path: bytes, kept: bytes) -> None:
         with self.noting(path), open(kept, "rb") as source:
             self.make_directory(os.path.dirname(path))
             directory = self.open(os.path.dirname(path))
-            with suppress(FileNotFoundError):
-                os.unlink(_TEMPORARY, dir_fd=directory)
-            if os.fstat(source.fileno()).st_size > FILE_BYTES_MAX:
-                with suppress(OSError):  # another file system, for example
-                    os.link(kept, _TEMPORARY, dst_dir_fd=directory, follow_symlinks=False)
-            with suppress(FileExistsError):
-                copy(source, _new(directory))
-            os.rename(
-                _TEMPORARY, os.path.basename(path), src_dir_fd=directory, dst_dir_fd=directory
-            )
+            name = os.path.basename(path)
+            with _temporary(directory):
+                if os.fstat(source.fileno()).st_size > FILE_BYTES_MAX:
+                    with suppress(OSError):  # another file system, for example
+                        os.link(kept, _TEMPORARY, dst_dir_fd=directory, follow_symlinks=False)
+                with suppress(FileExistsError):
+                    copy(source, _new(directory))
+                os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def set_mode(self, path: bytes, mode: int) -> None:
         with self.noting(path), suppress(FileNotFoundError):
             directory, name = self.open(os.path.dirname(path)), os.path.basename(path) or b"."
             if not stat.S_ISLNK(os.lstat(name, dir_fd=directory).st_mode):
                 _chmod(name, mode, directory)
+
+
+@contextmanager
+def _temporary(directory: int) -> Iterator[None]:
+    """Remove what is left of a temporary file, before and after."""
+    with suppress(FileNotFoundError):
+        os.unlink(_TEMPORARY, dir_fd=directory)
+    try:
+        yield
+    except OSError:
+        with suppress(OSError):
+            os.unlink(_TEMPORARY, dir_fd=directory)
+        raise
 
 
 def _new(directory: int) -> int:

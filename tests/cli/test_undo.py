@@ -100,6 +100,23 @@ async def test_undo_finds_the_repository_that_was_removed_with_its_git(path, pro
     assert (project / ".git").is_dir()
 
 
+async def test_an_undo_that_fails_in_part_says_so_and_how_to_go_on(path, project, state):
+    _, out, _ = await undo(path, "--keep", "--json", cwd=project, **state)
+    kept = json.loads(out)["id"]
+    (project / "a.py").unlink()
+    (project / "a.py").mkdir()
+    # It is not kept, so it is not removed.
+    os.mkfifo(project / "a.py" / "fifo")
+
+    status, out, err = await undo(path, "--yes", cwd=project, **state)
+
+    assert status == 1
+    assert "acpterm: not restored: a.py: " in err
+    assert "\nRestored" not in out
+    assert f"Not all is restored. acpterm undo {kept} tries again" in out
+    assert not (project / ".acpterm-undo.new").exists()
+
+
 async def test_undo_names_what_still_runs_there(path, user, project, state):
     await undo(path, "--keep", cwd=project, **state)
     (project / "a.py").write_text("two\n")
@@ -142,7 +159,7 @@ async def test_only_commands_that_change_nothing_are_not_kept(
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
         for line in ("git status", "ls", "cat a.py"):
             await agent.create_ended(line, cwd=str(project))
-        assert not os.path.exists(os.path.join(state["XDG_STATE_HOME"], "acpterm", "undo"))
+        assert not (tmp_path / "state" / "acpterm" / "undo").exists()
         # By its name it is safe in this profile.
         await agent.create_ended("npm run clean", cwd=str(project))
         with trio.fail_after(DEADLINE_S):

@@ -2,12 +2,13 @@
 
 import pytest
 
-from acpterm.config import Settings
+from acpterm.config import Settings, undo_dir
 from acpterm.host.open_host import open_host
 from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import share_methods_table
 from acpterm.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
 from acpterm.runtime.exec_context import current
+from acpterm.undo.store import Store
 from tests.support.agent import agent_of
 from tests.support.user import user_of
 
@@ -26,11 +27,18 @@ async def refused(peer, method, **params):
     return raised.value
 
 
+def keep(project):
+    store = Store(undo_dir(), str(project))
+    with store.locked():
+        store.keep("before an undo")
+
+
 async def test_a_directory_is_shown_and_then_restored(project):
     async with open_host(Settings(), current()) as host, user_of(host) as user:
         where = {"cwd": str(project)}
         none = await refused(user, "undo/plan", **where)
         assert (none.code, "no earlier snapshot" in none.message) == (INVALID_REQUEST, True)
+        keep(project)
         (project / "a.py").write_text("two\n")
         running = await user.create("sleep 1000", cwd=str(project))
         found = await user.request("undo/plan", where)
@@ -55,7 +63,7 @@ async def test_a_directory_is_shown_and_then_restored(project):
 
 async def test_a_terminals_directory_is_that_from_before_its_command(project):
     async with open_host(Settings(), current()) as host, user_of(host) as user:
-        await refused(user, "undo/plan", cwd=str(project))
+        keep(project)
         terminal = await user.create("rm a.py", cwd=str(project))
         await user.request("terminal/wait", {"terminalId": terminal})
         found = await user.request("undo/plan", {"terminalId": terminal})

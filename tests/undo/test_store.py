@@ -13,6 +13,7 @@ import time
 import pytest
 
 from acpterm.undo import operation
+from acpterm.undo import restore as restore_module
 from acpterm.undo import scan as scan_module
 from acpterm.undo import store as store_module
 from acpterm.undo.restore import _chmod
@@ -463,6 +464,66 @@ def test_a_directory_that_does_not_change_is_still_used(project, empty, tmp_path
     with second.store.locked():
         second.store.prune()
     assert project.store.snapshots() == [target]
+
+
+def test_an_undo_without_a_target_keeps_nothing(empty):
+    empty.run("echo 1 > a")
+    with pytest.raises(UnkeptError, match="no earlier snapshot"):
+        operation.planned(operation.find_store(empty.stores, empty.root), None)
+    assert not os.path.exists(empty.stores)
+
+
+def test_a_repository_is_not_restored_from_the_directory_around_it(empty):
+    empty.run("mkdir -p sub/below plain")
+    empty.keep()
+    empty.run("git init -q sub")
+    for name in ("sub", "sub/below"):
+        found = operation.find_store(empty.stores, f"{empty.root}/{name}")
+        assert found.root == f"{empty.root}/sub"
+    assert operation.find_store(empty.stores, f"{empty.root}/plain").root == empty.root
+
+
+def test_a_directory_never_removes_a_repository_that_was_made_in_it(empty):
+    empty.run("echo 1 > a")
+    target = empty.keep().snapshot
+    empty.run("mkdir -p more other; git init -q more/sub; echo x > more/sub/x; rm a")
+    empty.run("cd more/sub && git add x && git commit -qm x; echo y > ../y")
+
+    found, failures = empty.undo(target)
+
+    assert not failures
+    assert "not removed: more/sub" in found.note
+    assert sorted(os.listdir(empty.root)) == ["a", "more"]
+    assert os.listdir(f"{empty.root}/more") == ["sub"]
+    assert empty.run("git -C more/sub status --porcelain; cat more/sub/x") == b"x\n"
+    assert empty.run("git -C more/sub log --format=%s") == b"x\n"
+
+
+def test_nothing_is_restored_if_the_disk_has_too_little_space(empty, monkeypatch):
+    empty.run("echo 1234567890 > a")
+    target = empty.keep().snapshot
+    empty.run("rm a")
+    usage = shutil.disk_usage(empty.root)
+    with empty.store.locked():
+        found = restore_module.plan(empty.store, empty.store.keep("now"), target)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5))
+        with pytest.raises(UnkeptError, match="nothing was restored: that needs"):
+            restore_module.apply(empty.store, found)
+    assert os.listdir(empty.root) == []
+
+
+def test_a_write_that_fails_leaves_no_file_behind(empty, monkeypatch):
+    empty.run("echo 1234567890 > a")
+    target = empty.keep().snapshot
+    empty.run("rm a")
+
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "rename", full)
+    _, failures = empty.undo(target)
+    assert failures == ["a: No space left on device"]
+    assert os.listdir(empty.root) == []
 
 
 def test_a_snapshot_that_a_command_overtakes_is_never_one_of_before(empty):
