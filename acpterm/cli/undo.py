@@ -45,6 +45,12 @@ _ID: Final = re.compile(r"\d{13}", re.ASCII)
 
 @click.command("undo")
 @click.argument("when", metavar="[TERMINAL|TIME]", required=False, shell_complete=complete_terminal)
+@click.option(
+    "-C",
+    "--directory",
+    metavar="DIR",
+    help="Restore this directory, which may be gone, instead of the current one.",
+)
 @click.option("-p", "--patch", is_flag=True, help="Show the whole difference.")
 @click.option("--list", "lists", is_flag=True, help="List the snapshots of the directory.")
 @click.option("--keep", "keeps", is_flag=True, help="Take a snapshot now, and restore nothing.")
@@ -54,6 +60,7 @@ _ID: Final = re.compile(r"\d{13}", re.ASCII)
 def command(
     *,
     when: str | None,
+    directory: str | None,
     patch: bool,
     lists: bool,
     keeps: bool,
@@ -80,7 +87,7 @@ def command(
     require_user(daemon.config, "restores files")
     info, before = _when(when, daemon)
     try:
-        store = find_store(_stores(daemon), absolute() if info is None else info.cwd)
+        store = find_store(_stores(daemon), info.cwd if info else absolute(directory or "."))
         if lists:
             _list(store, as_json)
         elif keeps:
@@ -177,7 +184,12 @@ def _list(store: Store, as_json: bool) -> None:
     now = time.time()
     lines = [f"{'SNAPSHOT':<15}{'AGE':<6}WHY"]
     lines += [f"{one.id:<15}{ago(int(one.id), now):<6}{one.why}" for one in reversed(snapshots)]
-    echo_once("\n".join(lines) if snapshots else f"there are no snapshots of {store.root}")
+    none = (
+        "the first snapshot of {} is being taken"
+        if store.is_busy
+        else "there are no snapshots of {}"
+    )
+    echo_once("\n".join(lines) if snapshots else none.format(store.root))
 
 
 def _running(daemon: ChosenDaemon, root: str) -> list[TerminalInfo]:
@@ -194,11 +206,20 @@ def _running(daemon: ChosenDaemon, root: str) -> list[TerminalInfo]:
 
 def _text(store: Store, found: Plan, running: Sequence[TerminalInfo], patch: bool) -> str:
     if not found.changes:
-        return f"{store.root} is as it was {moment(found.target)}: there is nothing to restore"
+        note = f" ({found.note})" if found.note else ""
+        return (
+            f"{store.root} is as it was {moment(found.target)}: there is nothing to restore{note}"
+        )
     lines = [f"To bring {store.root} back to {moment(found.target)} ({found.target.why}):"]
     if text := diff(store, found, patch=patch):
         lines.append(escape_invisible_text(text))
-    git = [named(one.path) for one in found.changes if one.is_git]
+    whole = {one.path for one in found.changes if one.path.endswith(b".git/")}
+    git = [
+        named(one.path)
+        for one in found.changes
+        # Not all that is in a repository which comes or goes.
+        if one.is_git and one.path[: one.path.rfind(b".git/") + 5] not in whole
+    ]
     others = [one for one in found.changes if not one.is_git]
     lines += _some("git: ", [path for path in git if "/logs/" not in path])
     lines += _some("modes: ", [named(one.path) for one in others if one.what == "mode"])

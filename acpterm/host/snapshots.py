@@ -37,6 +37,7 @@ _KILL_MAX_S: Final = 2.0
 _RUNNING_MAX: Final = 4
 _DIRECTORIES_MAX: Final = 1000
 BUSY: Final = "the snapshot of its directory is not complete yet"
+FILES_ONLY: Final = "only files, not branches, index and stash, which a linked worktree shares"
 _OVERTAKEN: Final = "another command began during the snapshot of its directory"
 
 StartTask: TypeAlias = Callable[..., object]
@@ -86,13 +87,20 @@ class Snapshots:
     async def keep(
         self, directory: str, provider: str, *, max_s: float = DELAY_MAX_S
     ) -> str | None:
-        """Keep `directory`; return why it has no way back, "", or None if snapshots are off."""
+        """Keep `directory` for a question; return what the user is told, or None if off."""
         if not self.is_on or is_place(provider):
             return None
-        return (await self._keep(directory, max_s))[1]
+        root, why = await self._keep(directory, max_s)
+        # It has just been read, so this does not hang.
+        if root is not None and not why and os.path.isfile(f"{root}/.git"):  # noqa: ASYNC240
+            return FILES_ONLY
+        return why
 
     async def begin(self, directory: str, provider: str) -> str | None:
-        """Keep `directory` before a command that starts now; return the same."""
+        """Keep `directory` before a command that starts now.
+
+        Return why it has no way back, "", or None if snapshots are off.
+        """
         if not self.is_on or is_place(provider):
             return None
         root, why = await self._keep(directory, DELAY_MAX_S)

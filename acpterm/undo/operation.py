@@ -109,7 +109,7 @@ def shown(store: Store, found: Plan) -> dict[str, Any]:
 
 
 def named(path: bytes) -> str:
-    return path.decode(errors="backslashreplace")
+    return path.decode(errors="backslashreplace") or "."
 
 
 def moment(snapshot: Snapshot) -> str:

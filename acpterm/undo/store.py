@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO, Any, Final, NamedTuple
 
 from acpterm.undo.scan import (
@@ -36,6 +37,8 @@ _RACE_NS: Final = 100_000_000
 _COARSE_RACE_NS: Final = 2_000_000_000
 _CACHE_VERSION: Final = 1
 _COPIED_BYTES_MAX: Final = 256 * 1024 * 1024
+# The copies are no more readable than an `.env` is.
+_UMASK: Final = 0o077
 _REFS: Final = "refs/undo/"
 _BEFORE: Final = "before "
 _DURING: Final = "during "
@@ -122,6 +125,18 @@ class Store:
     def exists(self) -> bool:
         return os.path.isdir(self._repository)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a process takes a snapshot, restores or prunes."""
+        try:
+            with open(os.path.join(self.directory, "lock"), encoding="ascii") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock, which ends with this process. Raises `UnkeptError` after a minute."""
@@ -195,6 +210,7 @@ class Store:
             env=self._environment(),
             cwd=self.directory,
             pass_fds=self._lock_fds,
+            umask=_UMASK,
             **streams,
         )
 
@@ -206,6 +222,7 @@ class Store:
             env=self._environment(),
             cwd=self.directory,
             pass_fds=self._lock_fds,
+            umask=_UMASK,
             input=stdin,
             capture_output=True,
             check=False,
@@ -380,7 +397,7 @@ class Store:
 
     def _save_cache(self, cache: _Cache) -> None:
         path = os.path.join(self.directory, "cache")
-        with open(f"{path}.new", "wb") as file:
+        with open(f"{path}.new", "wb", opener=partial(os.open, mode=0o600)) as file:
             file.write(marshal.dumps((_CACHE_VERSION, *cache)))
         os.replace(f"{path}.new", path)
 

@@ -3,15 +3,18 @@
 import json
 import os
 import select
+import shutil
 import sys
 
 import pytest
 import trio
 import trio.testing
 
+from acpterm.config import undo_dir
 from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
 from acpterm.host.agent import gate
+from acpterm.undo.store import Store
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon
@@ -115,6 +118,38 @@ async def test_an_undo_that_fails_in_part_says_so_and_how_to_go_on(path, project
     assert "\nRestored" not in out
     assert f"Not all is restored. acpterm undo {kept} tries again" in out
     assert not (project / ".acpterm-undo.new").exists()
+
+
+async def test_undo_restores_a_directory_that_is_gone(path, project, state):
+    await undo(path, "--keep", cwd=project, **state)
+    shutil.rmtree(project)
+
+    status, _, err = await undo(path, "-C", "project", "--yes", cwd=project.parent, **state)
+
+    assert (status, err) == (0, "")
+    assert (project / "a.py").read_text() == "one\n"
+
+
+async def test_a_repository_that_comes_or_goes_is_shown_by_one_line(path, project, state):
+    await undo(path, "--keep", cwd=project, **state)
+    (project / "sub" / ".git" / "hooks").mkdir(parents=True)
+    (project / "sub" / ".git" / "hooks" / "pre-commit.sample").touch()
+    (project / ".git").mkdir()
+    project.chmod(0o700)
+
+    _, out, _ = await undo(path, cwd=project, stdin=b"n\n", **state)
+
+    assert "git:" not in out
+    assert " modes: .\n" in out
+
+
+async def test_a_list_says_that_the_first_snapshot_is_being_taken(path, project, state):
+    store = Store(undo_dir(), str(project))
+    with store.locked():
+        _, out, _ = await undo(path, "--list", cwd=project, **state)
+    assert out == f"the first snapshot of {project} is being taken\n"
+    _, out, _ = await undo(path, "--list", cwd=project, **state)
+    assert out == f"there are no snapshots of {project}\n"
 
 
 async def test_undo_names_what_still_runs_there(path, user, project, state):
@@ -290,6 +325,17 @@ async def test_a_command_that_begins_marks_the_snapshots_around_it(
     nursery.cancel_scope.cancel()
 
 
+async def test_a_linked_worktree_has_a_way_back_for_files_only(nursery, monkeypatch, tmp_path):
+    async def snapshot(root, running):
+        running.note("")
+
+    monkeypatch.setattr(snapshots, "_snapshot", snapshot)
+    kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
+    (tmp_path / ".git").write_text("gitdir: /elsewhere/.git/worktrees/x\n")
+    assert await kept.keep(str(tmp_path), "local", max_s=DEADLINE_S) == snapshots.FILES_ONLY
+    assert await kept.begin(str(tmp_path), "local") == ""
+
+
 async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkeypatch):
     async def endless(root, running):
         await trio.sleep_forever()
@@ -310,6 +356,7 @@ async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkey
         (Kind.REMOTE, "", ""),
         (Kind.WORK, "no git", "; no undo: no git"),
         (Kind.WORK, None, ""),
+        (Kind.WORK, snapshots.FILES_ONLY, f"; acpterm undo can bring back {snapshots.FILES_ONLY}"),
         (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet"),
     ],
 )

@@ -579,3 +579,14 @@ def test_the_snapshot_of_a_host_that_dies_is_not_one_of_before(empty):
     finally:
         os.close(read_end)
     assert [one.why for one in empty.store.snapshots()] == ["during a command"]
+
+
+def test_only_the_user_can_read_the_copies(project):
+    project.keep()
+    project.run("echo 3 > src/a.py")
+    project.keep()
+    linked = os.fsdecode(project.store.linked)
+    for directory, _, names in os.walk(project.store.directory):
+        for name in names:
+            if not directory.startswith(linked) and name not in ("lock", "root"):
+                assert not os.lstat(os.path.join(directory, name)).st_mode & 0o077, name

@@ -52,7 +52,7 @@ from acpterm.host.launch.placement import (
 from acpterm.host.launch.validation import check_command, check_size
 from acpterm.host.loss_facts import Findings, LossFacts, Where
 from acpterm.host.sessions.session import Session
-from acpterm.host.snapshots import BUSY
+from acpterm.host.snapshots import BUSY, FILES_ONLY
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
@@ -385,6 +385,8 @@ async def admit(
 def _way_back(kind: Kind | None, unkept: str | None) -> str:
     if unkept == BUSY:
         return "; its snapshot for acpterm undo is not complete yet"
+    if unkept == FILES_ONLY:
+        return f"; acpterm undo can bring back {unkept}"
     if unkept:
         return f"; no undo: {unkept}"
     is_kept = unkept is not None and kind in {None, Kind.WORK, Kind.HISTORY}
