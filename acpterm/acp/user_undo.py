@@ -47,7 +47,10 @@ class UndoRestoreRequest(Wire):
 
 
 class UndoSnapshot(Wire):
-    """A snapshot, and before what it was taken."""
+    """A snapshot, and before what it was taken.
+
+    `why` begins with ``during`` if a command began before the snapshot was complete.
+    """
 
     id: SnapshotId
     why: str

@@ -70,7 +70,7 @@ def command(
 ) -> None:
     """Bring a directory back to what it was before a command.
 
-    acpterm keeps an agent's directory before dangerous commands, and once in a while: its files and
+    acpterm keeps an agent's directory before each command that may change something: its files and
     the state of its git repository. This shows what differs from then, asks, and restores it. The
     state from before is kept as well: another acpterm undo brings it back.
 
@@ -226,7 +226,7 @@ def _text(store: Store, found: Plan, running: Sequence[TerminalInfo], patch: boo
     for what in ("restore", "remove"):
         paths = [named(one.path) for one in others if one.what == what]
         lines += _some(f"directories to {what}: ", [path for path in paths if path.endswith("/")])
-    lines += [found.note] if found.note else []
+    lines += [f" {summary_line(found.note)}"] if found.note else []
     lines += [
         f"runs there, and may write meanwhile: {summary_line(title(info))}: "
         f"{summary_line(info.command)}"

@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Final, NamedTuple
 
@@ -22,6 +22,7 @@ _LAST: Final = {b"index": 1, b"tables.list": 1, b"HEAD": 2}
 _FILES_ALONE: Final = "only files are restored, and not branches, index and stash: "
 # What is there belongs to other worktrees.
 _WORKTREES: Final = b".git/worktrees"
+_NAMED_MAX: Final = 10
 _TEMPORARY: Final = b".acpterm-undo.new"
 
 
@@ -80,9 +81,12 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     """Compare the directory, of which `kept` is the newest snapshot, with `target`."""
     now = kept.snapshot
     found = Plan(now, target, [], {}, [], [], [], [], [], _note(store, now, target))
-    unkept = (
-        kept.skipped.keys() | split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
-    )
+    skipped = split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
+    unkept = kept.skipped.keys() | skipped
+    notes = [found.note]
+    root = os.fsencode(store.root)
+    if lost := [path for path in skipped if not os.path.lexists(os.path.join(root, path))]:
+        notes.append(f"gone, and not kept: {_names(lost)}")
     options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev")
     raw = iter(split(store.git("diff-tree", *options, now.ref, target.ref)))
     listings = []
@@ -117,13 +121,18 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
             for path in found.removed
             if path not in below and left.isdisjoint(_with_parents(path))
         ]
-        names = ", ".join(sorted(map(os.fsdecode, left)))
-        found = found._replace(note=f"repositories that were made since are not removed: {names}")
+        notes.append(f"repositories that were made since are not removed: {_names(left)}")
     # The objects of a repository that stays are never removed.
     removed = set(found.removed)
     found.dropped[:] = [path for path in found.dropped if path.rsplit(b"/", 2)[0] in removed]
     found.removed.extend({os.path.dirname(path) for path in found.dropped} - removed)
-    return found
+    return found._replace(note="; ".join(filter(None, notes)))
+
+
+def _names(paths: Iterable[bytes]) -> str:
+    names = [path.decode(errors="backslashreplace") for path in sorted(paths)]
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more
 
 
 def _new_repositories(store: Store, now: Snapshot, target: Snapshot) -> list[bytes]:

@@ -499,6 +499,14 @@ def test_a_directory_never_removes_a_repository_that_was_made_in_it(empty):
     assert empty.run("git -C more/sub log --format=%s") == b"x\n"
 
 
+def test_a_plan_names_what_is_gone_and_was_not_kept(empty):
+    empty.run("mkdir node_modules; echo 1 > node_modules/a; echo 1 > a; mkfifo fifo")
+    target = empty.keep().snapshot
+    empty.run("rm -r node_modules a")
+    found, _ = empty.undo(target)
+    assert found.note == "gone, and not kept: node_modules"
+
+
 def test_nothing_is_restored_if_the_disk_has_too_little_space(empty, monkeypatch):
     empty.run("echo 1234567890 > a")
     target = empty.keep().snapshot
