@@ -5,7 +5,7 @@ first snapshot of a large directory takes longer: it is completed beside the com
 no way back. Such a snapshot is not one of before:
 
     host:      a byte into the pipe ──▶ the command starts
-    process:   all is read ──▶ the pipe is looked at ──▶ named "before …" if nothing is in it, and
+    process:   all is read ──▶ the pipe is checked ──▶ named "before …" if nothing is in it, and
                                                          it is open; otherwise "during …"
 
 So is one whose host dies, since another host may start the command again.
@@ -87,7 +87,7 @@ class Snapshots:
     async def keep(
         self, directory: str, provider: str, *, max_s: float = DELAY_MAX_S
     ) -> str | None:
-        """Keep `directory` for a question; return what the user is told, or None if off."""
+        """Keep `directory` for a question; return what the question says, or None if off."""
         if not self.is_on or is_place(provider):
             return None
         root, why = await self._keep(directory, max_s)

@@ -108,9 +108,8 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
         path for path in found.removed if not any(one in unkept for one in _with_parents(path))
     ]
     found.damaged.extend(_damaged(store, found))
-    if left := _new_repositories(store, now, target):
+    if left := set(_new_repositories(store, now, target)):
         below = {path for one in left for path in _with_parents(one)}
-        left = set(left)
         found.files[:] = [
             one
             for one in found.files

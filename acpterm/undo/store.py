@@ -5,6 +5,7 @@ import fcntl
 import glob
 import hashlib
 import marshal
+import math
 import os
 import shutil
 import stat
@@ -303,7 +304,7 @@ class Store:
             snapshot = earlier[-1]
         self._save_cache(_Cache(tree, *found, began_ns))
         over = len(earlier) - KEPT_MAX
-        is_old = bool(earlier) and earlier[0].time < time.time() - AGE_MAX_S
+        is_old = len(earlier) > 1 and earlier[1].time < time.time() - AGE_MAX_S
         is_due = not (len(earlier) + 1) % PRUNE_PERIOD or over >= PRUNE_PERIOD
         return Kept(snapshot, found.skipped, should_prune=is_due or is_old)
 
@@ -407,7 +408,9 @@ class Store:
         """Remove, within `locked`, what is over a bound; the newest snapshot stays."""
         oldest = time.time() - age_s
         left = self.snapshots()
-        left = [one for one in left[-kept:] if one.time >= oldest or one == left[-1]]
+        # What was there unchanged for long is as old as the change: its age begins with the next.
+        ended = [one.time for one in left[1:]] + [math.inf]
+        left = [one for one, end in zip(left, ended, strict=True) if end >= oldest][-kept:]
         while True:
             self._drop_all_but(left)
             if len(left) < 2 or self.size() <= size:

@@ -18,7 +18,7 @@ from acpterm.undo import scan as scan_module
 from acpterm.undo import store as store_module
 from acpterm.undo.restore import _chmod
 from acpterm.undo.scan import UnkeptError, root_of
-from acpterm.undo.store import Store, _Cache
+from acpterm.undo.store import Snapshot, Store, _Cache
 from tests.support.depth import DEADLINE_S
 
 
@@ -598,3 +598,20 @@ def test_only_the_user_can_read_the_copies(project):
         for name in names:
             if not directory.startswith(linked) and name not in ("lock", "root"):
                 assert not os.lstat(os.path.join(directory, name)).st_mode & 0o077, name
+
+
+def test_what_was_unchanged_for_long_is_pruned_only_long_after_its_change(empty):
+    empty.run("echo 1 > a")
+    first = empty.keep().snapshot
+    old = Snapshot(str(int(first.id) - int(1000 * (store_module.AGE_MAX_S + 60))), first.why)
+    empty.store.git("update-ref", old.ref, first.ref)
+    empty.store.git("update-ref", "-d", first.ref)
+    empty.run("rm a")
+
+    with empty.store.locked():
+        kept = empty.store.keep("test")
+        empty.store.prune()
+        assert empty.store.snapshots() == [old, kept.snapshot]
+        assert not kept.should_prune
+        empty.store.prune(age_s=-1)
+        assert empty.store.snapshots() == [kept.snapshot]
