@@ -461,7 +461,9 @@ def list_keys(linked: bytes) -> Iterator[bytes]:
 def _remove_old(store: str, oldest: float) -> None:
     """Remove the store of another directory if its newest snapshot is too old."""
     with suppress(OSError), open(os.path.join(store, "lock"), "rb") as lock:
-        if os.stat(os.path.join(store, "cache")).st_mtime < oldest:
+        cache = os.path.join(store, "cache")
+        # One whose first snapshot was killed has none.
+        if os.stat(cache if os.path.exists(cache) else store).st_mtime < oldest:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(store)
 

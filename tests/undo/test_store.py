@@ -615,3 +615,16 @@ def test_what_was_unchanged_for_long_is_pruned_only_long_after_its_change(empty)
         assert not kept.should_prune
         empty.store.prune(age_s=-1)
         assert empty.store.snapshots() == [kept.snapshot]
+
+
+def test_a_store_without_a_snapshot_is_removed_when_it_is_old(project, empty, tmp_path):
+    with project.store.locked():
+        pass
+    old = time.time() - 8 * 24 * 3600
+    os.utime(project.store.directory, (old, old))
+    (tmp_path / "second").mkdir()
+    second = type(project)(tmp_path / "second", project.stores)
+    second.keep()
+    with second.store.locked():
+        second.store.prune()
+    assert os.listdir(project.stores) == [os.path.basename(second.store.directory)]
