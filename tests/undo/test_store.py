@@ -549,7 +549,10 @@ def test_a_snapshot_that_a_command_overtakes_is_never_one_of_before(empty):
     assert found.target == torn
 
 
-def test_what_was_kept_during_a_command_is_kept_before_the_next(empty):
+@pytest.mark.parametrize("is_read_again", [False, True])
+def test_what_was_kept_during_a_command_is_kept_before_the_next(empty, monkeypatch, is_read_again):
+    for name in ("_RACE_NS", "_COARSE_RACE_NS"):
+        monkeypatch.setattr(store_module, name, 10**12 if is_read_again else 0)
     empty.run("echo 1 > a")
     with empty.store.locked():
         torn = empty.store.keep("before a command", lambda: True).snapshot
