@@ -410,7 +410,7 @@ class Store:
         left = self.snapshots()
         # What was there unchanged for long is as old as the change: its age begins with the next.
         ended = [one.time for one in left[1:]] + [math.inf]
-        left = [one for one, end in zip(left, ended, strict=True) if end >= oldest][-kept:]
+        left = [one for one, end in zip(left, ended, strict=False) if end >= oldest][-kept:]
         while True:
             self._drop_all_but(left)
             if len(left) < 2 or self.size() <= size:

@@ -1,9 +1,10 @@
 """The button beside an ended command that restores its directory."""
 
-import contextlib
 import os
 
 import pytest
+
+from acpterm.undo.store import Store
 
 
 @pytest.fixture
@@ -13,9 +14,9 @@ def project(daemon, tmp_path):
     (project / "a.py").write_text("one\n")
     (project / "change").write_text("#!/bin/sh\necho two > a.py\nchmod 700 change\n")
     (project / "change").chmod(0o755)
-    # There is no earlier snapshot yet, but it takes one.
-    with contextlib.suppress(Exception):
-        daemon.request("undo/plan", cwd=str(project))
+    store = Store(daemon.request("status")["undoDir"], str(project))
+    with store.locked():
+        store.keep("before a command")
     return project
 
 
