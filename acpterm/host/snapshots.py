@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 import structlog
@@ -25,6 +26,7 @@ import trio
 from acpterm.config import undo_dir
 from acpterm.providers.provider import is_place
 from acpterm.runtime.bounded_dict import BoundedDict
+from acpterm.runtime.threads import run_blocking
 from acpterm.undo.scan import UnkeptError, root_of
 
 DELAY_MAX_S: Final = 0.3
@@ -39,6 +41,9 @@ _DIRECTORIES_MAX: Final = 1000
 BUSY: Final = "the snapshot of its directory is not complete yet"
 FILES_ONLY: Final = "only files, not branches, index and stash, which a linked worktree shares"
 _OVERTAKEN: Final = "another command began during the snapshot of its directory"
+
+# Directories that do not answer hold up no others' work.
+_threads: Final = trio.CapacityLimiter(_RUNNING_MAX)
 
 StartTask: TypeAlias = Callable[..., object]
 
@@ -113,7 +118,8 @@ class Snapshots:
         root = None
         with trio.move_on_after(max_s):
             try:
-                root = await trio.to_thread.run_sync(root_of, directory, abandon_on_cancel=True)
+                find = partial(root_of, directory)
+                root = await run_blocking(find, abandon_on_cancel=True, limiter=_threads)
             except (UnkeptError, OSError) as error:
                 return directory, str(error)
             failed_at, why = self._failed.get(root, (-RETRY_S, ""))
