@@ -15,6 +15,7 @@ from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
 from acpterm.host.agent import gate
 from acpterm.undo.store import Store
+from tests.support import connector
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon
@@ -188,13 +189,14 @@ async def test_an_agents_command_is_undone_by_its_terminal(tmp_path, project, st
 async def test_only_commands_that_change_nothing_are_not_kept(
     tmp_path, project, state, monkeypatch
 ):
-    # In another one, git executes what that configures.
+    # The agent's own directory: in another one, git executes what that configures.
     monkeypatch.chdir(project)
+    monkeypatch.setattr(connector, "_connectors", [])
     env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="guarded")
     async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
         for line in ("git status", "ls", "cat a.py"):
             await agent.create_ended(line, cwd=str(project))
-        assert not (tmp_path / "state" / "acpterm" / "undo").exists()
+            assert not (tmp_path / "state" / "acpterm" / "undo").exists(), line
         # By its name it is safe in this profile.
         await agent.create_ended("npm run clean", cwd=str(project))
         with trio.fail_after(DEADLINE_S):
