@@ -22,6 +22,7 @@ Messages of acpterm's own:
 - `user_api`: methods on the user's socket, about terminals, sessions and the daemon.
 - `user_streams`: methods on the user's socket that stay open and send notifications.
 - `user_review`: methods on the user's socket about the policy, the audit log and recordings.
+- `user_undo`: methods on the user's socket that restore directories.
 - `web_api`: methods on the user's socket about the HTTP server.
 - `shares`: links to one terminal, and the messages that visitors with a link get.
 - `pool`: the terminals of a PTY pool, as MCP tools and the WebSocket protocol describe them.

@@ -326,7 +326,7 @@ class StatusResponse(Wire):
     the HTTP server; null if the host is no daemon. `provider` and `profile` are the settings of
     these names. `sources` says where each setting that is set comes from: a path, an environment
     variable or the flags of `acpterm serve`. `audit_dir` is the directory of the audit log; null if
-    there is none.
+    there is none. `undo_dir` is that of the snapshots for ``acpterm undo``.
     """
 
     version: str
@@ -352,3 +352,4 @@ class StatusResponse(Wire):
     profile: str = ""
     sources: dict[str, str] = field(default_factory=dict)
     audit_dir: str | None = None
+    undo_dir: str | None = None

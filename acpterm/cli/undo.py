@@ -3,13 +3,20 @@
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from msgspec import UNSET
 
-from acpterm.acp.user_api import GetRequest, ListRequest, ListResponse, TerminalInfo
+from acpterm.acp.user_api import (
+    GetRequest,
+    ListRequest,
+    ListResponse,
+    NoParams,
+    StatusResponse,
+    TerminalInfo,
+)
 from acpterm.cli._daemon import ChosenDaemon, at_daemon
 from acpterm.cli._options import absolute, fail, json_option, require_user
 from acpterm.cli._output import echo, echo_once, json_text
@@ -18,19 +25,32 @@ from acpterm.commands.format import ago, background_number, summary_line, title
 from acpterm.config import agent_socket, undo_dir
 from acpterm.config.paths import account_home, is_usual_socket
 from acpterm.runtime.sanitize import escape_invisible_text
-from acpterm.undo.restore import Plan, apply, plan
-from acpterm.undo.scan import UnkeptError, root_of
-from acpterm.undo.store import Snapshot, Store
+from acpterm.undo.operation import (
+    SHOWN_MAX,
+    diff,
+    digest_of,
+    find_store,
+    listed,
+    moment,
+    named,
+    planned,
+    restore,
+)
+from acpterm.undo.restore import Plan
+from acpterm.undo.scan import UnkeptError
+from acpterm.undo.store import Store
 
 _ID: Final = re.compile(r"\d{13}", re.ASCII)
-_SHOWN_MAX: Final = 10
-# Every repository has it.
-_EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-_BEFORE_UNDO: Final = "before an undo"
 
 
 @click.command("undo")
 @click.argument("when", metavar="[TERMINAL|TIME]", required=False, shell_complete=complete_terminal)
+@click.option(
+    "-C",
+    "--directory",
+    metavar="DIR",
+    help="Restore this directory, which may be gone, instead of the current one.",
+)
 @click.option("-p", "--patch", is_flag=True, help="Show the whole difference.")
 @click.option("--list", "lists", is_flag=True, help="List the snapshots of the directory.")
 @click.option("--keep", "keeps", is_flag=True, help="Take a snapshot now, and restore nothing.")
@@ -40,6 +60,7 @@ _BEFORE_UNDO: Final = "before an undo"
 def command(
     *,
     when: str | None,
+    directory: str | None,
     patch: bool,
     lists: bool,
     keeps: bool,
@@ -49,7 +70,7 @@ def command(
 ) -> None:
     """Bring a directory back to what it was before a command.
 
-    acpterm keeps an agent's directory before dangerous commands, and once in a while: its files and
+    acpterm keeps an agent's directory before each command that may change something: its files and
     the state of its git repository. This shows what differs from then, asks, and restores it. The
     state from before is kept as well: another acpterm undo brings it back.
 
@@ -66,7 +87,7 @@ def command(
     require_user(daemon.config, "restores files")
     info, before = _when(when, daemon)
     try:
-        store = _store(_stores(daemon), absolute() if info is None else info.cwd)
+        store = find_store(_stores(daemon), info.cwd if info else absolute(directory or "."))
         if lists:
             _list(store, as_json)
         elif keeps:
@@ -78,19 +99,13 @@ def command(
 
 
 def _stores(daemon: ChosenDaemon) -> str:
-    # A daemon that was started on demand takes neither HOME nor XDG_STATE_HOME.
+    status = daemon.request_running("status", NoParams(), StatusResponse)
+    if status is not None and status.undo_dir is not None:
+        return status.undo_dir
+    # A daemon that is started on demand takes neither HOME nor XDG_STATE_HOME.
     home = account_home()
     is_usual = home is not None and is_usual_socket(agent_socket(daemon.settings()))
     return undo_dir({"HOME": home}) if home is not None and is_usual else undo_dir()
-
-
-def _store(stores: str, directory: str) -> Store:
-    """Return the store of a directory, or of the one around it that was removed with its `.git`."""
-    found = store = Store(stores, root_of(directory))
-    with suppress(UnkeptError):  # a directory around it is too general
-        while not store.exists and store.root != os.path.dirname(store.root):
-            store = Store(stores, os.path.dirname(store.root))
-    return store if store.exists else found
 
 
 def _keep(store: Store, as_json: bool) -> None:
@@ -98,7 +113,7 @@ def _keep(store: Store, as_json: bool) -> None:
         kept = store.keep("acpterm undo --keep")
         if kept.should_prune:
             store.prune()
-    named = {_named(path): why for path, why in sorted(kept.skipped.items())}
+    named = {named(path): why for path, why in sorted(kept.skipped.items())}
     if as_json:
         value = {"directory": store.root, "id": kept.snapshot.id, "skipped": named}
         echo_once(json_text(value))
@@ -117,10 +132,7 @@ def _undo(
     yes: bool,
     as_json: bool,
 ) -> None:
-    with store.locked():
-        kept = store.keep(_BEFORE_UNDO)
-        target = _target(store, kept.snapshot, before)
-        found = plan(store, kept, target)
+    found = planned(store, before)
     running = _running(daemon, store.root)
     failures: list[str] = []
     if not as_json:
@@ -128,18 +140,18 @@ def _undo(
     if found.changes and not as_json and not yes:
         click.confirm("Restore this?", abort=True)
     if found.changes and (yes or not as_json):
-        # Not locked while it waits for the user: agents' commands continue.
-        with store.locked():
-            again = plan(store, store.keep(_BEFORE_UNDO), target)
-            if again.changes != found.changes:
-                fail(f"{store.root} has changed meanwhile: nothing was restored; look again")
-            failures = apply(store, again)
+        failures = restore(store, found.target.id, digest_of(found))
     if as_json:
         echo_once(json_text(_as_json(store, found, running, failures, restored=yes)))
     else:
         for failure in failures:
             click.echo(f"acpterm: not restored: {summary_line(failure)}", err=True)
-        if found.changes:
+        if failures:
+            echo(
+                f"Not all is restored. acpterm undo {found.target.id} tries again; acpterm undo "
+                f"{found.now.id} brings back what was there now."
+            )
+        elif found.changes:
             echo("Restored. Another acpterm undo here brings back what was there now.")
     raise SystemExit(1 if failures else 0)
 
@@ -156,31 +168,28 @@ def _when(when: str | None, daemon: ChosenDaemon) -> tuple[TerminalInfo | None, 
         info = daemon.request("terminal/get", GetRequest(when), TerminalInfo)
     if isinstance(info.host, str):
         fail(f"terminal {when!r} runs on {info.host}: only directories of this host are kept")
+    if info.unkept is not UNSET:
+        fail(
+            f"there is no way back to before the command of {when!r}: {info.unkept}; earlier "
+            "snapshots: acpterm undo --list"
+        )
     return info, info.created_at / 1000
 
 
-def _target(store: Store, now: Snapshot, before: float | None) -> Snapshot:
-    snapshots = store.snapshots()
-    if before is not None:
-        found = [one for one in snapshots if one.time <= before]
-        since = f"; the oldest is {_moment(snapshots[0])}"
-    else:
-        found, since = [one for one in snapshots if one != now], ""
-    if not found:
-        fail(f"there is no earlier snapshot of {store.root}{since}: acpterm undo --list")
-    return found[-1]
-
-
 def _list(store: Store, as_json: bool) -> None:
-    snapshots = store.snapshots()
     if as_json:
-        rows = [{"id": one.id, "time": one.time, "why": one.why} for one in snapshots]
-        echo_once(json_text({"directory": store.root, "snapshots": rows}))
+        echo_once(json_text(listed(store)))
         return
+    snapshots = store.snapshots()
     now = time.time()
     lines = [f"{'SNAPSHOT':<15}{'AGE':<6}WHY"]
     lines += [f"{one.id:<15}{ago(int(one.id), now):<6}{one.why}" for one in reversed(snapshots)]
-    echo_once("\n".join(lines) if snapshots else f"there are no snapshots of {store.root}")
+    none = (
+        "the first snapshot of {} is being taken"
+        if store.is_busy
+        else "there are no snapshots of {}"
+    )
+    echo_once("\n".join(lines) if snapshots else none.format(store.root))
 
 
 def _running(daemon: ChosenDaemon, root: str) -> list[TerminalInfo]:
@@ -197,17 +206,27 @@ def _running(daemon: ChosenDaemon, root: str) -> list[TerminalInfo]:
 
 def _text(store: Store, found: Plan, running: Sequence[TerminalInfo], patch: bool) -> str:
     if not found.changes:
-        return f"{store.root} is as it was {_moment(found.target)}: there is nothing to restore"
-    lines = [f"To bring {store.root} back to {_moment(found.target)} ({found.target.why}):"]
-    lines += _diff(store, found, patch)
-    git = [_named(one.path) for one in found.changes if one.is_git]
+        note = f" ({found.note})" if found.note else ""
+        return (
+            f"{store.root} is as it was {moment(found.target)}: there is nothing to restore{note}"
+        )
+    lines = [f"To bring {store.root} back to {moment(found.target)} ({found.target.why}):"]
+    if text := diff(store, found, patch=patch):
+        lines.append(escape_invisible_text(text))
+    whole = {one.path for one in found.changes if one.path.endswith(b".git/")}
+    git = [
+        named(one.path)
+        for one in found.changes
+        # Not all that is in a repository which comes or goes.
+        if one.is_git and one.path[: one.path.rfind(b".git/") + 5] not in whole
+    ]
     others = [one for one in found.changes if not one.is_git]
     lines += _some("git: ", [path for path in git if "/logs/" not in path])
-    lines += _some("modes: ", [_named(one.path) for one in others if one.what == "mode"])
+    lines += _some("modes: ", [named(one.path) for one in others if one.what == "mode"])
     for what in ("restore", "remove"):
-        paths = [_named(one.path) for one in others if one.what == what]
+        paths = [named(one.path) for one in others if one.what == what]
         lines += _some(f"directories to {what}: ", [path for path in paths if path.endswith("/")])
-    lines += [found.note] if found.note else []
+    lines += [f" {summary_line(found.note)}"] if found.note else []
     lines += [
         f"runs there, and may write meanwhile: {summary_line(title(info))}: "
         f"{summary_line(info.command)}"
@@ -216,22 +235,11 @@ def _text(store: Store, found: Plan, running: Sequence[TerminalInfo], patch: boo
     return "\n".join(lines)
 
 
-def _diff(store: Store, found: Plan, patch: bool) -> Iterator[str]:
-    form = ("--patch",) if patch else ("--stat=78", f"--stat-count={_SHOWN_MAX}", "--no-color")
-    options = ("--no-ext-diff", "--no-textconv", "--no-renames", *form)
-    listed = [store.git("ls-tree", one.ref, "files").split() for one in (found.now, found.target)]
-    trees = [fields[2].decode() if fields else _EMPTY_TREE for fields in listed]
-    raw = store.git("diff", *options, *trees, "--", ".", ":(exclude,glob)**/%.git/**")
-    text = raw.decode(errors="backslashreplace").rstrip("\n")
-    if text:
-        yield escape_invisible_text(text)
-
-
 def _some(label: str, paths: list[str]) -> list[str]:
     if not paths:
         return []
-    more = f" and {len(paths) - _SHOWN_MAX} more" if len(paths) > _SHOWN_MAX else ""
-    return [f" {label}{', '.join(map(summary_line, paths[:_SHOWN_MAX]))}{more}"]
+    more = f" and {len(paths) - SHOWN_MAX} more" if len(paths) > SHOWN_MAX else ""
+    return [f" {label}{', '.join(map(summary_line, paths[:SHOWN_MAX]))}{more}"]
 
 
 def _as_json(
@@ -246,17 +254,9 @@ def _as_json(
         "directory": store.root,
         "from": found.now.id,
         "to": found.target.id,
-        "changes": [{"path": _named(one.path), "what": one.what} for one in found.changes],
+        "changes": [{"path": named(one.path), "what": one.what} for one in found.changes],
         "note": found.note,
         "running": [info.terminal_id for info in running],
         "restored": restored,
         "failures": failures,
     }
-
-
-def _named(path: bytes) -> str:
-    return path.decode(errors="backslashreplace")
-
-
-def _moment(snapshot: Snapshot) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(snapshot.time))

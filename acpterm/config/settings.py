@@ -355,9 +355,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     undo: Annotated[
         bool,
         Meta(
-            title="Keep an agent's directory before its dangerous commands, and every five minutes "
-            "before its other commands that are not safe, so that `acpterm undo` brings it back: "
-            "see [undo.md](undo.md). Only the daemon does that."
+            title="Keep an agent's directory before each command that may change something, so "
+            "that `acpterm undo` brings it back: see [undo.md](undo.md). Only the daemon does that."
         ),
     ] = True
     audit: Annotated[

@@ -2,35 +2,81 @@
 
 A process of its own does the work (`acpterm.undo`); the command waits for it a short time. The
 first snapshot of a large directory takes longer: it is completed beside the command, which then has
-no way back.
+no way back. Such a snapshot is not one of before:
+
+    host:      a byte into the pipe ──▶ the command starts
+    process:   all is read ──▶ the pipe is checked ──▶ named "before …" if nothing is in it, and
+                                                         it is open; otherwise "during …"
+
+So is one whose host dies, since another host may start the command again.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 import structlog
 import trio
 
 from acpterm.config import undo_dir
-from acpterm.policy.verdict import Level
 from acpterm.providers.provider import is_place
 from acpterm.runtime.bounded_dict import BoundedDict
+from acpterm.runtime.threads import run_blocking
+from acpterm.undo.scan import UnkeptError, root_of
 
 DELAY_MAX_S: Final = 0.3
-# Commands that are not dangerous have a snapshot that is at most this old.
-PERIOD_S: Final = 300.0
+# What cannot be kept is not tried before each command.
+RETRY_S: Final = 300.0
+# Such as that of a file system that no longer answers.
+SNAPSHOT_MAX_S: Final = 300.0
+_KILL_MAX_S: Final = 2.0
 # Snapshots that are taken at once: a flood of directories starts no flood of processes.
-_RUNNING_MAX: Final = 2
+_RUNNING_MAX: Final = 4
 _DIRECTORIES_MAX: Final = 1000
-_BUSY: Final = "the snapshot of its directory is not complete yet"
+BUSY: Final = "the snapshot of its directory is not complete yet"
+FILES_ONLY: Final = "only files, not branches, index and stash, which a linked worktree shares"
+_OVERTAKEN: Final = "another command began during the snapshot of its directory"
+
+# Directories that do not answer hold up no others' work.
+_threads: Final = trio.CapacityLimiter(_RUNNING_MAX)
 
 StartTask: TypeAlias = Callable[..., object]
 
 _log = structlog.get_logger("acpterm.undo")
+
+
+class _Running:
+    """A snapshot that is being taken."""
+
+    def __init__(self) -> None:
+        self.kept: Final = trio.Event()
+        self.ended: Final = trio.Event()
+        self.why = BUSY
+        """Why there is no snapshot of before; "" if there is."""
+        self.read_end, self._write_end = os.pipe()
+
+    def mark(self) -> None:
+        """Tell the process that a command begins."""
+        if self._write_end >= 0:
+            # To close it is not enough: a program that is being started may have a copy.
+            os.write(self._write_end, b"\n")
+            os.close(self._write_end)
+            self._write_end = -1
+
+    def note(self, why: str) -> None:
+        self.why = why
+        self.kept.set()
+
+    def close(self) -> None:
+        self.mark()
+        os.close(self.read_end)
+        self.kept.set()
+        self.ended.set()
 
 
 class Snapshots:
@@ -38,53 +84,92 @@ class Snapshots:
 
     def __init__(self, start_task: StartTask, *, is_on: bool) -> None:
         self._start_task: Final = start_task
-        self._is_on: Final = is_on
-        # When a session's directory was last kept, and why it was not.
-        self._kept: Final[BoundedDict[tuple[str, str], tuple[float, str]]] = BoundedDict(
-            _DIRECTORIES_MAX
-        )
-        self._running: Final[set[str]] = set()
+        self.is_on: Final = is_on
+        # When a root could not be kept, and why.
+        self._failed: Final[BoundedDict[str, tuple[float, str]]] = BoundedDict(_DIRECTORIES_MAX)
+        self._running: Final[dict[str, _Running]] = {}
 
-    async def keep(self, session: str, directory: str, level: Level, provider: str) -> str:
-        """Keep `directory` before a command of `session`; return why it has no way back, or ""."""
-        if not self._is_on or level is Level.SAFE or is_place(provider):
-            return ""
-        kept_at, why = self._kept.get((session, directory), (-PERIOD_S, ""))
-        # What cannot be kept is not tried before each command.
-        if time.monotonic() - kept_at < PERIOD_S and (why or level is not Level.DANGEROUS):
-            return why
-        if directory in self._running or len(self._running) >= _RUNNING_MAX:
-            return _BUSY
-        self._running.add(directory)
-        done = trio.Event()
-        label = f"before {'a dangerous' if level is Level.DANGEROUS else 'an unknown'} command"
-        self._start_task(self._run, (session, directory), label, done)
-        with trio.move_on_after(DELAY_MAX_S):
-            await done.wait()
-        if not done.is_set():
-            return _BUSY
-        return self._kept.get((session, directory), (0.0, ""))[1]
+    async def keep(
+        self, directory: str, provider: str, *, max_s: float = DELAY_MAX_S
+    ) -> str | None:
+        """Keep `directory` for a question; return what the question says, or None if off."""
+        if not self.is_on or is_place(provider):
+            return None
+        root, why = await self._keep(directory, max_s)
+        # It has just been read, so this does not hang.
+        if root is not None and not why and os.path.isfile(f"{root}/.git"):  # noqa: ASYNC240
+            return FILES_ONLY
+        return why
 
-    async def _run(self, key: tuple[str, str], label: str, done: trio.Event) -> None:
-        def note(why: str) -> None:
-            self._kept.pop(key, None)
-            self._kept[key] = time.monotonic(), why
-            done.set()
+    async def begin(self, directory: str, provider: str) -> str | None:
+        """Keep `directory` before a command that starts now.
 
+        Return why it has no way back, "", or None if snapshots are off.
+        """
+        if not self.is_on or is_place(provider):
+            return None
+        root, why = await self._keep(directory, DELAY_MAX_S)
+        for other, running in self._running.items():
+            if root is None or _overlaps(root, other):
+                running.mark()
+        return why
+
+    async def _keep(self, directory: str, max_s: float) -> tuple[str | None, str]:
+        root = None
+        with trio.move_on_after(max_s):
+            try:
+                find = partial(root_of, directory)
+                root = await run_blocking(find, abandon_on_cancel=True, limiter=_threads)
+            except (UnkeptError, OSError) as error:
+                return directory, str(error)
+            failed_at, why = self._failed.get(root, (-RETRY_S, ""))
+            if time.monotonic() - failed_at < RETRY_S:
+                return root, why
+            # That of another command may have begun before what this one's session has changed.
+            while (earlier := self._running.get(root)) is not None:
+                await earlier.ended.wait()
+            if len(self._running) >= _RUNNING_MAX:
+                return root, BUSY
+            running = self._running[root] = _Running()
+            self._start_task(self._run, root, running)
+            await running.kept.wait()
+            return root, running.why
+        return root, BUSY
+
+    async def _run(self, root: str, running: _Running) -> None:
         try:
-            await _snapshot(key[1], label, note)
+            with trio.move_on_after(SNAPSHOT_MAX_S) as limit:
+                await _snapshot(root, running)
+            if limit.cancelled_caught and not running.kept.is_set():
+                self._fail(root, running, "the snapshot of its directory took too long")
+        except UnkeptError as error:
+            self._fail(root, running, str(error))
         except OSError as error:
-            note(f"no snapshot can be taken: {error.strerror}")
+            self._fail(root, running, f"no snapshot can be taken: {error.strerror}")
         finally:
-            self._running.discard(key[1])
-            done.set()
+            del self._running[root]
+            running.close()
+
+    def _fail(self, root: str, running: _Running, why: str) -> None:
+        _log.info("no snapshot", directory=root, reason=why)
+        self._failed.pop(root, None)
+        self._failed[root] = time.monotonic(), why
+        running.note(why)
 
 
-async def _snapshot(directory: str, label: str, note: Callable[[str], None]) -> None:
-    """Run the process to its end, which may prune; call `note` once the snapshot is kept."""
-    argv = [sys.executable, "-P", "-m", "acpterm.undo", undo_dir(), directory, label]
+def _overlaps(one: str, other: str) -> bool:
+    one, other = os.path.join(one, ""), os.path.join(other, "")
+    return one.startswith(other) or other.startswith(one)
+
+
+async def _snapshot(root: str, running: _Running) -> None:
+    """Run the process to its end, which may prune; note when the snapshot is kept.
+
+    Raises `UnkeptError`.
+    """
+    argv = [sys.executable, "-P", "-m", "acpterm.undo", "keep", undo_dir(), root]
     process = await trio.lowlevel.open_process(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        argv, stdin=running.read_end, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert process.stdout is not None  # noqa: S101
     try:
@@ -92,13 +177,14 @@ async def _snapshot(directory: str, label: str, note: Callable[[str], None]) -> 
         async with process.stdout as stdout:
             while not answer.endswith(b"\n") and (chunk := await stdout.receive_some()):
                 answer += chunk
-        why = json.loads(answer or b'{"error": "the snapshot failed"}').get("error", "")
-        note(why)
-        if why:
-            _log.info("no snapshot", directory=directory, reason=why)
+        found = json.loads(answer or b'{"error": "the snapshot failed"}')
+        if "error" in found:
+            raise UnkeptError(found["error"])
+        running.note("" if found["is_before"] else _OVERTAKEN)
         await process.wait()
     finally:
         # A snapshot can be interrupted anywhere.
         process.kill()
-        with trio.CancelScope(shield=True):
+        # One that hangs in the kernel is left.
+        with trio.move_on_after(_KILL_MAX_S, shield=True):
             await process.wait()

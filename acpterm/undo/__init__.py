@@ -4,7 +4,7 @@ A *store* belongs to one directory, the *root*. It has:
 
     lock        held (flock) by the process that takes a snapshot, restores or prunes; dies with it
     git/        a bare repository; each ref refs/undo/TIME, in ms since 1970, is one snapshot
-    linked/     the objects of the user's repositories, by name: hard links, as they never change
+    linked/     the objects of the user's repositories, by name: copies, or links to large ones
     cache       the newest snapshot's tree, and the facts of stat(2) of each of its files
 
     no snapshot ──scan, git fast-import──▶ objects ──one new ref──▶ kept ──prune──▶ gone

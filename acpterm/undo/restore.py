@@ -4,23 +4,25 @@ The snapshot of now, which is taken before, says what is there. Paths are opened
 time without following links: a program that still runs cannot redirect a write to another place.
 """
 
+import errno
 import os
+import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Final, NamedTuple
 
-from acpterm.undo.scan import LISTING, UnkeptError
-from acpterm.undo.store import Kept, Snapshot, Store, link, split, unescaped
+from acpterm.undo.scan import FILE_BYTES_MAX, LISTING, Directories, UnkeptError, open_file
+from acpterm.undo.store import Kept, Snapshot, Store, copy, split, unescaped
 
 _GIT: Final = b".git"
 # What a repository reads first is written last.
 _LAST: Final = {b"index": 1, b"tables.list": 1, b"HEAD": 2}
-_FILES_ALONE: Final = (
-    "only files are restored, and not branches, index and stash: {} is one of several worktrees, "
-    "which share them"
-)
+_FILES_ALONE: Final = "only files are restored, and not branches, index and stash: "
+# What is there belongs to other worktrees.
+_WORKTREES: Final = b".git/worktrees"
+_NAMED_MAX: Final = 10
 _TEMPORARY: Final = b".acpterm-undo.new"
 
 
@@ -31,6 +33,8 @@ class Change(NamedTuple):
     mode: int = 0
     """As in a tree of git."""
     oid: bytes = b""
+    was: bytes = b""
+    """The object that is there now: a plan is out of date if that changes."""
 
     @property
     def is_git(self) -> bool:
@@ -50,7 +54,9 @@ class Plan(NamedTuple):
     removed: list[bytes]
     """Directories to remove, if they are empty then."""
     objects: list[bytes]
-    """Objects of the user's repositories to link back."""
+    """Objects of the user's repositories to bring back."""
+    damaged: list[bytes]
+    """Objects of repositories that a program has changed in place, which git never does."""
     dropped: list[bytes]
     """Objects of repositories that are removed."""
     note: str
@@ -63,6 +69,7 @@ class Plan(NamedTuple):
         return sorted(
             [
                 *self.files,
+                *(Change(path, "change") for path in self.damaged),
                 *(Change(path, "mode") for path in self.modes.keys() - named),
                 *(Change(path + b"/", "restore") for path in self.made),
                 *(Change(path + b"/", "remove") for path in self.removed),
@@ -73,18 +80,21 @@ class Plan(NamedTuple):
 def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     """Compare the directory, of which `kept` is the newest snapshot, with `target`."""
     now = kept.snapshot
-    found = Plan(now, target, [], {}, [], [], [], [], _note(store, now, target))
-    unkept = (
-        kept.skipped.keys() | split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
-    )
+    found = Plan(now, target, [], {}, [], [], [], [], [], _note(store, now, target))
+    skipped = split(store.git("cat-file", "blob", f"{target.ref}:skipped"))[::2]
+    unkept = kept.skipped.keys() | skipped
+    notes = [found.note]
+    root = os.fsencode(store.root)
+    if lost := [path for path in skipped if not os.path.lexists(os.path.join(root, path))]:
+        notes.append(f"gone, and not kept: {_names(lost)}")
     options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev")
     raw = iter(split(store.git("diff-tree", *options, now.ref, target.ref)))
     listings = []
     for facts, whole in zip(raw, raw, strict=True):
-        _, mode, _, oid, status = facts.split(b" ")
+        _, mode, was, oid, status = facts.split(b" ")
         top, _, path = whole.partition(b"/")
         path = unescaped(path)
-        if found.note and path.split(b"/")[0] == _GIT:
+        if path.startswith(_WORKTREES) or (found.note and path.split(b"/")[0] == _GIT):
             continue
         if top == b"linked":
             (found.dropped if status == b"D" else found.objects).append(path)
@@ -92,16 +102,74 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
             listings.append(path[: -len(LISTING)].rstrip(b"/"))
         elif top == b"files" and not any(one in unkept for one in _with_parents(path)):
             what = {b"A": "restore", b"D": "remove"}.get(status, "change")
-            found.files.append(Change(path, what, int(mode, 8), oid))
+            found.files.append(Change(path, what, int(mode, 8), oid, was))
     _plan_modes(store, found, listings)
     found.removed[:] = [
         path for path in found.removed if not any(one in unkept for one in _with_parents(path))
     ]
+    found.damaged.extend(_damaged(store, found))
+    if left := set(_new_repositories(store, now, target)):
+        below = {path for one in left for path in _with_parents(one)}
+        found.files[:] = [
+            one
+            for one in found.files
+            if one.what != "remove" or left.isdisjoint(_with_parents(one.path))
+        ]
+        found.removed[:] = [
+            path
+            for path in found.removed
+            if path not in below and left.isdisjoint(_with_parents(path))
+        ]
+        notes.append(f"repositories that were made since are not removed: {_names(left)}")
     # The objects of a repository that stays are never removed.
     removed = set(found.removed)
     found.dropped[:] = [path for path in found.dropped if path.rsplit(b"/", 2)[0] in removed]
     found.removed.extend({os.path.dirname(path) for path in found.dropped} - removed)
-    return found
+    return found._replace(note="; ".join(filter(None, notes)))
+
+
+def _names(paths: Iterable[bytes]) -> str:
+    names = [path.decode(errors="backslashreplace") for path in sorted(paths)]
+    more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
+    return ", ".join(names[:_NAMED_MAX]) + more
+
+
+def _new_repositories(store: Store, now: Snapshot, target: Snapshot) -> list[bytes]:
+    """Return the repositories of a directory that is none which the target does not have."""
+    old, new = (
+        {
+            os.path.dirname(path)
+            for path in map(unescaped, split(store.git("ls-tree", "-rtz", "--name-only", one.ref)))
+            if os.path.basename(path) == _GIT and path.startswith(b"files/")
+        }
+        for one in (now, target)
+    )
+    if b"files" in old | new:
+        return []
+    return [path.removeprefix(b"files/") for path in old - new]
+
+
+def _damaged(store: Store, found: Plan) -> Iterator[bytes]:
+    if found.note:
+        return
+    directories = Directories(os.fsencode(store.root))
+    names = ("ls-tree", "-r", "-z", "--name-only", found.target.ref, "linked/")
+    for name in split(store.git(*names)):
+        path = unescaped(name.removeprefix(b"linked/"))
+        with suppress(OSError):
+            kept = open(store.object_path(path), "rb")  # noqa: SIM115
+            with kept, open(_opened(directories, path), "rb") as file:
+                one, other = os.fstat(kept.fileno()), os.fstat(file.fileno())
+                same = (one.st_size, one.st_mtime_ns) == (other.st_size, other.st_mtime_ns)
+                is_large = one.st_size > FILE_BYTES_MAX
+                # Its time changes, too, when git has it again.
+                if not same and (is_large or kept.read() != file.read()):
+                    yield path
+    directories.close()
+
+
+def _opened(directories: Directories, path: bytes) -> int:
+    return open_file(os.path.basename(path), directories.open(os.path.dirname(path)))
 
 
 def _plan_modes(store: Store, found: Plan, listings: list[bytes]) -> None:
@@ -138,9 +206,33 @@ def _plan_modes(store: Store, found: Plan, listings: list[bytes]) -> None:
 
 def _note(store: Store, now: Snapshot, target: Snapshot) -> str:
     """Say why the state of git is left alone, if it is."""
-    shared = store.git("ls-tree", now.ref, "files/%.git/worktrees")
-    is_file = store.git("ls-tree", target.ref, "files/%.git").startswith(b"100")
-    return _FILES_ALONE.format(store.root) if shared or is_file else ""
+    if store.git("ls-tree", target.ref, "files/%.git").startswith(b"100"):
+        return f"{_FILES_ALONE}{store.root} is a worktree of another repository, which has them"
+    old, new = _refs(store, now), _refs(store, target)
+    for name, head in old.items():
+        if name.startswith(b"worktrees/") and name.endswith(b"/HEAD"):
+            branch = head.removeprefix(b"ref: ")
+            if old.get(branch) != new.get(branch):
+                text = branch.decode(errors="replace").removeprefix("refs/heads/")
+                return f"{_FILES_ALONE}{text}, which another worktree has, has changed since"
+    return ""
+
+
+def _refs(store: Store, snapshot: Snapshot) -> dict[bytes, bytes]:
+    """Return what branches, and the HEADs of other worktrees, are, by their names in `.git`."""
+    top = "files/%.git/"
+    wanted = [f"{top}{name}" for name in ("packed-refs", "refs/heads/", "worktrees/")]
+    oids = {}
+    for line in split(store.git("ls-tree", "-r", "-z", snapshot.ref, *wanted)):
+        facts, _, path = line.partition(b"\t")
+        name = unescaped(path.removeprefix(top.encode()))
+        if not name.startswith(b"worktrees/") or name.endswith(b"/HEAD"):
+            oids[name] = facts.split(b" ")[2]
+    with reading(store, list(oids.values())) as contents:
+        found = {name: next(contents).strip() for name in oids}
+    lines = found.pop(b"packed-refs", b"").splitlines()
+    packed = (line.split(b" ", 1)[::-1] for line in lines if line[:1] not in b"#^")
+    return {**dict(packed), **found}
 
 
 def _with_parents(path: bytes) -> Iterator[bytes]:
@@ -197,20 +289,18 @@ def apply(store: Store, found: Plan) -> list[str]:
         lock = os.path.join(store.root, ".git", "index.lock")
         if os.path.lexists(lock):
             raise UnkeptError(f"git works there now, or was killed: {lock} exists")
+    _check_space(store, found)
     # It may have been removed with all that was in it.
     os.makedirs(store.root, exist_ok=True)
     done = _Restorer(os.fsencode(store.root))
-    for path in found.objects:
-        with done.noting(path):
-            key = b"/".join(path.split(b"/")[-2:])
-            target = os.path.join(os.fsencode(store.root), path)
-            link(os.path.join(store.linked, key), target)
     for path in [*(one.path for one in found.files if one.what == "remove"), *found.dropped]:
         done.remove(path)
     for path in sorted(found.removed, reverse=True):
         done.remove_directory(path)
     for path in sorted(found.made):
         done.make_directory(path)
+    for path in [*found.objects, *found.damaged]:
+        done.write_object(path, store.object_path(path))
     written = [change for change in found.files if change.what != "remove"]
     written.sort(key=lambda one: (one.is_git, _LAST.get(os.path.basename(one.path), 0)))
     with reading(store, [change.oid for change in written]) as contents:
@@ -226,10 +316,23 @@ def apply(store: Store, found: Plan) -> list[str]:
     return done.failures
 
 
-class _Restorer:
+def _check_space(store: Store, found: Plan) -> None:
+    oids = b"\n".join(change.oid for change in found.files if change.what != "remove")
+    sizes = store.git("cat-file", "--batch-check=%(objectsize)", stdin=oids).split()
+    needed = sum(int(size) for size in sizes if size.isdigit())
+    place = store.root
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        raise UnkeptError(
+            f"nothing was restored: that needs {needed >> 10} KiB, and {free >> 10} are free"
+        )
+
+
+class _Restorer(Directories):
     def __init__(self, root: bytes) -> None:
-        self._root: Final = root
-        self._fd: tuple[bytes, int] | None = None
+        super().__init__(root)
         self.failures: Final[list[str]] = []
         self.opened: Final[dict[bytes, int]] = {}
         """The modes of directories that had to be made writable."""
@@ -241,81 +344,90 @@ class _Restorer:
         except OSError as error:
             self.failures.append(f"{os.fsdecode(path)}: {error.strerror}")
 
-    def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd[1])
-            self._fd = None
-
-    def _open(self, directory: bytes) -> int:
-        """Return a descriptor of a directory, until the next call."""
-        if self._fd is not None and self._fd[0] == directory:
-            return self._fd[1]
-        self.close()
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd, at = os.open(self._root, flags), b""
+    def _enter(self, name: bytes, parent: int | None, path: bytes) -> int:
         try:
-            self._make_writable(fd, at)
-            for name in directory.split(b"/") if directory else ():
-                at = os.path.join(at, name)
-                below = _open_at(fd, name, flags, self.opened, at)
-                os.close(fd)
-                fd = below
-                self._make_writable(fd, at)
-        except BaseException:
-            os.close(fd)
-            raise
-        self._fd = directory, fd
-        return fd
-
-    def _make_writable(self, fd: int, path: bytes) -> None:
+            fd = super()._enter(name, parent, path)
+        except PermissionError:
+            mode = os.lstat(name, dir_fd=parent).st_mode
+            if not stat.S_ISDIR(mode):
+                raise
+            self.opened.setdefault(path, stat.S_IMODE(mode))
+            _chmod(name, 0o700, parent)
+            fd = super()._enter(name, parent, path)
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode & 0o700 != 0o700:
             self.opened.setdefault(path, mode)
             os.fchmod(fd, mode | 0o700)
+        return fd
 
     def remove(self, path: bytes) -> None:
         with self.noting(path), suppress(FileNotFoundError):
-            os.unlink(os.path.basename(path), dir_fd=self._open(os.path.dirname(path)))
+            os.unlink(os.path.basename(path), dir_fd=self.open(os.path.dirname(path)))
 
     def remove_directory(self, path: bytes) -> None:
         with self.noting(path), suppress(FileNotFoundError):
-            os.rmdir(os.path.basename(path), dir_fd=self._open(os.path.dirname(path)))
+            os.rmdir(os.path.basename(path), dir_fd=self.open(os.path.dirname(path)))
             self.opened.pop(path, None)
 
     def make_directory(self, path: bytes) -> None:
         if path:
             with self.noting(path), suppress(FileExistsError):
-                os.mkdir(os.path.basename(path), 0o700, dir_fd=self._open(os.path.dirname(path)))
+                os.mkdir(os.path.basename(path), 0o700, dir_fd=self.open(os.path.dirname(path)))
 
     def write(self, change: Change, content: bytes, mode: int) -> None:
         name = os.path.basename(change.path)
         with self.noting(change.path):
-            directory = self._open(os.path.dirname(change.path))
-            with suppress(FileNotFoundError):
-                os.unlink(_TEMPORARY, dir_fd=directory)
-            if stat.S_ISLNK(change.mode):
-                os.symlink(content, _TEMPORARY, dir_fd=directory)
-            else:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-                with open(os.open(_TEMPORARY, flags, 0o600, dir_fd=directory), "wb") as file:
-                    file.write(content)
-                    os.fchmod(file.fileno(), mode)
-            os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
+            directory = self.open(os.path.dirname(change.path))
+            with _temporary(directory):
+                if stat.S_ISLNK(change.mode):
+                    os.symlink(content, _TEMPORARY, dir_fd=directory)
+                else:
+                    with open(_new(directory), "wb") as file:
+                        file.write(content)
+                        os.fchmod(file.fileno(), mode)
+                os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def write_object(self, path: bytes, kept: bytes) -> None:
+        with self.noting(path), open(kept, "rb") as source:
+            self.make_directory(os.path.dirname(path))
+            directory = self.open(os.path.dirname(path))
+            name = os.path.basename(path)
+            with _temporary(directory):
+                if os.fstat(source.fileno()).st_size > FILE_BYTES_MAX:
+                    with suppress(OSError):  # another file system, for example
+                        os.link(kept, _TEMPORARY, dst_dir_fd=directory, follow_symlinks=False)
+                with suppress(FileExistsError):
+                    copy(source, _new(directory))
+                os.rename(_TEMPORARY, name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def set_mode(self, path: bytes, mode: int) -> None:
         with self.noting(path), suppress(FileNotFoundError):
-            directory, name = self._open(os.path.dirname(path)), os.path.basename(path) or b"."
+            directory, name = self.open(os.path.dirname(path)), os.path.basename(path) or b"."
             if not stat.S_ISLNK(os.lstat(name, dir_fd=directory).st_mode):
-                os.chmod(name, mode, dir_fd=directory)
+                _chmod(name, mode, directory)
 
 
-def _open_at(fd: int, name: bytes, flags: int, opened: dict[bytes, int], path: bytes) -> int:
+@contextmanager
+def _temporary(directory: int) -> Iterator[None]:
+    """Remove what is left of a temporary file, before and after."""
+    with suppress(FileNotFoundError):
+        os.unlink(_TEMPORARY, dir_fd=directory)
     try:
-        return os.open(name, flags, dir_fd=fd)
-    except PermissionError:
-        mode = os.lstat(name, dir_fd=fd).st_mode
-        if not stat.S_ISDIR(mode):
-            raise
-        opened.setdefault(path, stat.S_IMODE(mode))
-        os.chmod(name, 0o700, dir_fd=fd)
-        return os.open(name, flags, dir_fd=fd)
+        yield
+    except OSError:
+        with suppress(OSError):
+            os.unlink(_TEMPORARY, dir_fd=directory)
+        raise
+
+
+def _new(directory: int) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(_TEMPORARY, flags, 0o600, dir_fd=directory)
+
+
+def _chmod(name: bytes, mode: int, directory: int | None) -> None:
+    """Change a mode, but not that of what a link, which has come meanwhile, leads to."""
+    try:
+        os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
+    except (NotImplementedError, ValueError) as error:
+        raise OSError(errno.ELOOP, "has become a link") from error

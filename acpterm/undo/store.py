@@ -2,20 +2,32 @@
 
 import errno
 import fcntl
+import glob
 import hashlib
 import marshal
+import math
 import os
 import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO, Any, Final, NamedTuple
 
-from acpterm.undo.scan import LISTING, Scan, Signature, UnkeptError, scan
+from acpterm.undo.scan import (
+    FILE_BYTES_MAX,
+    LISTING,
+    Directories,
+    Scan,
+    Signature,
+    UnkeptError,
+    open_file,
+    scan,
+)
 
-KEPT_MAX: Final = 50
+KEPT_MAX: Final = 200
 AGE_MAX_S: Final = 7 * 24 * 3600.0
 BYTES_MAX: Final = 1024**3
 # Pruning repacks everything: it is done once for this many snapshots.
@@ -26,7 +38,11 @@ _RACE_NS: Final = 100_000_000
 _COARSE_RACE_NS: Final = 2_000_000_000
 _CACHE_VERSION: Final = 1
 _COPIED_BYTES_MAX: Final = 256 * 1024 * 1024
+# The copies are no more readable than an `.env` is.
+_UMASK: Final = 0o077
 _REFS: Final = "refs/undo/"
+_BEFORE: Final = "before "
+_DURING: Final = "during "
 # Names that git, or we, cannot have in a tree.
 _REFUSED: Final = frozenset((b".git", b".gitmodules", LISTING))
 _CONFIG: Final = {
@@ -39,6 +55,9 @@ _CONFIG: Final = {
     "core.quotePath": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
+    # A quarter less processor time than the usual level, and hardly larger.
+    "pack.compression": "1",
+    "core.compression": "1",
 }
 
 
@@ -50,6 +69,11 @@ class Snapshot(NamedTuple):
     @property
     def time(self) -> float:
         return int(self.id) / 1000
+
+    @property
+    def is_during(self) -> bool:
+        """Whether a command had begun before all was read: a part may be from after it."""
+        return self.why.startswith(_DURING)
 
     @property
     def ref(self) -> str:
@@ -96,32 +120,58 @@ class Store:
         if (git := shutil.which("git")) is None:
             raise UnkeptError("there is no git on this machine")
         self._git: Final = git
+        self._lock_fds: tuple[int, ...] = ()
 
     @property
     def exists(self) -> bool:
         return os.path.isdir(self._repository)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a process takes a snapshot, restores or prunes."""
+        try:
+            with open(os.path.join(self.directory, "lock"), encoding="ascii") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock, which ends with this process. Raises `UnkeptError` after a minute."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
-        with open(os.path.join(self.directory, "lock"), "a", encoding="ascii") as lock:
-            deadline = time.monotonic() + _LOCK_TIMEOUT_S
-            while True:
+        path = os.path.join(self.directory, "lock")
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
+        while True:
+            with open(path, "a", encoding="ascii") as lock:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise UnkeptError(
                             f"another process keeps or restores {self.root}"
                         ) from None
                     time.sleep(0.02)
-            self._initialise()
-            yield
+                    continue
+                # Pruning for another directory may have removed the store meanwhile.
+                if not _is_at(lock, path):
+                    os.makedirs(self.directory, mode=0o700, exist_ok=True)
+                    continue
+                # git inherits it: a `git gc` whose parent was killed must not remove what the
+                # next process writes.
+                self._lock_fds = (lock.fileno(),)
+                try:
+                    self._initialise()
+                    yield
+                finally:
+                    self._lock_fds = ()
+                return
 
     def _initialise(self) -> None:
         if self.exists:
+            self._remove_remains()
             return
         os.chmod(self._stores, 0o700)
         aside = f"{self._repository}.new"
@@ -130,6 +180,13 @@ class Store:
         with open(os.path.join(self.directory, "root"), "wb") as file:
             file.write(os.fsencode(self.root))
         os.rename(aside, self._repository)
+
+    def _remove_remains(self) -> None:
+        """Remove what a git that failed, or was killed, has left: it may have filled the disk."""
+        pattern = os.path.join(glob.escape(self._repository), "objects", "pack", "tmp_*")
+        crashes = os.path.join(glob.escape(self._repository), "fast_import_crash_*")
+        for path in (*glob.glob(pattern), *glob.glob(crashes)):
+            os.unlink(path)
 
     def _argv(self, words: Sequence[str], *, is_repository: bool = True) -> list[str]:
         config = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]
@@ -150,7 +207,12 @@ class Store:
 
     def start(self, words: Sequence[str], **streams: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self._argv(words), env=self._environment(), cwd=self.directory, **streams
+            self._argv(words),
+            env=self._environment(),
+            cwd=self.directory,
+            pass_fds=self._lock_fds,
+            umask=_UMASK,
+            **streams,
         )
 
     def _run(
@@ -160,6 +222,8 @@ class Store:
             self._argv(words, is_repository=is_repository),
             env=self._environment(),
             cwd=self.directory,
+            pass_fds=self._lock_fds,
+            umask=_UMASK,
             input=stdin,
             capture_output=True,
             check=False,
@@ -173,6 +237,10 @@ class Store:
         """Return what git prints. Raises `UnkeptError` if it fails."""
         return self._run(words, stdin)
 
+    def object_path(self, path: bytes) -> bytes:
+        """Return where an object of the user's is kept."""
+        return os.path.join(self.linked, *path.split(b"/")[-2:])
+
     def snapshots(self) -> list[Snapshot]:
         """Return the snapshots, the oldest first."""
         if not self.exists:
@@ -183,24 +251,34 @@ class Store:
             (Snapshot(*line.split(" ", 1)) for line in lines), key=lambda one: int(one.id)
         )
 
-    def keep(self, why: str) -> Kept:
-        """Take a snapshot within `locked`, or return the newest one if nothing has changed."""
+    def keep(self, why: str, has_begun: Callable[[], bool] = lambda: False) -> Kept:
+        """Take a snapshot within `locked`, or return the newest one if nothing has changed.
+
+        It is one of before `why` unless `has_begun` returns true once all is read.
+        """
         cache = self._load_cache()
         if cache is not None:
             # A cached tree may be gone: after a crash of the system, for example.
             with suppress(UnkeptError):
-                return self._keep(why, cache)
-        return self._keep(why, _Cache("", {}, {}, {}, {}, 0))
+                return self._keep(why, cache, has_begun)
+        return self._keep(why, _Cache("", {}, {}, {}, {}, 0), has_begun)
 
-    def _keep(self, why: str, cache: _Cache) -> Kept:
+    def _keep(self, why: str, cache: _Cache, has_begun: Callable[[], bool]) -> Kept:
         began_ns = time.time_ns()
         found = scan(os.fsencode(self.root))
         self._link(found, cache)
         changed = [path for path, sig in found.files.items() if not cache.is_unchanged(path, sig)]
         earlier = self.snapshots()
         is_same = found[1:] == (cache.dirs, cache.objects, cache.skipped)
-        if is_same and not changed and found.files.keys() == cache.files.keys() and earlier:
+        is_same = is_same and not changed and found.files.keys() == cache.files.keys()
+        # One that was taken during a command becomes, with a new ref, one of before this command.
+        if is_same and earlier and not earlier[-1].is_during:
+            # Its time says when the directory was last kept.
+            os.utime(os.path.join(self.directory, "cache"))
             return Kept(earlier[-1], found.skipped, should_prune=False)
+        needed = sum(found.files[path][1] for path in changed)
+        if needed > shutil.disk_usage(self.directory).free // 2:
+            raise UnkeptError("there is too little space on the disk for a snapshot")
         last = int(earlier[-1].id) if earlier else 0
         process = self.start(
             ["fast-import", "--quiet", "--done", "--date-format=raw"],
@@ -211,22 +289,22 @@ class Store:
         assert process.stdin is not None and process.stderr is not None  # noqa: PT018, S101
         try:
             with process.stdin as stream:
-                identifier = self._feed(stream, found, cache, changed, why, last)
+                snapshot = self._feed(stream, found, cache, changed, why, has_begun, last)
         except BrokenPipeError:
-            identifier = 0
+            snapshot = None
         error = process.stderr.read().decode(errors="replace")
         process.stderr.close()
-        if process.wait() or not identifier:
+        if process.wait() or snapshot is None:
+            self._remove_remains()
             raise UnkeptError(f"git fast-import failed: {error.strip()[-300:]}")
-        snapshot = Snapshot(str(identifier), why)
         tree = self.git("rev-parse", f"{snapshot.ref}^{{tree}}").decode().strip()
-        if tree == cache.tree and earlier:
+        if tree == cache.tree and earlier and earlier[-1].is_during <= snapshot.is_during:
             # What was young enough to be read again has not changed.
             self.git("update-ref", "-d", snapshot.ref)
             snapshot = earlier[-1]
         self._save_cache(_Cache(tree, *found, began_ns))
         over = len(earlier) - KEPT_MAX
-        is_old = bool(earlier) and earlier[0].time < time.time() - AGE_MAX_S
+        is_old = len(earlier) > 1 and earlier[1].time < time.time() - AGE_MAX_S
         is_due = not (len(earlier) + 1) % PRUNE_PERIOD or over >= PRUNE_PERIOD
         return Kept(snapshot, found.skipped, should_prune=is_due or is_old)
 
@@ -237,10 +315,14 @@ class Store:
         cache: _Cache,
         changed: list[bytes],
         why: str,
+        has_begun: Callable[[], bool],
         last: int,
-    ) -> int:
-        """Write a snapshot as input of git fast-import; return its id."""
+    ) -> Snapshot:
+        """Write a snapshot as input of git fast-import; return it."""
         written = self._feed_contents(stream, found, changed)
+        # Nothing of the directory is read after this.
+        if has_begun():
+            why = _DURING + why.removeprefix(_BEFORE)
         identifier = max(time.time_ns() // 1_000_000, last + 1)
         stream.write(b"commit %b\n" % f"{_REFS}{identifier}".encode())
         stream.write(b"committer acpterm <> %d +0000\n" % (identifier // 1000))
@@ -268,17 +350,18 @@ class Store:
             path + b"\0" + why.encode() + b"\0" for path, why in found.skipped.items()
         )
         stream.write(b"M 100644 inline skipped\n" + _data(skipped) + b"done\n")
-        return identifier
+        return Snapshot(str(identifier), why)
 
     def _feed_contents(
         self, stream: IO[bytes], found: Scan, changed: list[bytes]
     ) -> dict[bytes, bytes]:
         """Write the contents of files; return how a commit names each, by path."""
         written = {}
+        directories = Directories(os.fsencode(self.root))
         for mark, path in enumerate(changed, 1):
             mode = found.files[path][0]
             try:
-                content = _read(os.path.join(os.fsencode(self.root), path), mode)
+                content = _read(directories.open(os.path.dirname(path)), path, mode)
             except FileNotFoundError:
                 del found.files[path]
                 continue
@@ -289,18 +372,20 @@ class Store:
             stream.write(b"blob\nmark :%d\ndata %d\n%b\n" % (mark, len(content), content))
             kind = b"120000" if stat.S_ISLNK(mode) else b"100755" if mode & 0o100 else b"100644"
             written[path] = b"M %b :%d " % (kind, mark)
+        directories.close()
         return written
 
     def _link(self, found: Scan, cache: _Cache) -> None:
-        """Link the user's new objects, or copy them from another file system."""
+        """Take over the user's new objects."""
+        directories = Directories(os.fsencode(self.root))
         for path, key in [item for item in found.objects.items() if item[0] not in cache.objects]:
-            target = os.path.join(self.linked, key)
             try:
-                link(os.path.join(os.fsencode(self.root), path), target)
+                take(directories.open(os.path.dirname(path)), os.path.join(self.linked, key))
             except OSError as error:
                 del found.objects[path]
                 if error.errno != errno.ENOENT:
                     found.skipped[path] = error.strerror or "cannot be linked"
+        directories.close()
 
     def _load_cache(self) -> _Cache | None:
         try:
@@ -313,7 +398,7 @@ class Store:
 
     def _save_cache(self, cache: _Cache) -> None:
         path = os.path.join(self.directory, "cache")
-        with open(f"{path}.new", "wb") as file:
+        with open(f"{path}.new", "wb", opener=partial(os.open, mode=0o600)) as file:
             file.write(marshal.dumps((_CACHE_VERSION, *cache)))
         os.replace(f"{path}.new", path)
 
@@ -323,7 +408,9 @@ class Store:
         """Remove, within `locked`, what is over a bound; the newest snapshot stays."""
         oldest = time.time() - age_s
         left = self.snapshots()
-        left = [one for one in left[-kept:] if one.time >= oldest or one == left[-1]]
+        # What was there unchanged for long is as old as the change: its age begins with the next.
+        ended = [one.time for one in left[1:]] + [math.inf]
+        left = [one for one, end in zip(left, ended, strict=False) if end >= oldest][-kept:]
         while True:
             self._drop_all_but(left)
             if len(left) < 2 or self.size() <= size:
@@ -338,9 +425,6 @@ class Store:
             "update-ref", "--stdin", stdin=b"".join(f"delete {one.ref}\n".encode() for one in gone)
         )
         self.git("gc", "--quiet", "--prune=now")
-        for name in os.listdir(self._repository):
-            if name.startswith("fast_import_crash_"):
-                os.unlink(os.path.join(self._repository, name))
         needed = {
             b"/".join(path.split(b"/")[-2:])
             for one in left
@@ -362,6 +446,12 @@ class Store:
         return total
 
 
+def _is_at(file: IO[str], path: str) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    return False
+
+
 def list_keys(linked: bytes) -> Iterator[bytes]:
     """Return the names of linked objects, such as `pack/pack-….pack`."""
     for directory, _, names in os.walk(linked):
@@ -371,20 +461,22 @@ def list_keys(linked: bytes) -> Iterator[bytes]:
 def _remove_old(store: str, oldest: float) -> None:
     """Remove the store of another directory if its newest snapshot is too old."""
     with suppress(OSError), open(os.path.join(store, "lock"), "rb") as lock:
-        if os.stat(os.path.join(store, "cache")).st_mtime < oldest:
+        cache = os.path.join(store, "cache")
+        # One whose first snapshot was killed has none.
+        if os.stat(cache if os.path.exists(cache) else store).st_mtime < oldest:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(store)
 
 
-def _read(path: bytes, mode: int) -> bytes:
+def _read(directory: int, path: bytes, mode: int) -> bytes:
+    name = os.path.basename(path)
     if stat.S_ISLNK(mode):
-        return os.readlink(path)
-    # It may have become a link or a FIFO since it was listed.
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileNotFoundError
-        return file.read()
+        return os.readlink(name, dir_fd=directory)
+    with open(open_file(name, directory), "rb") as file:
+        content = file.read(FILE_BYTES_MAX + 1)
+    if len(content) > FILE_BYTES_MAX:
+        raise OSError(errno.EFBIG, "grows while it is read")
+    return content
 
 
 def _data(content: bytes) -> bytes:
@@ -409,22 +501,41 @@ def _quoted(top: bytes, path: bytes, tail: bytes = b"") -> bytes:
     return b'"%b"' % whole
 
 
-def link(source: bytes, target: bytes) -> None:
-    """Link a file whose content never changes, or copy it. Raises `OSError`."""
+def take(directory: int, target: bytes) -> None:
+    """Copy an object of a repository, by its name, to `target`. Raises `OSError`.
+
+    A large one is linked. It then shares a change of its bytes in place, which git never makes.
+    """
     if os.path.lexists(target):
         return
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
-            raise
-        if os.stat(source).st_size > _COPIED_BYTES_MAX:
-            raise OSError(errno.EFBIG, "too large to copy to another file system") from error
-        aside = target + b".new"
-        shutil.copyfile(source, aside, follow_symlinks=False)
-        os.chmod(aside, 0o444)
-        os.replace(aside, target)
+    name, aside = os.path.basename(target), target + b".new"
+    with suppress(FileNotFoundError):
+        os.unlink(aside)
+    with open(open_file(name, directory), "rb") as source:
+        status = os.fstat(source.fileno())
+        try:
+            if status.st_size <= FILE_BYTES_MAX:
+                copy(source, os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400))
+            else:
+                os.link(name, aside, src_dir_fd=directory, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+                raise
+            if status.st_size > _COPIED_BYTES_MAX:
+                raise OSError(errno.EFBIG, "too large to copy to another file system") from error
+            copy(source, os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400))
+    os.replace(aside, target)
+
+
+def copy(source: IO[bytes], target: int) -> None:
+    """Copy a file of git to a new one, with its time, and close that."""
+    status = os.fstat(source.fileno())
+    with open(target, "wb") as file:
+        shutil.copyfileobj(source, file, 1024 * 1024)
+        file.flush()
+        os.utime(file.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))
+        os.fchmod(file.fileno(), 0o444)
 
 
 def split(raw: bytes) -> list[bytes]:

@@ -2,14 +2,20 @@
 
 import json
 import os
+import select
+import shutil
 import sys
 
 import pytest
 import trio
 import trio.testing
 
+from acpterm.config import undo_dir
+from acpterm.config.profiles import Kind
 from acpterm.host import snapshots
-from acpterm.policy.verdict import Level
+from acpterm.host.agent import gate
+from acpterm.undo.store import Store
+from tests.support import connector
 from tests.support.agent import agent_at
 from tests.support.commands import run
 from tests.support.daemon import daemon
@@ -98,6 +104,55 @@ async def test_undo_finds_the_repository_that_was_removed_with_its_git(path, pro
     assert (project / ".git").is_dir()
 
 
+async def test_an_undo_that_fails_in_part_says_so_and_how_to_go_on(path, project, state):
+    _, out, _ = await undo(path, "--keep", "--json", cwd=project, **state)
+    kept = json.loads(out)["id"]
+    (project / "a.py").unlink()
+    (project / "a.py").mkdir()
+    # It is not kept, so it is not removed.
+    os.mkfifo(project / "a.py" / "fifo")
+
+    status, out, err = await undo(path, "--yes", cwd=project, **state)
+
+    assert status == 1
+    assert "acpterm: not restored: a.py: " in err
+    assert "\nRestored" not in out
+    assert f"Not all is restored. acpterm undo {kept} tries again" in out
+    assert not (project / ".acpterm-undo.new").exists()
+
+
+async def test_undo_restores_a_directory_that_is_gone(path, project, state):
+    await undo(path, "--keep", cwd=project, **state)
+    shutil.rmtree(project)
+
+    status, _, err = await undo(path, "-C", "project", "--yes", cwd=project.parent, **state)
+
+    assert (status, err) == (0, "")
+    assert (project / "a.py").read_text() == "one\n"
+
+
+async def test_a_repository_that_comes_or_goes_is_shown_by_one_line(path, project, state):
+    await undo(path, "--keep", cwd=project, **state)
+    (project / "sub" / ".git" / "hooks").mkdir(parents=True)
+    (project / "sub" / ".git" / "hooks" / "pre-commit.sample").touch()
+    (project / ".git").mkdir()
+    project.chmod(0o700)
+
+    _, out, _ = await undo(path, cwd=project, stdin=b"n\n", **state)
+
+    assert "git:" not in out
+    assert " modes: .\n" in out
+
+
+async def test_a_list_says_that_the_first_snapshot_is_being_taken(path, project, state):
+    store = Store(undo_dir(), str(project))
+    with store.locked():
+        _, out, _ = await undo(path, "--list", cwd=project, **state)
+    assert out == f"the first snapshot of {project} is being taken\n"
+    _, out, _ = await undo(path, "--list", cwd=project, **state)
+    assert out == f"there are no snapshots of {project}\n"
+
+
 async def test_undo_names_what_still_runs_there(path, user, project, state):
     await undo(path, "--keep", cwd=project, **state)
     (project / "a.py").write_text("two\n")
@@ -120,7 +175,7 @@ async def test_an_agents_command_is_undone_by_its_terminal(tmp_path, project, st
         await agent.create_ended("./unknown", cwd=str(project))
         # On a slow machine the snapshot is completed after the command has begun.
         with trio.fail_after(DEADLINE_S):
-            while "unknown command" not in (await undo(path, "--list", cwd=project, **state)).out:
+            while "before a command" not in (await undo(path, "--list", cwd=project, **state)).out:
                 await trio.sleep(0.05)
         lost = await agent.create_ended("rm -rf *", cwd=str(project))
         assert not os.listdir(project)
@@ -128,6 +183,46 @@ async def test_an_agents_command_is_undone_by_its_terminal(tmp_path, project, st
         status, _, err = await run(path, "undo", lost, "--yes", **state)
         assert (status, err) == (0, "")
         assert (project / "a.py").read_text() == "one\n"
+
+
+@pytest.mark.long
+async def test_only_commands_that_change_nothing_are_not_kept(
+    tmp_path, project, state, monkeypatch
+):
+    # The agent's own directory: in another one, git executes what that configures.
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(connector, "_connectors", [])
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="guarded")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        for line in ("git status", "ls", "cat a.py"):
+            await agent.create_ended(line, cwd=str(project))
+            assert not (tmp_path / "state" / "acpterm" / "undo").exists(), line
+        # By its name it is safe in this profile.
+        await agent.create_ended("npm run clean", cwd=str(project))
+        with trio.fail_after(DEADLINE_S):
+            while " a command" not in (await undo(path, "--list", cwd=project, **state)).out:
+                await trio.sleep(0.05)
+
+
+@pytest.mark.long
+async def test_a_command_that_overtakes_its_snapshot_has_no_way_back(tmp_path, project, state):
+    for number in range(300):
+        (project / f"f{number}").write_bytes(os.urandom(100_000))
+    env = environment(**state, ACPTERM_UNDO="true", ACPTERM_PROFILE="open")
+    async with daemon(tmp_path, env=env) as (_, path), agent_at(path) as agent:
+        lost = await agent.create_ended("rm -rf f*", cwd=str(project))
+        with trio.fail_after(DEADLINE_S):
+            while " a command" not in (await undo(path, "--list", cwd=project, **state)).out:
+                await trio.sleep(0.05)
+        _, listed, _ = await undo(path, "--list", cwd=project, **state)
+        undone = await run(path, "undo", lost, "--yes", **state)
+        newest = await undo(path, "--yes", cwd=project, **state)
+    if "during a command" in listed:
+        assert "there is no way back to before the command" in undone.err
+        assert "there is no earlier snapshot" in newest.err
+    else:  # a fast machine
+        assert "Restored" in undone.out
+        assert len(os.listdir(project)) == 301
 
 
 @pytest.mark.long
@@ -154,23 +249,118 @@ async def test_an_agent_cannot_undo(tmp_path, project, state):
 async def test_a_slow_snapshot_delays_no_command_by_more_than_its_limit(
     nursery, autojump_clock, monkeypatch
 ):
+    monkeypatch.setattr(trio.to_thread, "run_sync", _at_once)
     done = trio.Event()
 
-    async def slow(directory, label, note):
+    async def slow(root, running):
         await done.wait()
-        note("")
+        running.note("")
 
     monkeypatch.setattr(snapshots, "_snapshot", slow)
     kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
     began = trio.current_time()
-    assert await kept.keep("s", "/work", Level.UNKNOWN, "local") == (
-        "the snapshot of its directory is not complete yet"
-    )
+    assert await kept.begin("/work", "local") == snapshots.BUSY
     assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
-    # The next command does not wait again.
-    assert await kept.keep("s", "/work", Level.DANGEROUS, "local")
-    assert trio.current_time() - began == pytest.approx(snapshots.DELAY_MAX_S)
-    assert await kept.keep("s", "/work", Level.SAFE, "local") == ""
+    assert await kept.keep("/work", "local") == snapshots.BUSY
+    assert trio.current_time() - began == pytest.approx(2 * snapshots.DELAY_MAX_S)
     done.set()
     await trio.testing.wait_all_tasks_blocked()
-    assert await kept.keep("s", "/work", Level.DANGEROUS, "local") == ""
+    assert await kept.keep("/work", "local") == ""
+
+
+async def _at_once(work, *args, **options):
+    return work(*args)
+
+
+async def test_commands_at_once_in_one_directory_are_each_kept(nursery, monkeypatch):
+    begun, going_on = [], trio.Event()
+
+    async def snapshot(root, running):
+        begun.append(root)
+        await going_on.wait()
+        running.note("")
+
+    monkeypatch.setattr(snapshots, "_snapshot", snapshot)
+    monkeypatch.setattr(trio.to_thread, "run_sync", _at_once)
+    kept, found = snapshots.Snapshots(nursery.start_soon, is_on=True), []
+
+    async def keep():
+        found.append(await kept.keep("/work", "local", max_s=DEADLINE_S))
+
+    async with trio.open_nursery() as at_once:
+        for _ in range(3):
+            at_once.start_soon(keep)
+        await trio.testing.wait_all_tasks_blocked()
+        assert begun == ["/work"]
+        going_on.set()
+    assert begun == 3 * ["/work"]
+    assert found == ["", "", ""]
+
+
+def is_marked(running):
+    return bool(select.select([running.read_end], [], [], 0)[0])
+
+
+async def test_a_command_that_begins_marks_the_snapshots_around_it(
+    nursery, autojump_clock, monkeypatch
+):
+    taken = {}
+
+    async def endless(root, running):
+        taken[root] = running
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(snapshots, "_snapshot", endless)
+    monkeypatch.setattr(trio.to_thread, "run_sync", _at_once)
+    kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
+    for directory in ("/work", "/work/sub", "/other"):
+        await kept.keep(directory, "local")
+    assert [is_marked(taken[name]) for name in taken] == [False, False, False]
+
+    await kept.begin("/work/sub", "local")
+
+    assert {name: is_marked(one) for name, one in taken.items()} == {
+        "/work": True,
+        "/work/sub": True,
+        "/other": False,
+    }
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_linked_worktree_has_a_way_back_for_files_only(nursery, monkeypatch, tmp_path):
+    async def snapshot(root, running):
+        running.note("")
+
+    monkeypatch.setattr(snapshots, "_snapshot", snapshot)
+    kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
+    (tmp_path / ".git").write_text("gitdir: /elsewhere/.git/worktrees/x\n")
+    assert await kept.keep(str(tmp_path), "local", max_s=DEADLINE_S) == snapshots.FILES_ONLY
+    assert await kept.begin(str(tmp_path), "local") == ""
+
+
+async def test_a_snapshot_that_hangs_is_given_up(nursery, autojump_clock, monkeypatch):
+    async def endless(root, running):
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(snapshots, "_snapshot", endless)
+    monkeypatch.setattr(trio.to_thread, "run_sync", _at_once)
+    kept = snapshots.Snapshots(nursery.start_soon, is_on=True)
+    assert await kept.keep("/work", "local", max_s=2 * snapshots.SNAPSHOT_MAX_S) == (
+        "the snapshot of its directory took too long"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "unkept", "expected"),
+    [
+        (Kind.WORK, "", "; acpterm undo can bring back its directory"),
+        (None, "", "; acpterm undo can bring back its directory"),
+        (Kind.REMOTE, "", ""),
+        (Kind.WORK, "no git", "; no undo: no git"),
+        (Kind.WORK, None, ""),
+        (Kind.WORK, snapshots.FILES_ONLY, f"; acpterm undo can bring back {snapshots.FILES_ONLY}"),
+        (Kind.WORK, snapshots.BUSY, "; its snapshot for acpterm undo is not complete yet"),
+    ],
+)
+def test_a_question_says_whether_there_is_a_way_back(kind, unkept, expected):
+    assert gate._way_back(kind, unkept) == expected

@@ -18,7 +18,7 @@ def judged(limits: Limits, *, strict: bool = True) -> Judgement:
         name="limited", limits=limits, unenforceable_limits="refuse" if strict else "warn"
     )
     verdict = Verdict(Level.SAFE, "allow", None, "", (), None, is_shell=False)
-    return Judgement((profile,), profile, verdict, Level.SAFE, False, "local", "/")
+    return Judgement((profile,), profile, verdict, Level.SAFE, True, False, "local", "/")
 
 
 async def start(host: Host, line: str, *, strict: bool = True, **limits: Any) -> TerminalEntry:

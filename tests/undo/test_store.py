@@ -1,6 +1,7 @@
 import ast
 import contextlib
 import errno
+import json
 import os
 import shutil
 import signal
@@ -11,9 +12,13 @@ import time
 
 import pytest
 
+from acpterm.undo import operation
+from acpterm.undo import restore as restore_module
 from acpterm.undo import scan as scan_module
+from acpterm.undo import store as store_module
+from acpterm.undo.restore import _chmod
 from acpterm.undo.scan import UnkeptError, root_of
-from acpterm.undo.store import Store, _Cache
+from acpterm.undo.store import Snapshot, Store, _Cache
 from tests.support.depth import DEADLINE_S
 
 
@@ -131,12 +136,27 @@ def test_a_linked_worktree_gets_its_files_back_and_keeps_its_branches(project):
     assert not failures
     assert "only files" in found.note
     assert linked.run("cat topic.txt src/a.py; git rev-parse HEAD") == b"t\na 2\n" + head
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_branches_are_restored_unless_another_worktree_has_changed_its_own(project, is_packed):
+    project.run("git worktree add -q ../linked topic")
+    before = project.state()
     target = project.keep().snapshot
-    project.run("git commit -qam more; rm src/a.py")
-    head = project.run("git rev-parse HEAD")
+    project.run("git stash clear; git branch -D old; git commit -qam more; rm src/a.py")
+
     found, failures = project.undo(target)
-    assert "only files" in found.note
-    assert project.run("cat src/a.py; git rev-parse HEAD") == b"a 2\n" + head
+
+    assert not failures
+    assert not found.note
+    assert project.state() == before
+    project.run("git -C ../linked commit -q --allow-empty -m more; rm src/a.py")
+    project.run("git pack-refs --all" if is_packed else "true")
+    head = project.run("git rev-parse topic")
+    found, failures = project.undo(target)
+    assert not failures
+    assert "topic, which another worktree has" in found.note
+    assert project.run("cat src/a.py; git rev-parse topic") == b"a 2\n" + head
 
 
 def test_objects_on_another_file_system_are_copied(project, monkeypatch):
@@ -288,7 +308,7 @@ def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victi
     project.run("find . -name '*.py' -exec sed -i s/1/2/ {} +; git stash clear")
     changed = project.state()
 
-    command = ("-m", "acpterm.undo", project.stores, project.root, "killed")
+    command = ("-m", "acpterm.undo", "keep", project.stores, project.root)
     done = killed_in(project, tmp_path, "fast-import", size, victim, *command)
 
     assert done.returncode == -signal.SIGKILL or "error" in done.stdout
@@ -340,3 +360,274 @@ def test_a_kill_while_a_snapshot_is_restored_loses_neither_state(project, step):
     now = project.store.snapshots()[-1]
     assert restored(project, target) == before
     assert restored(project, now) == lost
+
+
+def test_an_object_that_was_changed_in_place_is_restored(project):
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("chmod -R u+w .git/objects; find .git -type f -exec truncate -s 0 {} +")
+
+    found, failures = project.undo(target)
+
+    assert not failures
+    assert project.state() == before
+    assert {one.path for one in found.changes} > set(found.damaged) > set()
+    assert not project.undo(target)[0].changes
+
+
+def test_a_git_directory_that_became_a_link_is_not_written_through(project, tmp_path):
+    (tmp_path / "outside").mkdir()
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("rm -r .git/objects; ln -s ../../outside .git/objects")
+
+    assert restored(project, target) == before
+    assert not os.listdir(tmp_path / "outside")
+
+
+@pytest.mark.parametrize("name", ["src", ".git/refs"])
+def test_what_a_link_leads_to_is_not_kept_when_it_comes_meanwhile(
+    project, tmp_path, monkeypatch, name
+):
+    (tmp_path / "outside" / "heads").mkdir(parents=True)
+    for secret in ("a.py", "heads/main"):
+        (tmp_path / "outside" / secret).write_text("confidential")
+    path = os.path.join(project.root, name)
+
+    def scan_and_replace(root):
+        found = scan_module.scan(root)
+        os.rename(path, tmp_path / "moved")
+        os.symlink(tmp_path / "outside", path)
+        return found
+
+    monkeypatch.setattr(store_module, "scan", scan_and_replace)
+    kept = project.keep().snapshot
+
+    contents = project.store.git("archive", kept.ref, "files")
+    assert b"one\r\ntwo" in contents
+    assert b"confidential" not in contents
+
+
+def test_the_mode_of_what_a_link_leads_to_is_not_changed(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "file").chmod(0o600)
+    (tmp_path / "link").symlink_to("file")
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        with pytest.raises(OSError, match="link"):
+            _chmod(b"link", 0o666, directory)
+        _chmod(b"file", 0o640, directory)
+    finally:
+        os.close(directory)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_lock_lasts_until_git_ends_too(project, monkeypatch):
+    monkeypatch.setattr(store_module, "_LOCK_TIMEOUT_S", 0.0)
+    project.keep()
+    with project.store.locked():
+        git = project.store.start(["cat-file", "--batch"], stdin=subprocess.PIPE)
+    with git:
+        with pytest.raises(UnkeptError, match="another process"):
+            project.keep()
+        git.stdin.close()
+    project.keep()
+
+
+def test_what_a_killed_git_left_is_removed(project):
+    project.keep()
+    remains = [
+        os.path.join(project.store.directory, "git", name)
+        for name in ("objects/pack/tmp_pack_x", "fast_import_crash_1")
+    ]
+    for path in remains:
+        with open(path, "w"):
+            pass
+    project.keep()
+    assert not any(map(os.path.exists, remains))
+
+
+def test_a_disk_is_not_filled(project, monkeypatch):
+    usage = shutil.disk_usage(project.root)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    with pytest.raises(UnkeptError, match="too little space"):
+        project.keep()
+
+
+def test_a_directory_that_does_not_change_is_still_used(project, empty, tmp_path):
+    target = project.keep().snapshot
+    old = time.time() - 8 * 24 * 3600
+    os.utime(os.path.join(project.store.directory, "cache"), (old, old))
+    project.keep()
+    (tmp_path / "second").mkdir()
+    second = type(project)(tmp_path / "second", project.stores)
+    with second.store.locked():
+        second.store.prune()
+    assert project.store.snapshots() == [target]
+
+
+def test_an_undo_without_a_target_keeps_nothing(empty):
+    empty.run("echo 1 > a")
+    with pytest.raises(UnkeptError, match="no earlier snapshot"):
+        operation.planned(operation.find_store(empty.stores, empty.root), None)
+    assert not os.path.exists(empty.stores)
+
+
+def test_a_repository_is_not_restored_from_the_directory_around_it(empty):
+    empty.run("mkdir -p sub/below plain")
+    empty.keep()
+    empty.run("git init -q sub")
+    for name in ("sub", "sub/below"):
+        found = operation.find_store(empty.stores, f"{empty.root}/{name}")
+        assert found.root == f"{empty.root}/sub"
+    assert operation.find_store(empty.stores, f"{empty.root}/plain").root == empty.root
+
+
+def test_a_directory_never_removes_a_repository_that_was_made_in_it(empty):
+    empty.run("echo 1 > a")
+    target = empty.keep().snapshot
+    empty.run("mkdir -p more other; git init -q more/sub; echo x > more/sub/x; rm a")
+    empty.run("cd more/sub && git add x && git commit -qm x; echo y > ../y")
+
+    found, failures = empty.undo(target)
+
+    assert not failures
+    assert "not removed: more/sub" in found.note
+    assert sorted(os.listdir(empty.root)) == ["a", "more"]
+    assert os.listdir(f"{empty.root}/more") == ["sub"]
+    assert empty.run("git -C more/sub status --porcelain; cat more/sub/x") == b"x\n"
+    assert empty.run("git -C more/sub log --format=%s") == b"x\n"
+
+
+def test_a_plan_names_what_is_gone_and_was_not_kept(empty):
+    empty.run("mkdir node_modules; echo 1 > node_modules/a; echo 1 > a; mkfifo fifo")
+    target = empty.keep().snapshot
+    empty.run("rm -r node_modules a")
+    found, _ = empty.undo(target)
+    assert found.note == "gone, and not kept: node_modules"
+
+
+def test_nothing_is_restored_if_the_disk_has_too_little_space(empty, monkeypatch):
+    empty.run("echo 1234567890 > a")
+    target = empty.keep().snapshot
+    empty.run("rm a")
+    usage = shutil.disk_usage(empty.root)
+    with empty.store.locked():
+        found = restore_module.plan(empty.store, empty.store.keep("now"), target)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=5))
+        with pytest.raises(UnkeptError, match="nothing was restored: that needs"):
+            restore_module.apply(empty.store, found)
+    assert os.listdir(empty.root) == []
+
+
+def test_a_write_that_fails_leaves_no_file_behind(empty, monkeypatch):
+    empty.run("echo 1234567890 > a")
+    target = empty.keep().snapshot
+    empty.run("rm a")
+
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "rename", full)
+    _, failures = empty.undo(target)
+    assert failures == ["a: No space left on device"]
+    assert os.listdir(empty.root) == []
+
+
+def test_a_snapshot_that_a_command_overtakes_is_never_one_of_before(empty):
+    empty.run("echo 1 > a")
+    with empty.store.locked():
+        torn = empty.store.keep("before a command", lambda: True).snapshot
+    assert torn.why == "during a command"
+    assert empty.store.snapshots() == [torn]
+    empty.run("echo 2 > a")
+
+    for before in (None, torn.time + 0.0004):
+        with pytest.raises(UnkeptError, match="no earlier snapshot"):
+            operation.planned(empty.store, before)
+    found = operation.planned(empty.store, torn.time)
+    assert found.target == torn
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+def test_what_was_kept_during_a_command_is_kept_before_the_next(empty, monkeypatch, is_read_again):
+    for name in ("_RACE_NS", "_COARSE_RACE_NS"):
+        monkeypatch.setattr(store_module, name, 10**12 if is_read_again else 0)
+    empty.run("echo 1 > a")
+    with empty.store.locked():
+        torn = empty.store.keep("before a command", lambda: True).snapshot
+    kept = empty.keep("before a command").snapshot
+    assert kept != torn
+    assert not kept.is_during
+    with empty.store.locked():
+        assert empty.store.keep("before a command", lambda: True).snapshot == kept
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_the_process_looks_whether_the_command_has_begun(empty, has_begun):
+    empty.run("echo 1 > a")
+    read_end, write_end = os.pipe()
+    if has_begun:
+        os.write(write_end, b"\n")
+    argv = [sys.executable, "-m", "acpterm.undo", "keep", empty.stores, empty.root]
+    try:
+        done = subprocess.run(
+            argv, stdin=read_end, capture_output=True, check=True, timeout=DEADLINE_S
+        )
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+    assert json.loads(done.stdout)["is_before"] is not has_begun
+
+
+def test_the_snapshot_of_a_host_that_dies_is_not_one_of_before(empty):
+    empty.run("echo 1 > a")
+    argv = [sys.executable, "-m", "acpterm.undo", "keep", empty.stores, empty.root]
+    read_end, write_end = os.pipe()
+    os.close(write_end)
+    try:
+        subprocess.run(argv, stdin=read_end, capture_output=True, check=True, timeout=DEADLINE_S)
+    finally:
+        os.close(read_end)
+    assert [one.why for one in empty.store.snapshots()] == ["during a command"]
+
+
+def test_only_the_user_can_read_the_copies(project):
+    project.keep()
+    project.run("echo 3 > src/a.py")
+    project.keep()
+    linked = os.fsdecode(project.store.linked)
+    for directory, _, names in os.walk(project.store.directory):
+        for name in names:
+            if not directory.startswith(linked) and name not in ("lock", "root"):
+                assert not os.lstat(os.path.join(directory, name)).st_mode & 0o077, name
+
+
+def test_what_was_unchanged_for_long_is_pruned_only_long_after_its_change(empty):
+    empty.run("echo 1 > a")
+    first = empty.keep().snapshot
+    old = Snapshot(str(int(first.id) - int(1000 * (store_module.AGE_MAX_S + 60))), first.why)
+    empty.store.git("update-ref", old.ref, first.ref)
+    empty.store.git("update-ref", "-d", first.ref)
+    empty.run("rm a")
+
+    with empty.store.locked():
+        kept = empty.store.keep("test")
+        empty.store.prune()
+        assert empty.store.snapshots() == [old, kept.snapshot]
+        assert not kept.should_prune
+        empty.store.prune(age_s=-1)
+        assert empty.store.snapshots() == [kept.snapshot]
+
+
+def test_a_store_without_a_snapshot_is_removed_when_it_is_old(project, empty, tmp_path):
+    with project.store.locked():
+        pass
+    old = time.time() - 8 * 24 * 3600
+    os.utime(project.store.directory, (old, old))
+    (tmp_path / "second").mkdir()
+    second = type(project)(tmp_path / "second", project.stores)
+    second.keep()
+    with second.store.locked():
+        second.store.prune()
+    assert os.listdir(project.stores) == [os.path.basename(second.store.directory)]

@@ -35,6 +35,7 @@ from acpterm.acp.agent_api import CheckRequest
 from acpterm.acp.agent_meta import CreateMeta
 from acpterm.acp.terminal import CreateTerminalRequest
 from acpterm.config.places import SlurmResources
+from acpterm.config.profiles import Kind, Profile
 from acpterm.host.agent.approvals import expire_unclaimed
 from acpterm.host.agent.connection import AgentConnection
 from acpterm.host.approvals import new_id, to_rpc_error
@@ -51,6 +52,7 @@ from acpterm.host.launch.validation import check_command, check_size
 from acpterm.host.loss_facts import Findings, LossFacts, Where
 from acpterm.host.policy import settled
 from acpterm.host.sessions.session import Session
+from acpterm.host.snapshots import BUSY, FILES_ONLY
 from acpterm.host.state.records import RequestId
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, REQUEST_CANCELLED, RpcError, quote
 from acpterm.policy.approvals import ApprovalError
@@ -70,6 +72,9 @@ BLOCKED: Final = "Command blocked for security reasons"
 """The beginning of the message of refusals by a profile with `short_messages`."""
 # The user sees the whole command: a longer one is refused.
 COMMAND_CHARS_MAX: Final = 16 * 1024
+# A question waits for the user anyway, so it can wait longer for a snapshot than a command.
+_KEEP_MAX_S: Final = 2.0
+_HARMLESS: Final = Profile(name="@harmless", safe_commands=["@harmless"])
 
 
 def judge_create(  # noqa: PLR0917  `settle` calls it again with the findings
@@ -188,6 +193,8 @@ def judge(
             INTERNAL_ERROR,
             f"no command can be judged, so none is run: {error}; the user has to correct the file",
         ) from error
+    # What a profile calls safe by its name may change files.
+    is_kept = connection.guard.snapshots.is_on and not is_place(used)
     verdicts = [
         judge_of_rules.judge(
             command,
@@ -201,8 +208,9 @@ def judge(
             cwd=cwd,
             findings=findings,
         )
-        for profile in profiles
+        for profile in (*profiles, *([_HARMLESS] if is_kept else ()))
     ]
+    is_harmless = not is_kept or verdicts.pop().level is Level.SAFE
     # Where the loss is allowed anyway, nothing is found out.
     pending = [
         loss
@@ -223,6 +231,7 @@ def judge(
         profile=profile,
         verdict=verdict,
         level=worst(one.level for one in verdicts),
+        is_harmless=is_harmless,
         must_use_shell=any(_must_use_shell(one) for one in verdicts),
         provider=used,
         cwd=cwd,
@@ -344,7 +353,11 @@ async def admit(
     if len(command) > COMMAND_CHARS_MAX:
         raise _too_long_to_ask(judgement, len(command))
     is_dangerous = verdict.level == Level.DANGEROUS
-    unkept = await keep(connection, session, judgement) if is_dangerous else ""
+    unkept = None
+    if is_dangerous and not judgement.is_harmless:
+        unkept = await connection.guard.snapshots.keep(
+            judgement.cwd, judgement.provider, max_s=_KEEP_MAX_S
+        )
     timeout_s = profile.dangerous_timeout if is_dangerous else profile.unknown_timeout
     question = Question(
         id=new_id(),
@@ -355,7 +368,7 @@ async def admit(
         command=command,
         directory=judgement.where,
         level=verdict.level,
-        reason=f"{verdict.reason}; no undo: {unkept}" if unkept else verdict.reason,
+        reason=verdict.reason + _way_back(verdict.kind, unkept),
         # An empty prefix would stand for all commands.
         prefix=verdict.prefix or None,
         fingerprint=_fingerprint(connection, params, judgement.cwd),
@@ -376,11 +389,25 @@ async def admit(
         raise _refusal(judgement, answer, timeout_s)
 
 
-async def keep(connection: AgentConnection, session: Session, judgement: Judgement) -> str:
-    """Keep the command's directory, within 0.3 s; return why `acpterm undo` cannot, or ""."""
-    key = connection.session_key(session)
-    snapshots = connection.guard.snapshots
-    return await snapshots.keep(key, judgement.cwd, judgement.level, judgement.provider)
+def _way_back(kind: Kind | None, unkept: str | None) -> str:
+    if unkept == BUSY:
+        return "; its snapshot for acpterm undo is not complete yet"
+    if unkept == FILES_ONLY:
+        return f"; acpterm undo can bring back {unkept}"
+    if unkept:
+        return f"; no undo: {unkept}"
+    is_kept = unkept is not None and kind in {None, Kind.WORK, Kind.HISTORY}
+    return "; acpterm undo can bring back its directory" if is_kept else ""
+
+
+async def begin(connection: AgentConnection, judgement: Judgement) -> str | None:
+    """Keep the directory of a command that starts now, within 0.3 s.
+
+    Return why there is no way back, "", or None if none is meant.
+    """
+    if judgement.is_harmless:
+        return None
+    return await connection.guard.snapshots.begin(judgement.cwd, judgement.provider)
 
 
 async def _ask(

@@ -60,7 +60,7 @@ def check(
             if not params.ask:
                 return _response(judgement)
             if judgement.verdict.decision == "allow":
-                await gate.keep(connection, session, judgement)
+                await gate.begin(connection, judgement)
                 return _response(judgement)
             await connection.creates.wait_in_flight(request)
             with connection.creates.in_flight(request):
@@ -69,7 +69,7 @@ def check(
             # The turn may have been cancelled since the user answered.
             if session.cancelled != turn:
                 raise RpcError(REQUEST_CANCELLED, "cancelled with the turn")
-            await gate.keep(connection, session, judgement)
+            await gate.begin(connection, judgement)
         response = _response(judgement)
         response.decision = "allow"
         return response
@@ -162,7 +162,7 @@ def _create(
                 )
                 await gate.admit(connection, session, params, judgement, request)
                 # Again after a question: the user may have taken hours to answer.
-                unkept = await gate.keep(connection, session, judgement)
+                unkept = await gate.begin(connection, judgement)
                 if session.cancelled != turn:
                     raise _cancelled()
                 creator = Creator(
@@ -179,7 +179,7 @@ def _create(
                         connection.terminals.pool, placement, connection.writer
                     )
                     # Even if the turn was cancelled meanwhile, the program counts as started.
-                    record.unkept = unkept
+                    record.unkept = unkept or ""
                     entry = connection.add(session, terminal, launch, record)
                 if session.cancelled != turn:
                     connection.creates.confirm(entry)

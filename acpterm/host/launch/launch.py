@@ -98,6 +98,8 @@ class Judgement(NamedTuple):
     """The verdict of `profile`."""
     level: Level
     """The most dangerous level in the verdicts of all profiles."""
+    is_harmless: bool
+    """Whether it only reads and prints, so that its directory need not be kept before it."""
     must_use_shell: bool
     """The verdict is about shell text: run it with `sh -c`, never as the path of a program. False
     for shell text only if every profile allows unknown commands."""

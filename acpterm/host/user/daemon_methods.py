@@ -15,7 +15,7 @@ from acpterm.acp.initialize import InitializeAnswer, InitializeRequest, host_ans
 from acpterm.acp.terminal import Empty
 from acpterm.acp.user_api import NoParams, SessionInfo, SessionsResponse, StatusResponse
 from acpterm.acp.user_streams import EventsRequest, SubscribeRequest
-from acpterm.config import audit_dir
+from acpterm.config import audit_dir, undo_dir
 from acpterm.host.events import Subscription
 from acpterm.host.launch.environment import requested_context
 from acpterm.host.sessions.session import Session
@@ -79,6 +79,7 @@ def status(user: UserConnection, params: NoParams) -> StatusResponse:
         profile=user.settings.profile,
         sources=dict(info.sources),
         audit_dir=audit_dir(user.settings) if user.settings.audit else None,
+        undo_dir=undo_dir(),
     )
 
 

@@ -45,6 +45,7 @@ from acpterm.acp.user_streams import (
     SubscribeRequest,
     WindowRequest,
 )
+from acpterm.acp.user_undo import UndoPlanRequest, UndoRequest, UndoRestoreRequest
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
 from acpterm.host import verbs
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
@@ -57,6 +58,7 @@ from acpterm.host.user import (
     launch_methods,
     review_methods,
     terminal_methods,
+    undo_methods,
     web_methods,
 )
 from acpterm.host.user.connection import UserConnection
@@ -153,6 +155,9 @@ USER_METHODS = MethodTable(
         "_acpterm/audit/read": Method(AuditReadRequest, review_methods.read_audit),
         "_acpterm/recording/list": Method(NoParams, review_methods.list_recordings),
         "_acpterm/recording/read": Method(RecordingReadRequest, review_methods.read_recording),
+        "_acpterm/undo/list": Method(UndoRequest, undo_methods.list_snapshots),
+        "_acpterm/undo/plan": Method(UndoPlanRequest, undo_methods.plan),
+        "_acpterm/undo/restore": Method(UndoRestoreRequest, undo_methods.restore),
         "_acpterm/events": Method(EventsRequest, daemon_methods.events, acts_first=True),
         "_acpterm/web/open": Method(WebOpenRequest, web_methods.open_page, acts_first=True),
         "_acpterm/web/status": Method(NoParams, web_methods.status),

@@ -23,7 +23,7 @@ import { Output } from "./output.js";
 import { LostError, REQUEST_CANCELLED } from "./rpc.js";
 import { SearchBar } from "./search.js";
 import { openShare } from "./share_dialog.js";
-import { killProgram, removeTerminal, restartProgram, takeOver } from "./terminal_actions.js";
+import { killProgram, removeTerminal, restartProgram, takeOver, undo } from "./terminal_actions.js";
 import { factsOf } from "./terminal_facts.js";
 import { Typing } from "./typing.js";
 import { cleanPaste, oneLine, visible, visibleText } from "./text.js";
@@ -155,6 +155,7 @@ class TerminalView {
     this._answer = button("Type", "Type into the agent's terminal, which stays the agent's", () => this._toggleAnswer(), { "aria-pressed": "false" });
     this._kill = button("Kill", "Kill the program", () => this._act(killProgram), { class: "button button-tool button-danger" });
     this._restart = button("Restart", "Run the same command again", () => this._act(restartProgram));
+    this._undo = button("Undo", "Bring the directory back to what it was before this command", () => this._act(undo));
     this._remove = button("Remove", "Remove this terminal and its output", () => this._act(removeTerminal));
     this._shareButton = button("Share", "Share this terminal by a link", () => openShare({ rpc: this._rpc, info: this.info }));
     this._textButton = button("Text", "Show the output as text", () => this._toggleText(), { "aria-pressed": "false" });
@@ -162,7 +163,7 @@ class TerminalView {
     this._tools = el(
       "div",
       { class: "toolbar term-tools", role: "toolbar", "aria-label": "Terminal" },
-      this._answer, this._takeOver, this._kill, this._restart, this._remove,
+      this._answer, this._takeOver, this._kill, this._restart, this._undo, this._remove,
       button("Find", "Find in the output (Ctrl+Shift+F)", () => this._find()),
       button("Copy", "Copy the selection, or the screen (Ctrl+Shift+C)", () => this._copy()),
       this._textButton,
@@ -215,6 +216,7 @@ class TerminalView {
     this._takeOver.hidden = isShared || !isAlive || info.owner === "user";
     this._kill.hidden = isShared || !isAlive;
     this._restart.hidden = isShared || info.connection != null || hasProgram;
+    this._undo.hidden = isShared || isAlive || !info.level || info.level === "safe" || info.unkept != null || info.host != null;
     this._remove.hidden = isShared || hasProgram || info.owner !== "user";
     this._shareButton.hidden = isShared || !hasProgram;
     this._textButton.hidden = isShared;

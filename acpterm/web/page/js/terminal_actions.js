@@ -3,9 +3,11 @@
 // Each function takes `{rpc, store, navigate, info}`, where `info` is the terminal's TerminalInfo. An
 // error, for example because the terminal was removed meanwhile, is shown as a notice.
 
-import { confirm, notifyError } from "./dialog.js";
-import { visible } from "./text.js";
+import { confirm, notify, notifyError } from "./dialog.js";
+import { visible, visibleText } from "./text.js";
 import { isOver } from "./words.js";
+
+const UNDO_LINES_MAX = 10;
 
 /** Make the user the owner of an agent's terminal. */
 export async function takeOver(context) {
@@ -36,6 +38,49 @@ export async function killProgram(context) {
     danger: true,
   });
   if (isConfirmed) await request(context, "_acpterm/terminal/kill");
+}
+
+/** Show what would bring the directory back to what it was before the command; ask, and restore it. */
+export async function undo({ rpc, info }) {
+  try {
+    const found = await rpc.request("_acpterm/undo/plan", { terminalId: info.terminalId });
+    if (!found.changes.length) {
+      notify("The directory is as it was before this command: there is nothing to restore.");
+      return;
+    }
+    const isConfirmed = await confirm({
+      title: "Undo what changed since this command?",
+      text: [
+        `${visible(found.directory)} is brought back to what it was ${visible(found.why)}, ` +
+          `${new Date(Number(found.to)).toLocaleString()}. What you or others have changed since is undone, too.`,
+        found.note ? visible(found.note) : [],
+        found.running.length ? `Programs run there and may write meanwhile: ${found.running.join(", ")}` : [],
+        "The state of now is kept: acpterm undo brings it back.",
+      ].flat(),
+      code: visibleText(changesText(found)),
+      action: "Restore",
+      danger: true,
+    });
+    if (!isConfirmed) return;
+    const { directory, to, digest } = found;
+    const { failures } = await rpc.request("_acpterm/undo/restore", { directory, to, digest });
+    if (failures.length) notify(`Not restored: ${failures.join("; ")}`, { danger: true });
+    else notify("Restored.");
+  } catch (error) {
+    notifyError(error);
+  }
+}
+
+function changesText({ changes, omitted, diffstat }) {
+  // git's summary has no modes, directories and no state of a repository.
+  const others = changes.filter(({ path, what }) => what === "mode" || path.endsWith("/") || isOfGit(path));
+  const lines = others.slice(0, UNDO_LINES_MAX).map(({ path, what }) => ` ${what} ${visible(path)}`);
+  const more = others.length - lines.length + omitted;
+  return [diffstat, ...lines, more ? ` and ${more} more` : ""].filter(Boolean).join("\n");
+}
+
+function isOfGit(path) {
+  return path.split("/").includes(".git");
 }
 
 /** Run the same command in a new terminal, and show the new terminal. */

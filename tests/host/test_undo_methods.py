@@ -1,0 +1,83 @@
+"""The user's methods that list snapshots, show what a restore changes, and restore."""
+
+import pytest
+
+from acpterm.config import Settings, undo_dir
+from acpterm.host.open_host import open_host
+from acpterm.host.user.methods import USER_METHODS
+from acpterm.host.user.shared_terminal import share_methods_table
+from acpterm.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
+from acpterm.runtime.exec_context import current
+from acpterm.undo.store import Store
+from tests.support.agent import agent_of
+from tests.support.user import user_of
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "a.py").write_text("one\n")
+    return tmp_path / "project"
+
+
+async def refused(peer, method, **params):
+    with pytest.raises(RpcError) as raised:
+        await peer.request(method, params)
+    return raised.value
+
+
+def keep(project):
+    store = Store(undo_dir(), str(project))
+    with store.locked():
+        store.keep("before an undo")
+
+
+async def test_a_directory_is_shown_and_then_restored(project):
+    async with open_host(Settings(), current()) as host, user_of(host) as user:
+        where = {"cwd": str(project)}
+        none = await refused(user, "undo/plan", **where)
+        assert (none.code, "no earlier snapshot" in none.message) == (INVALID_REQUEST, True)
+        keep(project)
+        (project / "a.py").write_text("two\n")
+        running = await user.create("sleep 1000", cwd=str(project))
+        found = await user.request("undo/plan", where)
+        assert found["changes"] == [{"path": "a.py", "what": "change"}]
+        assert "a.py | 2 +-" in found["diffstat"]
+        assert found["running"] == [running]
+        assert (project / "a.py").read_text() == "two\n"
+
+        (project / "a.py").write_text("three\n")
+        chosen = {name: found[name] for name in ("directory", "to", "digest")}
+        error = await refused(user, "undo/restore", **chosen)
+        assert "has changed meanwhile" in error.message
+        assert (project / "a.py").read_text() == "three\n"
+
+        (project / "a.py").write_text("two\n")
+        assert await user.request("undo/restore", chosen) == {"failures": []}
+        assert (project / "a.py").read_text() == "one\n"
+        listed = await user.request("undo/list", where)
+        assert listed["directory"] == str(project)
+        assert {one["why"] for one in listed["snapshots"]} == {"before an undo"}
+
+
+async def test_a_terminals_directory_is_that_from_before_its_command(project):
+    async with open_host(Settings(), current()) as host, user_of(host) as user:
+        keep(project)
+        terminal = await user.create("rm a.py", cwd=str(project))
+        await user.request("terminal/wait", {"terminalId": terminal})
+        found = await user.request("undo/plan", {"terminalId": terminal})
+        assert found["changes"] == [{"path": "a.py", "what": "restore"}]
+        error = await refused(user, "undo/plan", terminalId=terminal, cwd="/")
+        assert error.code == INVALID_PARAMS
+
+
+async def test_only_users_can_undo(project):
+    names = {name for name in USER_METHODS.requests if "/undo/" in name}
+    assert len(names) == 3
+    for write in (True, False):
+        assert not names & set(share_methods_table("s", "t", write=write).requests)
+    async with open_host(Settings(), current()) as host, agent_of(host) as agent:
+        for name in names:
+            error = await refused(agent, name, cwd=str(project))
+            assert error.code == METHOD_NOT_FOUND
