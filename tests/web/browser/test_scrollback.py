@@ -138,10 +138,10 @@ def test_large_output_costs_nothing_until_it_is_scrolled_to(browser, tmp_path):
         page.until(lambda: result.inner_text() == "nothing found", 120)
         assert sum(received) > 16 << 20
         find(page, "1 x")
-        page.until(lambda: result.inner_text().endswith(" of 19000"))
+        page.until(lambda: result.inner_text().endswith(" of 19000"), 120)
         page.page.get_by_label("Regex").check()
         find(page, "^1 x")
-        page.until(lambda: result.inner_text() == "1 of 1")
+        page.until(lambda: result.inner_text() == "1 of 1", 120)
         page.until(lambda: page.lines[0].startswith("1 x"))
         page.close()
         page.check()
