@@ -296,7 +296,7 @@ async def test_token_is_neither_in_a_log_nor_in_the_agents_environment(tmp_path)
 
 @pytest.mark.long
 async def test_agent_in_its_terminal_cannot_approve_with_the_users_commands(tmp_path):
-    # The attempt itself is not asked about.
+    # The attempt itself, a script, is not asked about.
     values = {"unknown": "allow", "dangerous_timeout": 0.0}
     async with (
         asking_daemon(tmp_path, **values) as daemon,
@@ -306,12 +306,14 @@ async def test_agent_in_its_terminal_cannot_approve_with_the_users_commands(tmp_
         silent(editor)
         acpterm = f"{sys.executable} -m acpterm"
         where = f"--socket {daemon.path}"
-        attempt = (
-            f"for c in approvals 'approve ab' 'deny ab'; do {acpterm} $c {where} 2>&1; done; "
-            f"echo over"
+        attempt = tmp_path / "attempt"
+        attempt.write_text(
+            f"for c in approvals 'approve ab' 'deny ab'; do {acpterm} $c {where} 2>&1; done\n"
         )
         begin = {**create(f"printf 1 > {tmp_path}/ran", "asked"), "do": "start"}
-        await editor.begin(begin, create(attempt), of("wait_for_exit"), of("output", report=True))
+        await editor.begin(
+            begin, create(f"sh {attempt}"), of("wait_for_exit"), of("output", report=True)
+        )
         output = (await reported(editor))["output"]
         assert output.count("this is the user's endpoint: you run in an agent's terminal") == 3
         assert not (tmp_path / "ran").exists()
