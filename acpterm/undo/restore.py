@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Final, NamedTuple
@@ -433,11 +434,16 @@ def _new(directory: int) -> int:
 
 def _chmod(name: bytes, mode: int, directory: int | None) -> None:
     """Change a mode, but not that of what a link, which has come meanwhile, leads to."""
-    fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     try:
-        if stat.S_ISLNK(os.fstat(fd).st_mode):
-            raise OSError(errno.ELOOP, "has become a link")
-        # Not `follow_symlinks=False`, which glibc has only since 2.32.
-        os.chmod(f"/proc/self/fd/{fd}", mode)
-    finally:
-        os.close(fd)
+        os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
+    except (NotImplementedError, ValueError) as error:
+        if sys.platform != "linux":
+            raise OSError(errno.ELOOP, "has become a link") from error
+        # It is a link, or glibc is older than 2.32.
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            if stat.S_ISLNK(os.fstat(fd).st_mode):
+                raise OSError(errno.ELOOP, "has become a link") from error
+            os.chmod(f"/proc/self/fd/{fd}", mode)
+        finally:
+            os.close(fd)
