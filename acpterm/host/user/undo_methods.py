@@ -74,7 +74,7 @@ async def _writers(user: UserConnection, root: str) -> list[str]:
 async def restore(user: UserConnection, params: UndoRestoreRequest) -> UndoRestoreResponse:
     """`_acpterm/undo/restore`: restore what `_acpterm/undo/plan` has returned.
 
-    It goes on even if the client disconnects, for ten minutes at most. Raises `RpcError` (-32600)
+    It continues if the client disconnects, for ten minutes at most. Raises `RpcError` (-32600)
     if the directory has changed since.
     """
     check_absolute(params.directory)
