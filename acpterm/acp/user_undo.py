@@ -38,7 +38,7 @@ class UndoRestoreRequest(Wire):
     """The params of ``_acpterm/undo/restore``: restore what ``_acpterm/undo/plan`` has returned.
 
     `directory`, `to` and `digest` are from its response. It fails if the directory has changed
-    since. Once begun, it is completed even if the client disconnects.
+    since.
     """
 
     directory: str

@@ -21,6 +21,13 @@ _BEFORE_UNDO: Final = "before an undo"
 def find_store(stores: str, directory: str) -> Store:
     """Return the store of a directory, or of the one around it that was removed with its `.git`."""
     found = store = Store(stores, root_of(directory))
+    # What was a repository, or a worktree, inside of another one is not that one.
+    place = os.path.realpath(directory)
+    while len(place) > len(found.root):
+        inner = Store(stores, place)
+        if inner.having("files/%.git", inner.snapshots()):
+            return inner
+        place = dirname(place)
     if os.path.lexists(os.path.join(store.root, ".git")):
         return store
     with suppress(UnkeptError):  # a directory around it is too general

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, Final, NamedTuple
@@ -90,11 +91,17 @@ def plan(store: Store, kept: Kept, target: Snapshot) -> Plan:
     options = ("-r", "-z", "--raw", "--no-renames", "--no-abbrev")
     raw = iter(split(store.git("diff-tree", *options, now.ref, target.ref)))
     listings = []
+    # They come and go with a repository that does so as a whole.
+    stays = len(store.having("files/%.git/HEAD", [now, target])) == 2
+    has_git = bool(store.having("files/%.git", [now]))
     for facts, whole in zip(raw, raw, strict=True):
         _, mode, was, oid, status = facts.split(b" ")
         top, _, path = whole.partition(b"/")
         path = unescaped(path)
-        if path.startswith(_WORKTREES) or (found.note and path.split(b"/")[0] == _GIT):
+        if stays and path.startswith(_WORKTREES):
+            continue
+        # The file that names the repository of a worktree comes back with the worktree.
+        if found.note and path.split(b"/")[0] == _GIT and (has_git or path != _GIT):
             continue
         if top == b"linked":
             (found.dropped if status == b"D" else found.objects).append(path)
@@ -430,4 +437,13 @@ def _chmod(name: bytes, mode: int, directory: int | None) -> None:
     try:
         os.chmod(name, mode, dir_fd=directory, follow_symlinks=False)
     except (NotImplementedError, ValueError) as error:
-        raise OSError(errno.ELOOP, "has become a link") from error
+        if sys.platform != "linux":
+            raise OSError(errno.ELOOP, "has become a link") from error
+        # It is a link, or glibc is older than 2.32.
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            if stat.S_ISLNK(os.fstat(fd).st_mode):
+                raise OSError(errno.ELOOP, "has become a link") from error
+            os.chmod(f"/proc/self/fd/{fd}", mode)
+        finally:
+            os.close(fd)

@@ -104,6 +104,9 @@ class _Cache(NamedTuple):
         return youngest < self.began_ns - (_COARSE_RACE_NS if is_coarse else _RACE_NS)
 
 
+_NO_CACHE: Final = _Cache("", {}, {}, {}, {}, 0)
+
+
 class Store:
     """The snapshots of the directory `root`, below the directory `stores`. Raises `UnkeptError`."""
 
@@ -243,13 +246,25 @@ class Store:
 
     def snapshots(self) -> list[Snapshot]:
         """Return the snapshots, the oldest first."""
+        return list(self._trees())
+
+    def _trees(self) -> dict[Snapshot, str]:
+        """Return the snapshots, the oldest first, and the tree of each."""
         if not self.exists:
-            return []
-        form = "--format=%(refname:lstrip=2) %(contents:subject)"
+            return {}
+        form = "--format=%(refname:lstrip=2) %(tree) %(contents:subject)"
         lines = self.git("for-each-ref", form, _REFS).decode(errors="replace").splitlines()
-        return sorted(
-            (Snapshot(*line.split(" ", 1)) for line in lines), key=lambda one: int(one.id)
-        )
+        found = sorted((line.split(" ", 2) for line in lines), key=lambda one: int(one[0]))
+        return {Snapshot(name, why): tree for name, tree, why in found}
+
+    def having(self, path: str, snapshots: Sequence[Snapshot]) -> list[Snapshot]:
+        """Return those of the snapshots whose trees have a path."""
+        if not snapshots:
+            return []
+        names = "".join(f"{one.ref}:{path}\n" for one in snapshots).encode()
+        lines = self.git("cat-file", "--batch-check=%(objecttype)", stdin=names).splitlines()
+        found = zip(snapshots, lines, strict=True)
+        return [one for one, line in found if not line.endswith(b" missing")]
 
     def keep(self, why: str, has_begun: Callable[[], bool] = lambda: False) -> Kept:
         """Take a snapshot within `locked`, or return the newest one if nothing has changed.
@@ -261,18 +276,22 @@ class Store:
             # A cached tree may be gone: after a crash of the system, for example.
             with suppress(UnkeptError):
                 return self._keep(why, cache, has_begun)
-        return self._keep(why, _Cache("", {}, {}, {}, {}, 0), has_begun)
+        return self._keep(why, _NO_CACHE, has_begun)
 
     def _keep(self, why: str, cache: _Cache, has_begun: Callable[[], bool]) -> Kept:
+        trees = self._trees()
+        earlier = list(trees)
+        # What was killed, or had no space, after it had made a ref has left an older cache.
+        if not trees or cache.tree != trees[earlier[-1]]:
+            cache = _NO_CACHE
         began_ns = time.time_ns()
         found = scan(os.fsencode(self.root))
         self._link(found, cache)
         changed = [path for path, sig in found.files.items() if not cache.is_unchanged(path, sig)]
-        earlier = self.snapshots()
         is_same = found[1:] == (cache.dirs, cache.objects, cache.skipped)
         is_same = is_same and not changed and found.files.keys() == cache.files.keys()
         # One that was taken during a command becomes, with a new ref, one of before this command.
-        if is_same and earlier and not earlier[-1].is_during:
+        if is_same and cache.tree and not earlier[-1].is_during:
             # Its time says when the directory was last kept.
             os.utime(os.path.join(self.directory, "cache"))
             return Kept(earlier[-1], found.skipped, should_prune=False)

@@ -1,12 +1,21 @@
 """The user's methods that list snapshots, show what a restore changes, and restore."""
 
+import threading
+
 import pytest
 
 from acpterm.config import Settings, undo_dir
 from acpterm.host.open_host import open_host
+from acpterm.host.user import undo_methods
 from acpterm.host.user.methods import USER_METHODS
 from acpterm.host.user.shared_terminal import share_methods_table
-from acpterm.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, RpcError
+from acpterm.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    RpcError,
+)
 from acpterm.runtime.exec_context import current
 from acpterm.undo.store import Store
 from tests.support.agent import agent_of
@@ -70,6 +79,37 @@ async def test_a_terminals_directory_is_that_from_before_its_command(project):
         assert found["changes"] == [{"path": "a.py", "what": "restore"}]
         error = await refused(user, "undo/plan", terminalId=terminal, cwd="/")
         assert error.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize("work", ["list", "plan", "restore"])
+async def test_what_does_not_end_is_ended(project, monkeypatch, work):
+    monkeypatch.setitem(undo_methods._LIMITS_S, work, 0.0)
+    where = {"directory": str(project), "to": "1795981477506", "digest": "x"}
+    async with open_host(Settings(), current()) as host, user_of(host) as user:
+        given = where if work == "restore" else {"cwd": str(project)}
+        error = await refused(user, f"undo/{work}", **given)
+    assert (error.code, "was ended" in error.message) == (INTERNAL_ERROR, True)
+
+
+async def test_a_directory_that_cannot_be_resolved_stops_nothing(project, monkeypatch):
+    blocked = threading.Event()
+
+    def resolve(path):
+        blocked.wait()
+        return path
+
+    monkeypatch.setattr(undo_methods, "_RESOLVE_S", 0.0)
+    async with open_host(Settings(), current()) as host, user_of(host) as user:
+        keep(project)
+        (project / "a.py").write_text("two\n")
+        running = await user.create("sleep 1000", cwd=str(project))
+        monkeypatch.setattr(undo_methods.os.path, "realpath", resolve)
+        try:
+            found = await user.request("undo/plan", {"cwd": str(project)})
+        finally:
+            blocked.set()
+            monkeypatch.undo()
+    assert found["running"] == [running]
 
 
 async def test_only_users_can_undo(project):

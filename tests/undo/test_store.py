@@ -322,6 +322,24 @@ def test_a_kill_while_a_snapshot_is_taken_loses_nothing(project, tmp_path, victi
         assert restored(project, after) == changed
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_cache_from_before_the_newest_snapshot_is_not_used(empty, monkeypatch, is_removed):
+    monkeypatch.setattr(store_module, "_RACE_NS", 0)
+    monkeypatch.setattr(store_module, "_COARSE_RACE_NS", 0)
+    empty.run("echo 1 > a")
+    empty.keep()
+    empty.run("echo 2 > b")
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_save_cache", lambda *_: None)
+        empty.keep()
+    empty.run('rm -r "$PWD"' if is_removed else "rm b")
+
+    kept = empty.keep().snapshot
+
+    names = empty.store.git("ls-tree", "-r", "--name-only", kept.ref, "files/").split()
+    assert names == ([] if is_removed else [b"files/a"])
+
+
 # Kills itself at one of its renames or removals.
 _UNDO = """
 import os, signal, sys
@@ -408,7 +426,17 @@ def test_what_a_link_leads_to_is_not_kept_when_it_comes_meanwhile(
     assert b"confidential" not in contents
 
 
-def test_the_mode_of_what_a_link_leads_to_is_not_changed(tmp_path):
+@pytest.mark.parametrize("is_old", [False, True])
+def test_the_mode_of_what_a_link_leads_to_is_not_changed(tmp_path, monkeypatch, is_old):
+    chmod = os.chmod
+
+    def chmod_of_an_old_glibc(path, mode, *, follow_symlinks=True, **more):
+        if not follow_symlinks:
+            raise ValueError
+        chmod(path, mode, **more)
+
+    if is_old:
+        monkeypatch.setattr(os, "chmod", chmod_of_an_old_glibc)
     (tmp_path / "file").write_text("")
     (tmp_path / "file").chmod(0o600)
     (tmp_path / "link").symlink_to("file")
@@ -481,6 +509,60 @@ def test_a_repository_is_not_restored_from_the_directory_around_it(empty):
         found = operation.find_store(empty.stores, f"{empty.root}/{name}")
         assert found.root == f"{empty.root}/sub"
     assert operation.find_store(empty.stores, f"{empty.root}/plain").root == empty.root
+
+
+@pytest.mark.parametrize("is_worktree", [False, True])
+def test_what_was_a_repository_is_not_taken_for_the_one_around_it(project, is_worktree):
+    project.run(
+        "git worktree add -q sub topic"
+        if is_worktree
+        else "git init -q sub; echo t > sub/topic.txt"
+    )
+    project.run("mkdir sub/below")
+    inner = type(project)(os.path.join(project.root, "sub"), project.stores)
+    project.keep()
+    inner.keep()
+    project.run("rm -rf sub" if is_worktree else "rm -rf sub/.git sub/topic.txt")
+
+    for name in ("sub", "sub/below"):
+        found = operation.find_store(project.stores, f"{project.root}/{name}")
+        assert found.root == inner.root
+    assert operation.find_store(project.stores, f"{project.root}/src").root == project.root
+    plan = operation.planned(found, None)
+    assert not operation.restore(found, plan.target.id, operation.digest_of(plan))
+    assert (
+        inner.run("cat topic.txt; git rev-parse --show-toplevel").decode() == f"t\n{inner.root}\n"
+    )
+
+
+def test_a_linked_worktree_that_was_removed_is_one_again(project):
+    project.run("git worktree add -q ../linked topic")
+    linked = type(project)(os.path.join(os.path.dirname(project.root), "linked"), project.stores)
+    target = linked.keep().snapshot
+    project.run("rm -r ../linked")
+
+    _, failures = linked.undo(target)
+
+    assert not failures
+    assert linked.run("cat topic.txt; git status --porcelain; git branch --show-current") == (
+        b"t\ntopic\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["-q", "--detach"])
+def test_other_worktrees_come_and_go_with_the_whole_repository(project, option):
+    project.run(f"git worktree add {option} ../linked topic")
+    project.run("cd ../linked; echo new > new; git add new")
+    before = project.state()
+    target = project.keep().snapshot
+    project.run("rm -rf .git")
+    gone = project.keep().snapshot
+
+    assert restored(project, target) == before
+    assert project.run("git -C ../linked status --porcelain") == b"A  new\n"
+    _, failures = project.undo(gone)
+    assert not failures
+    assert restored(project, target) == before
 
 
 def test_a_directory_never_removes_a_repository_that_was_made_in_it(empty):

@@ -22,13 +22,18 @@ from acpterm.config import undo_dir
 from acpterm.host.access import Need
 from acpterm.host.launch.validation import check_absolute
 from acpterm.host.user.connection import UserConnection
-from acpterm.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, RpcError
+from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcError
 from acpterm.providers.provider import is_place
+from acpterm.runtime.threads import run_blocking
 
 W = TypeVar("W", bound=Wire)
 
 _PROCESSES: Final = 2
 _processes = trio.CapacityLimiter(_PROCESSES)
+# A file system may not answer.
+_LIMITS_S: Final = {"list": 300.0, "plan": 300.0, "restore": 600.0}
+_RESOLVE_S: Final = 5.0
+_resolving = trio.CapacityLimiter(1)
 
 
 async def list_snapshots(user: UserConnection, params: UndoRequest) -> UndoListResponse:
@@ -44,35 +49,39 @@ async def plan(user: UserConnection, params: UndoPlanRequest) -> UndoPlanRespons
         before = params.before / 1000
     words = () if before is None else (repr(before),)
     found = await _work(UndoPlanResponse, "plan", directory, *words)
-    found.running = _writers(user, found.directory)
+    found.running = await _writers(user, found.directory)
     return found
 
 
-def _writers(user: UserConnection, root: str) -> list[str]:
+async def _writers(user: UserConnection, root: str) -> list[str]:
     """Return the terminals in which something runs that may write below `root`."""
     inside = os.path.join(root, "")
-    return [
-        entry.id
+    places = {
+        entry.id: entry.cwd
         for entry in user.registry
-        if (entry.terminal.exit is None or entry.may_have_background)
-        and os.path.join(os.path.realpath(entry.cwd), "").startswith(inside)
-    ]
+        if entry.terminal.exit is None or entry.may_have_background
+    }
+
+    def resolve() -> dict[str, str]:
+        return {name: os.path.realpath(cwd) for name, cwd in places.items()}
+
+    # What cannot be resolved is taken as it is.
+    with trio.move_on_after(_RESOLVE_S):
+        places = await run_blocking(resolve, abandon_on_cancel=True, limiter=_resolving)
+    return [name for name, cwd in places.items() if os.path.join(cwd, "").startswith(inside)]
 
 
 async def restore(user: UserConnection, params: UndoRestoreRequest) -> UndoRestoreResponse:
     """`_acpterm/undo/restore`: restore what `_acpterm/undo/plan` has returned.
 
-    It is completed even if the client disconnects. Raises `RpcError` (-32600) if the directory has
-    changed since.
+    It continues if the client disconnects, for ten minutes at most. Raises `RpcError` (-32600)
+    if the directory has changed since.
     """
     check_absolute(params.directory)
+    del user
     words = params.directory, params.to, params.digest
     # The user has not asked for half of it, although the next restore would complete it.
-    scope = trio.CancelScope(shield=True)
-    with scope:
-        found = await _work(UndoRestoreResponse, "restore", *words)
-    del user
-    return found
+    return await _work(UndoRestoreResponse, "restore", *words, shield=True)
 
 
 def _where(user: UserConnection, params: UndoRequest) -> tuple[str, float | None]:
@@ -91,16 +100,21 @@ def _where(user: UserConnection, params: UndoRequest) -> tuple[str, float | None
     return entry.cwd, entry.record.created_time
 
 
-async def _work(into: type[W], work: str, directory: str, *words: str) -> W:
+async def _work(into: type[W], work: str, directory: str, *words: str, shield: bool = False) -> W:
     argv = [sys.executable, "-P", "-m", "acpterm.undo", work, undo_dir(), directory, *words]
-    async with _processes:
-        done = await trio.run_process(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_stdout=True,
-            stderr=subprocess.DEVNULL,
-            check=False,
-        )
+    limit = _LIMITS_S[work]
+    scope = trio.CancelScope(shield=shield, deadline=trio.current_time() + limit)
+    with scope:
+        async with _processes:
+            done = await trio.run_process(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_stdout=True,
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+    if scope.cancelled_caught:
+        raise RpcError(INTERNAL_ERROR, f"it took more than {limit / 60:.0f} minutes, and was ended")
     answer: dict[str, Any] = json.loads(done.stdout or b'{"error": "the process was killed"}')
     if (why := answer.get("error")) is not None:
         raise RpcError(INVALID_REQUEST, why)
