@@ -343,11 +343,11 @@ class LossFacts:
         return self._where == "here" and not any(_is_below(real, one) for one in TEMPORARY)
 
     def _is_derived(self, path: str) -> bool:
-        parts = (
-            os.path.relpath(path, self._root).split(os.sep)
-            if os.path.isabs(path)
-            else path.split("/")
-        )
+        # Of a path elsewhere, the directories above are not the project's: `/tmp`, `~/build`.
+        places = [one for one in (self._root, self._directory) if _is_below(path, one)]
+        if places:
+            path = os.path.relpath(path, places[0])
+        parts = path.split("/")[-1 if os.path.isabs(path) else 0 :]
         return _DERIVED.fullmatch(parts[-1]) is not None or any(
             one in _DERIVED_DIRECTORIES for one in parts
         )

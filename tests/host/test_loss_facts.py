@@ -198,6 +198,16 @@ def test_loss_needs_at_most_two_calls_of_git(repository, monkeypatch, command, r
     assert len(started) <= 2
 
 
+def test_directories_above_a_project_elsewhere_are_no_build_products(repository):
+    build = repository / "build"
+    build.mkdir()
+    (build / "work.txt").write_text("x")
+    root = "/nowhere/else"
+    assert verdict_on("rm new.txt", repository, root=root).reason == "deletes new.txt"
+    assert verdict_on("rm work.txt", build, root=root).reason == "deletes work.txt"
+    assert verdict_on("rm build/work.txt", repository, root=root).kind is None
+
+
 async def test_question_names_what_would_be_lost(repository):
     async with (
         asking_host(base="guarded", unknown="allow") as host,
