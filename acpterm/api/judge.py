@@ -8,16 +8,16 @@ only agents' commands. `acpterm.api.service` uses this module to determine the l
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from acpterm.api.errors import AcptermError
 from acpterm.api.results import CommandCheck, CommandPart
 from acpterm.config import Settings
 from acpterm.config.profiles import Profile
-from acpterm.host.loss_facts import Findings, LossFacts, judged_now
+from acpterm.host.loss_facts import LossFacts, judged_now
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
-from acpterm.policy.losses.loss import NO_FINDINGS
 from acpterm.policy.rules import RulesError, default_rules_file, load_rules
 from acpterm.policy.verdict import Verdict
 from acpterm.runtime.command_line import find_shell
@@ -49,20 +49,16 @@ class LocalJudge:
             raise AcptermError(str(error)) from error
         profile = self.profile(cwd)
         path, shell = os.environ.get("PATH"), find_shell(self._settings.shell)
-        judge = Judge(rules)
-
-        def again(findings: Findings) -> Verdict:
-            return judge.judge(
-                command,
-                args,
-                profile=profile,
-                path=path,
-                shell=shell,
-                directory=cwd,
-                findings=findings,
-            )
-
-        verdict = judged_now(again, LossFacts(cwd)) if reads_facts else again(NO_FINDINGS)
+        judge = partial(
+            Judge(rules).judge,
+            command,
+            args,
+            profile=profile,
+            path=path,
+            shell=shell,
+            directory=cwd,
+        )
+        verdict = judged_now(judge, LossFacts(cwd)) if reads_facts else judge()
         return _command_check(verdict, profile.name)
 
 

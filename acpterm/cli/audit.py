@@ -21,7 +21,7 @@ from acpterm.commands.audit_format import audit_row
 from acpterm.commands.blocking_client import open_blocking_client
 from acpterm.commands.output.blocking_stdout import note
 from acpterm.config import Settings, agent_socket, audit_dir
-from acpterm.config.paths import account_home, is_usual_socket
+from acpterm.config.paths import daemons_environment, is_usual_socket
 from acpterm.jsonrpc import RpcError
 from acpterm.link.blocking import DeadlineError
 from acpterm.link.daemon import DaemonError
@@ -121,12 +121,10 @@ def _directory(chosen: Settings) -> str:
             found = client.request_no_params("status", StatusResponse).audit_dir
     except (DaemonError, DeadlineError, RpcError):
         pass
-    named = audit_dir(chosen)
-    if not is_usual_socket(agent_socket(chosen)):
-        return found or named
-    # A daemon that was started on demand takes neither HOME nor XDG_STATE_HOME.
-    home = account_home()
-    directory = found or (named if home is None else audit_dir(chosen, {"HOME": home}))
+    named, socket = audit_dir(chosen), agent_socket(chosen)
+    directory = found or audit_dir(chosen, daemons_environment(socket))
+    if not is_usual_socket(socket):
+        return directory
     if os.path.realpath(directory) != os.path.realpath(named) and os.path.exists(named):
         note(f"this log is in {directory}; for another: ACPTERM_AUDIT_DIR={named} acpterm audit")
     return directory

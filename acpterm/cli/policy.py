@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -13,7 +14,7 @@ from acpterm.cli._options import absolute, config_option, fail, json_option, req
 from acpterm.cli._output import echo_once, json_text
 from acpterm.config import Settings
 from acpterm.config.profiles import Decision, Profile, resolve
-from acpterm.host.loss_facts import Findings, LossFacts, judged_now
+from acpterm.host.loss_facts import LossFacts, judged_now
 from acpterm.host.profiles import Profiles
 from acpterm.jsonrpc import RpcError
 from acpterm.policy.judge import Judge
@@ -74,23 +75,20 @@ def check(words: tuple[str, ...], profile: str | None, as_json: bool, config: st
     loaded = settings(config)
     note_questions_of(loaded)
     chosen = _profile(loaded, profile)
-    judge = Judge(_rules(_rules_file(loaded)))
+    rules = _rules(_rules_file(loaded))
     args = list(words[1:]) if len(words) > 1 else None
     path, shell = os.environ.get("PATH"), find_shell(loaded.shell)
     directory = os.getcwd()
-
-    def again(findings: Findings) -> Verdict:
-        return judge.judge(
-            words[0],
-            args,
-            profile=chosen,
-            path=path,
-            shell=shell,
-            directory=directory,
-            findings=findings,
-        )
-
-    verdict = judged_now(again, LossFacts(directory))
+    judge = partial(
+        Judge(rules).judge,
+        words[0],
+        args,
+        profile=chosen,
+        path=path,
+        shell=shell,
+        directory=directory,
+    )
+    verdict = judged_now(judge, LossFacts(directory))
     echo_once(json_text(_as_json(verdict, chosen)) if as_json else _as_text(verdict, chosen))
     raise SystemExit(_STATUS[verdict.decision])
 

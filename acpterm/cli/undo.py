@@ -23,7 +23,7 @@ from acpterm.cli._output import echo, echo_once, json_text
 from acpterm.cli._params import complete_terminal, parse_time
 from acpterm.commands.format import ago, background_number, summary_line, title
 from acpterm.config import agent_socket, undo_dir
-from acpterm.config.paths import account_home, is_usual_socket
+from acpterm.config.paths import daemons_environment
 from acpterm.runtime.sanitize import escape_invisible_text
 from acpterm.undo.operation import (
     SHOWN_MAX,
@@ -102,10 +102,7 @@ def _stores(daemon: ChosenDaemon) -> str:
     status = daemon.request_running("status", NoParams(), StatusResponse)
     if status is not None and status.undo_dir is not None:
         return status.undo_dir
-    # A daemon that is started on demand takes neither HOME nor XDG_STATE_HOME.
-    home = account_home()
-    is_usual = home is not None and is_usual_socket(agent_socket(daemon.settings()))
-    return undo_dir({"HOME": home}) if home is not None and is_usual else undo_dir()
+    return undo_dir(daemons_environment(agent_socket(daemon.settings())))
 
 
 def _keep(store: Store, as_json: bool) -> None:

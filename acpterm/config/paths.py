@@ -142,3 +142,10 @@ def is_usual_socket(path: str) -> bool:
     """Return whether a socket is where all the user's programs look for the daemon's."""
     directory = os.path.realpath(os.path.dirname(path))
     return directory in map(os.path.realpath, default_dirs())
+
+
+def daemons_environment(socket: str) -> Mapping[str, str]:
+    """Return what decides where the daemon at a socket keeps its state, if it does not say."""
+    # A daemon that is started on demand takes neither HOME nor XDG_STATE_HOME.
+    home = account_home() if is_usual_socket(socket) else None
+    return os.environ if home is None else {"HOME": home}

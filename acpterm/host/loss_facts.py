@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from acpterm.host.git_view import Repository, find_repository, read_file, user_settings, view_of
 from acpterm.policy.losses.loss import LATE, Finding, Loss, Need
@@ -35,6 +35,7 @@ _PATHS_MAX: Final = 256
 
 Findings: TypeAlias = Mapping[Loss, Finding]
 Where: TypeAlias = Literal["here", "isolated", "elsewhere"]
+T_co = TypeVar("T_co", covariant=True)
 """Where a command runs: with the files of this machine; in a sandbox or container, where it cannot
 change other files of the user than the session's; or on another host, of which nothing is known."""
 
@@ -549,12 +550,18 @@ def _clean_arguments(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
     return options, paths
 
 
-def judged_now(judge: Callable[[Findings], Verdict], facts: LossFacts) -> Verdict:
+class Judging(Protocol[T_co]):
+    """Judges one command by what has been found out about it."""
+
+    def __call__(self, *, findings: Findings) -> T_co: ...
+
+
+def judged_now(judge: Judging[Verdict], facts: LossFacts) -> Verdict:
     """Judge a command until all facts about it are known; blocks for up to `FACTS_S`."""
     findings: dict[Loss, Finding] = {}
-    verdict = judge(findings)
+    verdict = judge(findings=findings)
     while verdict.pending:
         # What an alias hides is found in the next round.
         findings.update(facts.find(verdict.pending))
-        verdict = judge(findings)
+        verdict = judge(findings=findings)
     return verdict

@@ -5,7 +5,7 @@ agent can be judged, so each is refused with an error that says what is wrong wi
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -19,7 +19,7 @@ from acpterm.config.places import SlurmPlace, SlurmResources
 from acpterm.config.profiles import Profile
 from acpterm.host import loss_facts
 from acpterm.host.launch.placement import Placement, check_resources, remote_program, unusable
-from acpterm.host.loss_facts import Findings, LossFacts
+from acpterm.host.loss_facts import Judging, LossFacts
 from acpterm.host.profiles import Profiles
 from acpterm.policy.judge import Judge
 from acpterm.policy.losses.loss import LATE, Finding, Loss
@@ -202,17 +202,17 @@ class _Judged(Protocol):
 T = TypeVar("T", bound=_Judged)
 
 
-async def settled(judged: T, again: Callable[[Findings], T], facts: LossFacts) -> T:
+async def settled(judged: T, again: Judging[T], facts: LossFacts) -> T:
     """Judge a command again until all facts about it are known, or late, after `FACTS_S`."""
     findings: dict[Loss, Finding] = {}
     with trio.move_on_after(loss_facts.FACTS_S + _RETURN_S):
         while judged.pending:
             find = partial(facts.find, judged.pending)
             findings.update(await run_blocking(find, abandon_on_cancel=True, limiter=_threads))
-            judged = again(findings)
+            judged = again(findings=findings)
     while judged.pending:
         findings.update(dict.fromkeys(judged.pending, LATE))
-        judged = again(findings)
+        judged = again(findings=findings)
     return judged
 
 

@@ -225,7 +225,7 @@ class Classifier:
         if not context.is_suspected or level is Level.DANGEROUS or self._is_ruled(words):
             is_literal = all(word.is_literal for word in words)
             exact = context.is_exact and not unwrapped.danger and is_literal
-            kinds = tuple(kind for kind, _ in losses) if losses else ()
+            kinds = tuple(kind for kind, _ in losses)
             wraps = bool(unwrapped.inner)
             self.found.append(
                 FoundPart(

@@ -23,7 +23,7 @@ refusal by the user has only the user's own words. All other refusals begin with
 
 import shlex
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import Final, TypeAlias
@@ -49,7 +49,7 @@ from acpterm.host.launch.placement import (
     strictest,
 )
 from acpterm.host.launch.validation import check_command, check_size
-from acpterm.host.loss_facts import Findings, LossFacts, Where
+from acpterm.host.loss_facts import Findings, Judging, LossFacts, Where
 from acpterm.host.policy import settled
 from acpterm.host.sessions.session import Session
 from acpterm.host.snapshots import BUSY, FILES_ONLY
@@ -131,7 +131,7 @@ async def settle(
     session: Session,
     params: Params,
     judgement: Judgement,
-    again: Callable[[Findings], Judgement],
+    again: Judging[Judgement],
 ) -> Judgement:
     """Find out whether the losses that `judgement` suspects would happen, and judge again."""
     if not judgement.pending:

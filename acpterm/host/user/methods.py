@@ -9,6 +9,7 @@ They run no command, and write nothing to the audit log.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import NoReturn
 
 from msgspec.structs import asdict
@@ -49,7 +50,7 @@ from acpterm.acp.user_undo import UndoPlanRequest, UndoRequest, UndoRestoreReque
 from acpterm.acp.web_api import TokenCreateRequest, TokenRemoveRequest, WebOpenRequest
 from acpterm.host import verbs
 from acpterm.host.launch.validation import check_absolute, check_command, check_size
-from acpterm.host.loss_facts import Findings, LossFacts
+from acpterm.host.loss_facts import LossFacts
 from acpterm.host.policy import checked, settled
 from acpterm.host.server.dispatch import Method, MethodTable
 from acpterm.host.user import (
@@ -63,9 +64,7 @@ from acpterm.host.user import (
 )
 from acpterm.host.user.connection import UserConnection
 from acpterm.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, RpcError
-from acpterm.policy.losses.loss import NO_FINDINGS
 from acpterm.policy.rules import RulesError
-from acpterm.policy.verdict import Verdict
 from acpterm.runtime.command_line import find_shell
 
 
@@ -87,20 +86,17 @@ async def check(user: UserConnection, params: UserCheckRequest) -> UserCheckResp
         raise RpcError(INTERNAL_ERROR, f"no command can be judged: {error}") from error
     directory = params.cwd or user.context.cwd
     path, shell = user.context.env.get("PATH"), find_shell(user.settings.shell)
-
-    def again(findings: Findings) -> Verdict:
-        return judge.judge(
-            params.command,
-            params.args,
-            profile=profile,
-            path=path,
-            shell=shell,
-            directory=directory,
-            findings=findings,
-        )
-
+    again = partial(
+        judge.judge,
+        params.command,
+        params.args,
+        profile=profile,
+        path=path,
+        shell=shell,
+        directory=directory,
+    )
     home = user.context.env.get("HOME", "")
-    verdict = await settled(again(NO_FINDINGS), again, LossFacts(directory, home=home))
+    verdict = await settled(again(), again, LossFacts(directory, home=home))
     prefix = None if verdict.prefix is None else list(verdict.prefix)
     return UserCheckResponse(**asdict(checked(verdict, profile)), prefix=prefix)
 
